@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cairn.h - memory checkpoints of a running program, from inside it.
+ *
+ * A cairn is a pile of stones that marks the way you came, so that you can walk
+ * back to it. This library takes a checkpoint of chosen memory (by default every
+ * private writable mapping) and the caller's registers, keeps the last K of them,
+ * and goes back to any one. No kernel patch, no kernel module, no root.
+ *
+ *	struct cairn_options o = CAIRN_OPTIONS_INIT;
+ *	cairn_t *c;
+ *	uint64_t id;
+ *
+ *	o.surface = "none";                       // only what is added by hand
+ *	cairn_open(&c, &o);
+ *	cairn_area_add(c, arena, arena_size);
+ *	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED)
+ *		try_something_else();
+ *	if (!search(arena))
+ *		cairn_restore(c, id);             // returns from cairn_checkpoint above
+ *	cairn_close(c);
+ *
+ * Words. A *checkpoint* is a saved state with an increasing id; the execution
+ * between two is an *interval*; an *area* is a registered address range; all areas
+ * are the *surface*; a *page* is the 4 KiB OS page; the *journal* holds the last K
+ * checkpoints. docs/ARCHITECTURE.md has the whole glossary.
+ *
+ * Results. int functions return >= 0 or a negative code: -errno, or one of the
+ * CAIRN_E* codes below -4000; cairn_strerror() names both. errno is not used. A
+ * failed call changes nothing, and out-parameters are then untouched.
+ *
+ * Threads and signals. Any thread may call; calls are serialised. Nothing here may be called from
+ * a signal handler except cairn_restore(), whose purpose includes leaving one.
+ */
+#ifndef CAIRN_CAIRN_H
+#define CAIRN_CAIRN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CAIRN_VERSION_MAJOR 0
+#define CAIRN_VERSION_MINOR 1
+#define CAIRN_VERSION_PATCH 0
+#define CAIRN_VERSION "0.1.0"
+
+#define CRN_API        __attribute__((visibility("default")))
+#define CRN_MUST_CHECK __attribute__((warn_unused_result))
+
+/* ---- Error codes: pinned, never reused ------------------------------------- */
+
+enum cairn_error {
+	CAIRN_EEVICTED = -4001, /* the checkpoint has left the journal (raise `keep`) */
+	CAIRN_ENOCKPT = -4002,  /* no checkpoint ever had that id */
+	CAIRN_EFAILED = -4003,  /* that checkpoint was marked failed when it was taken */
+	CAIRN_ELAYOUT = -4004,  /* a mapping of that checkpoint is gone and cannot come back */
+	CAIRN_ETRACKER = -4010, /* no tracker of that name */
+	CAIRN_ENOTRACK = -4011, /* this host cannot run that tracker (see `cairn doctor`) */
+	CAIRN_ESHARED = -4012,  /* this tracker cannot roll back a MAP_SHARED mapping */
+	CAIRN_EAREAONLY = -4013, /* this tracker takes explicit areas only: surface "none" */
+	CAIRN_ENOTAREA = -4020, /* the range is not (wholly) inside a registered area */
+	CAIRN_EOVERLAP = -4021, /* the range overlaps an area that is registered already */
+	CAIRN_EUNMAPPED = -4022, /* the range is not mapped, or not readable and writable */
+	CAIRN_ESURFACE = -4023, /* the surface expression cannot be parsed, or names nothing */
+	CAIRN_ETHREADS = -4030, /* another thread has run since that checkpoint */
+	CAIRN_EOPTION = -4040,  /* an option has a value out of its range */
+	CAIRN_EBUSY = -4041,    /* the process has an engine already, with other options */
+	CAIRN_EMEMORY = -4050,  /* the engine's memory limit is reached (raise `memory_max`) */
+	CAIRN_EUNSUPPORTED = -4060, /* not possible in this mode; see the function */
+};
+
+/* The name and meaning of a negative result. Static storage; never NULL. Any context. */
+CRN_API const char *cairn_strerror(int code);
+
+/* The library's version, "MAJOR.MINOR.PATCH". */
+CRN_API const char *cairn_version(void);
+
+/* ---- Opening a session ------------------------------------------------------ */
+
+/* A session: one engine, its surface, tracker and journal. One per process. */
+typedef struct cairn cairn_t;
+
+/*
+ * Who may run between a checkpoint and its restore. With CAIRN_THREADS_ONE the
+ * program promises that only the calling thread writes to the surface.
+ */
+enum cairn_threads {
+	CAIRN_THREADS_ALL = 0, /* every thread's writes are tracked (default) */
+	CAIRN_THREADS_ONE = 1,
+};
+
+enum cairn_flags {
+	/* Mirror, undo pages and journal are read-only while the program runs. */
+	CAIRN_PROTECT = 1u << 0,
+};
+
+/*
+ * Begin with CAIRN_OPTIONS_INIT; zero or NULL everywhere means the default.
+ * The first field is the struct's size, so that fields may be added.
+ */
+struct cairn_options {
+	size_t size;
+	const char *tracker;  /* "auto" (default), "async", "uffd", "mprotect", "softdirty", "fork" */
+	const char *strategy; /* "none" (default): which pages to copy eagerly */
+	const char *surface;  /* "all" (default), "program", "none", or a list: see below */
+	uint32_t keep;        /* K, checkpoints kept: 1 (default) to 65536 */
+	uint32_t threads;     /* enum cairn_threads */
+	uint32_t flags;       /* enum cairn_flags */
+	uint32_t reserved;    /* 0 */
+	uint64_t memory_max;  /* bytes the engine may use; default: half of the machine's RAM */
+};
+#define CAIRN_OPTIONS_INIT { .size = sizeof(struct cairn_options) }
+
+/*
+ * Open the session and start interval 0, whose start is the implicit checkpoint 0.
+ *
+ * surface: "all" is every private writable mapping of the process, now and later;
+ * "program" the writable segments of loaded objects, the brk heap and thread
+ * stacks; "none" starts empty. A comma-separated list takes mapping names as in
+ * /proc/self/maps ("[heap]", "libfoo.so.1" by its last path component) and ranges
+ * ("0x7f0000000000-0x7f0000100000"). Shared mappings are rolled back only when
+ * named or added. Memory of the engine is never part of the surface.
+ *
+ * Returns 0; CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESURFACE, CAIRN_EOPTION, CAIRN_EBUSY, -ENOMEM,
+ * or what the kernel refused. When the process runs under `cairn run`, this joins
+ * the engine that is there and returns its handle.
+ */
+CRN_API CRN_MUST_CHECK int cairn_open(cairn_t **out, const struct cairn_options *options);
+
+/* Forget everything and stop tracking. Memory stays as it is. Not while another thread is in a call. */
+CRN_API int cairn_close(cairn_t *c);
+
+/* ---- The surface ------------------------------------------------------------ */
+
+/*
+ * Register [addr, addr+len) as an area. addr and len are widened to whole pages. All checkpoints
+ * that exist stay; a restore to one that is older than the area leaves the area as it is.
+ * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
+ */
+CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
+
+/* Stop tracking an area (exactly as it was added). Errors: CAIRN_ENOTAREA. */
+CRN_API CRN_MUST_CHECK int cairn_area_remove(cairn_t *c, void *addr, size_t len);
+
+/*
+ * The bytes [addr, addr+len) keep their present value over restores and rewinds (counters, logs,
+ * caches). Byte-exact. cairn_peek still shows their past. Errors: -EINVAL, CAIRN_EMEMORY.
+ */
+CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len);
+
+/*
+ * "This is about to be, or was, written behind your back": DMA, another process. Under trackers that keep
+ * old content from the first store ("uffd", "mprotect") call it before the write; elsewhere either
+ * way. Under "uffd" and "mprotect" a system call that writes into a clean page fails with EFAULT:
+ * touch its buffer first. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
+ */
+CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
+
+/* ---- Checkpoint and restore ------------------------------------------------- */
+
+enum cairn_return {
+	CAIRN_TAKEN = 0,    /* the checkpoint has just been taken */
+	CAIRN_RESTORED = 1, /* a restore has come back to it */
+};
+
+/*
+ * Take a checkpoint of the surface, the caller's registers and its active stack. Like setjmp it
+ * returns twice, and unlike setjmp the frame that called it may have returned by the time of the restore.
+ * *id is written both times. The oldest checkpoint beyond K is evicted.
+ * Errors: CAIRN_EMEMORY (the id is used up and marked failed; the program goes on).
+ */
+CRN_API CRN_MUST_CHECK int cairn_checkpoint(cairn_t *c, uint64_t *id) __attribute__((returns_twice));
+
+/*
+ * Attach up to 4096 bytes to a kept checkpoint (a request number, device state): copied; replaces
+ * what was there. cairn_checkpoint_tag_get returns the length and copies at most `len` bytes.
+ * Errors: CAIRN_EEVICTED, CAIRN_ENOCKPT, -E2BIG, CAIRN_EMEMORY.
+ */
+CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag(cairn_t *c, uint64_t id, const void *blob, size_t len);
+CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, void *blob, size_t len);
+
+/*
+ * Go back to checkpoint `id` and run on from there: does not return on success. Everything newer
+ * is gone; `id` is again the open checkpoint and may be restored again. Must be called by
+ * the thread that took it. Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED,
+ * CAIRN_ELAYOUT, CAIRN_ETHREADS.
+ */
+CRN_API CRN_MUST_CHECK int cairn_restore(cairn_t *c, uint64_t id);
+
+/*
+ * The same for memory alone, and return to the caller (libsmc's restore). The caller's own stack
+ * is left as it is. For a search over an arena: cost is that of copying the pages back.
+ */
+CRN_API CRN_MUST_CHECK int cairn_rewind(cairn_t *c, uint64_t id);
+
+/* The oldest and the newest checkpoint that can be named now. Either pointer may be NULL. */
+CRN_API CRN_MUST_CHECK int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *newest);
+
+/* ---- Looking into the past -------------------------------------------------- */
+
+/*
+ * Read [addr, addr+len) as it was at checkpoint `id` into buf; nothing changes. The range must lie
+ * inside areas. Errors: as cairn_restore, CAIRN_ENOTAREA.
+ */
+CRN_API CRN_MUST_CHECK int cairn_peek(cairn_t *c, uint64_t id, const void *addr, void *buf, size_t len);
+
+/* The same for many ranges: remote[i] is read into local[i], whose lengths must agree. */
+CRN_API CRN_MUST_CHECK int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local,
+	const struct iovec *remote, size_t count);
+
+/*
+ * Called once per changed extent in address order; before and after are `len` bytes each, valid during the
+ * call. Return non-zero to stop; cairn_changes then returns that value if it is positive.
+ */
+typedef int (*cairn_change_fn)(void *ctx, void *addr, size_t len, const void *before, const void *after);
+
+/*
+ * What changed between two checkpoints, from < to; `to` may be CAIRN_NOW. Extents are maximal
+ * runs of differing 8-byte words inside one page. Returns 0 or a positive value from the callback.
+ */
+#define CAIRN_NOW UINT64_MAX
+CRN_API CRN_MUST_CHECK int cairn_changes(cairn_t *c, uint64_t from, uint64_t to, cairn_change_fn fn, void *ctx);
+
+/* ---- Figures ---------------------------------------------------------------- */
+
+/* Totals since cairn_open or cairn_stats_reset; *_ns are sums; *_bytes are present values. */
+struct cairn_stats {
+	size_t size;             /* set by the caller to sizeof(struct cairn_stats) */
+	char tracker[16];        /* the tracker in use, e.g. what "auto" took */
+	uint64_t checkpoints;    /* taken */
+	uint64_t failed;         /* of those, marked failed */
+	uint64_t restores;       /* restores and rewinds */
+	uint64_t pages_saved;    /* old pages handed to the journal, eager and lazy */
+	uint64_t pages_eager;    /* of those, copied at the checkpoint because they were hot */
+	uint64_t pages_restored;
+	uint64_t faults;         /* first writes that the tracker served itself (signal trackers) */
+	uint64_t checkpoint_ns;
+	uint64_t restore_ns;
+	uint64_t areas;          /* registered now */
+	uint64_t surface_bytes;
+	uint64_t mirror_bytes;   /* copies of the present checkpoint */
+	uint64_t journal_bytes;  /* what undoes the older ones */
+	uint64_t engine_bytes;   /* everything the engine occupies */
+	uint64_t engine_bytes_max;
+};
+CRN_API CRN_MUST_CHECK int cairn_stats(cairn_t *c, struct cairn_stats *out);
+CRN_API CRN_MUST_CHECK int cairn_stats_reset(cairn_t *c);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The engine's memory. Everything the engine owns lives in one reserved range, so that "is this
+ * address ours?" is one comparison, the surface can leave it out, and a forked child finds zeros.
+ *
+ *	base                                                              base+reserved
+ *	| crn_arena | blocks: bump-allocated, never freed ->   ...   <- page frames |
+ *	 `-- header    `-- grows up, committed in steps             LIFO free list --'
+ *
+ * Private anonymous, MADV_WIPEONFORK and MADV_DONTDUMP, outside every surface, never tracked.
+ * Blocks hold tables (they grow by replacement, the old block goes to a size-class free list);
+ * frames hold page copies (mirror, undo pages, journal), handed from owner to owner by pointer.
+ *
+ * Invariants:
+ *	blocks_end <= frames_begin
+ *	committed  <= memory_max           (bytes that may hold data)
+ *	frames_total == frames_free + frames owned by mirror, trackers and journal
+ *
+ * Thread-safety: the caller holds the session's lock, or is the only thread, or (frames only, from
+ * a write-fault handler) uses crn_frame_alloc, which is lock-free and async-signal-safe.
+ */
+#ifndef CRN_ARENA_H
+#define CRN_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "base/bits.h"
+#include "base/status.h"
+
+struct crn_arena;
+
+/* How base asks os/ for pages: make [addr, addr+len) usable. 0 or -ENOMEM. */
+typedef int (*crn_commit_fn)(void *addr, size_t len);
+
+/* Build an arena inside a reserved range. The header is committed first. */
+int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max, crn_commit_fn commit);
+
+/* Zeroed, 64-byte aligned; NULL when memory_max or the reservation is reached. */
+void *crn_block_alloc(struct crn_arena *a, size_t size);
+void crn_block_free(struct crn_arena *a, void *block, size_t size);
+
+/* A 4 KiB page frame with undefined content; NULL when memory_max is reached. */
+void *crn_frame_alloc(struct crn_arena *a);
+void crn_frame_free(struct crn_arena *a, void *frame);
+/* Make sure that the next `count` crn_frame_alloc calls succeed. 0 or CAIRN_EMEMORY, nothing changed. */
+int crn_frame_reserve(struct crn_arena *a, size_t count);
+
+bool crn_arena_owns(const struct crn_arena *a, uintptr_t addr);
+uint64_t crn_arena_bytes(const struct crn_arena *a);     /* committed now */
+uint64_t crn_arena_bytes_max(const struct crn_arena *a); /* the most there ever was */
+void crn_arena_range(const struct crn_arena *a, uintptr_t *begin, uintptr_t *end);
+
+#endif

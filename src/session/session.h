@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The session as the agent and the command line see it: what cairn.h offers, minus registers. The
+ * agent captures contexts itself (a whole thread at a system call, not a C caller) and keeps them by id.
+ *
+ * Legal in any context that holds no session lock and whose stack is not tracked, or is the stack of a
+ * thread that `skip` names. None of these allocate from libc or touch errno.
+ */
+#ifndef CRN_SESSION_H
+#define CRN_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "cairn/cairn.h"
+
+/* Bytes [begin, end) of memory. */
+struct crn_range {
+	uintptr_t begin, end;
+};
+
+/*
+ * Take a checkpoint of memory alone. *id is the new id. On CAIRN_EMEMORY the id is used up and marked
+ * failed and the open interval goes on.
+ */
+int crn_memory_checkpoint(cairn_t *c, uint64_t *id);
+
+struct crn_restored {
+	uint64_t pages; /* put back */
+};
+
+/*
+ * Put memory back to checkpoint `id`, leaving [skip->begin, skip->end) as it is (NULL: nothing skipped).
+ * Checks everything first; on an error no byte has changed. Newer checkpoints are gone, `id` is open.
+ */
+int crn_memory_restore(cairn_t *c, uint64_t id, const struct crn_range *skip, struct crn_restored *out);
+
+/* Would crn_memory_restore(id) be accepted now? 0 or its error. */
+int crn_memory_restorable(cairn_t *c, uint64_t id);
+
+/* How many pages of the range have been written since the newest checkpoint (granule: page). */
+int crn_interval_dirty(cairn_t *c, uintptr_t addr, size_t len);
+
+/*
+ * From now on the caller reports every change of the process's mappings with crn_maps_changed; a
+ * checkpoint then reads the map only after such a report. Without this it looks each time.
+ */
+void crn_maps_watch(cairn_t *c);
+void crn_maps_changed(cairn_t *c);
+
+/* After fork, in the child: the engine's memory is zeros there. Forget it; the process may open anew. */
+void crn_after_fork_child(void);
+
+/* The engine's reserved memory; ranges of the agent's own image are added by the agent itself with cairn_area_exclude-like
+ * force: they are never part of any surface. */
+int crn_surface_omit(uintptr_t begin, uintptr_t end);
+
+/* The process's engine, or NULL. */
+cairn_t *crn_session_current(void);
+
+/* The engine's block allocator for the agent's tables: zeroed, never tracked, wiped on fork. */
+void *crn_session_alloc(cairn_t *c, size_t size);
+
+#endif

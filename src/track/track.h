@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tracker notices writes and keeps (or can tell) the content from before them. One file per tracker behind this
+ * table; session/ drives it, journal/ receives what it hands over. Trackers speak of intervals and
+ * extents, not of pages, because the compiler's trackers work on smaller units.
+ *
+ *	open -> area_add... -> interval_begin -> (program runs) -> interval_end(sink) -> interval_begin ...
+ *	                                     `-> undo(put) -> (program runs from the same start again)
+ *
+ * Law: at interval_end the sink has received every extent whose content differs from what it was at
+ * interval_begin (more is allowed, less never), each with its content at interval_begin. undo hands over the same
+ * and changes nothing else. After undo, rebase tells the tracker that an extent's content "at
+ * interval_begin" is now something older: the restore went further back.
+ *
+ * All calls but the write-fault handler come with the session's lock held, on one thread. No malloc, no stdio,
+ * no libc state: they run in signal handlers. Memory comes from the arena of the environment.
+ */
+#ifndef CRN_TRACK_H
+#define CRN_TRACK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct crn_arena;
+struct crn_host;
+
+/* A registered range, page aligned. Owned by session/; `priv` belongs to the area's tracker. */
+struct crn_area {
+	uintptr_t begin, end;
+	uint32_t flags; /* enum crn_area_flags */
+	uint64_t born;  /* id of the first checkpoint that covers it */
+	void *priv;
+};
+
+enum crn_area_flags {
+	CRN_AREA_SHARED = 1u << 0, /* MAP_SHARED */
+	CRN_AREA_FILE = 1u << 1,   /* backed by a file: an absent page is not zero */
+	CRN_AREA_STACK = 1u << 2,  /* a stack: the kernel writes signal frames into it */
+	CRN_AREA_HOT = 1u << 3,    /* always copied eagerly, never protected (stacks, TLS under signal trackers) */
+	CRN_AREA_EXPLICIT = 1u << 4, /* added by cairn_area_add, not found by the surface */
+};
+
+enum crn_tracker_caps {
+	CRN_TRACK_PAGES = 1u << 0,        /* granule is the OS page; page_ops are there */
+	CRN_TRACK_SEES_KERNEL = 1u << 1,  /* kernel writes into tracked memory are noticed, and do not fail */
+	CRN_TRACK_THREADS = 1u << 2,      /* every thread's stores are noticed */
+	CRN_TRACK_SHARED = 1u << 3,       /* MAP_SHARED areas can be tracked */
+	CRN_TRACK_KEEPS = 1u << 4,        /* keeps its own checkpoints (fork): no journal records */
+	CRN_TRACK_MIRROR = 1u << 5,       /* holds the content at interval_begin of every page, written or not */
+};
+
+/*
+ * Receives one extent and its old content. `old` is a page frame of the arena if len is a page and
+ * `owned` is set: the sink then owns it. old == NULL means zeros. Negative results stop the walk.
+ */
+struct crn_sink {
+	int (*take)(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned);
+};
+
+/* What a tracker may use of the rest of the engine. */
+struct crn_track_env {
+	struct crn_arena *arena;
+	const struct crn_host *host;
+	uint32_t keep; /* K */
+	/* Put old bytes into live memory around excluded bytes (cairn_area_exclude, rseq, tid words). */
+	void (*store)(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
+	/* The engine could not keep an old content: the present interval cannot be undone. Any context. */
+	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
+};
+
+/* Page-level handles, for strategies (which pages to leave open) and for cairn_area_touch. */
+struct crn_page_ops {
+	/* Save [addr, addr+len) now and leave it open for writing in this interval. */
+	int (*unprotect)(void *t, uintptr_t addr, size_t len);
+	/* Pages open for writing become protected again at the next interval_begin, unless hot. */
+	int (*set_hot)(void *t, uintptr_t addr, size_t len, bool hot);
+	/* How many pages of the range have been written since interval_begin. Ends no interval. */
+	int (*collect)(void *t, uintptr_t addr, size_t len);
+};
+
+struct crn_tracker_ops {
+	const char *name;
+	uint32_t caps; /* enum crn_tracker_caps */
+
+	/* 0, or why this host cannot: CAIRN_ENOTRACK or -errno. Cheap; called by auto and doctor. */
+	int (*probe)(const struct crn_host *host);
+
+	int (*open)(void **t, struct crn_track_env *env);
+	void (*close)(void *t);
+
+	/* Track an area from now on; its present content is its content at interval_begin. */
+	int (*area_add)(void *t, struct crn_area *area);
+	/* Stop tracking it. Its mapping may be gone already. */
+	void (*area_drop)(void *t, struct crn_area *area);
+
+	int (*interval_begin)(void *t);
+	/*
+	 * Fails with CAIRN_EMEMORY before anything is handed over or forgotten: the interval then simply goes on.
+	 */
+	int (*interval_end)(void *t, struct crn_sink *sink);
+	/* Show the open interval's extents with their old content; nothing is handed over (owned == false). */
+	int (*undo)(void *t, struct crn_sink *sink);
+	/* From now on the content at interval_begin of this page is `content` (NULL: zeros). Opens the page for writing. */
+	int (*rebase)(void *t, uintptr_t page, const void *content);
+	/*
+	 * The content at interval_begin of one page: *old is set, or left NULL for "as it is now" when
+	 * the page has not been written. Returns 1 if *zero (page of zeros), else 0.
+	 */
+	int (*look)(void *t, uintptr_t page, const void **old);
+
+	/* CRN_TRACK_KEEPS only: checkpoint ids are the tracker's to keep. */
+	int (*kept_restore)(void *t, uint64_t id);
+	int (*kept_peek)(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);
+
+	struct crn_page_ops page;
+
+	/* Bytes of mirror or undo pages held now. */
+	uint64_t (*bytes)(const void *t);
+	/* First writes served by the tracker itself since open. */
+	uint64_t (*faults)(const void *t);
+};
+
+extern const struct crn_tracker_ops crn_tracker_async;
+extern const struct crn_tracker_ops crn_tracker_mprotect;
+extern const struct crn_tracker_ops crn_tracker_uffd;
+extern const struct crn_tracker_ops crn_tracker_softdirty;
+extern const struct crn_tracker_ops crn_tracker_fork;
+
+/* All of them, best first ("auto" takes the first whose probe answers 0). NULL-terminated. */
+extern const struct crn_tracker_ops *const crn_trackers[];
+
+#endif
