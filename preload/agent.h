@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The agent: Cairn inside an unmodified program. This header is the seam between its rooms:
+ *
+ *	intercept/   gets every system call here, before and after it runs, and every signal
+ *	effects/     knows from effects.def what each call does to the world; journals its inverse
+ *	sites/       decides after which calls a checkpoint is taken
+ *	recover/     goes back after a crash: memory, inverses, replayed input, the suspect's reset
+ *
+ * How one call flows:
+ *
+ *	program: syscall instruction -> stub -> crn_call_before  (agent's stack)
+ *	                                     -> the real syscall (program's stack and registers)
+ *	                                     -> crn_call_after   (agent's stack) -> program
+ *
+ * Everything here runs inside somebody else's program: no libc, no TLS variables of libc, no malloc, no
+ * locks that a signal handler of the program could meet (its handlers are deferred while a thread is
+ * in a hook, which is what makes a hook legal). All state lives in the engine's arena, never in the surface.
+ */
+#ifndef CRN_AGENT_H
+#define CRN_AGENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <signal.h>
+#include "cairn/cairn.h"
+
+/* General registers of a thread at a system call, as the program sees them. Order is the stub's. */
+struct crn_regs {
+	uint64_t r15, r14, r13, r12, rbp, rbx;
+	uint64_t r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi;
+	uint64_t rflags, rsp, rip;
+};
+
+/* Everything needed to run on from somewhere: a checkpoint keeps one per thread. */
+struct crn_context {
+	struct crn_regs regs;
+	uint64_t sigmask;
+	void *xstate; /* XSAVE area of the agent, crn_agent.xstate_size bytes */
+};
+
+/* One thread of the program. Found through one initial-exec TLS slot that holds the pointer. */
+struct crn_thread {
+	uint8_t *stack_top;       /* the agent's stack for this thread; offset 0: the stub reads it */
+	struct crn_regs *regs;    /* the program's registers while in a hook */
+	uint64_t program_rsp;
+	uint32_t in_agent;        /* inside a hook: the program's signal handlers are deferred */
+	uint32_t deferred;        /* a signal was put off; its mask is given back at hook exit */
+	uint64_t deferred_mask;
+	uint32_t in_vfork;        /* a vfork child runs in our memory: pass everything through */
+	uint8_t sud_selector;     /* syscall user dispatch: 1 = dispatch */
+	uint8_t pad[3];
+	int32_t tid;
+	uint32_t index;
+	bool live;
+	struct crn_context context; /* of the newest checkpoint that this thread took */
+	void *altstack;             /* the agent's, used while the program has none */
+	stack_t program_altstack;
+	uintptr_t stack_begin, stack_end; /* the thread's own stack mapping, if known */
+	struct crn_thread *next;
+};
+
+/* A system call on its way. args are rdi, rsi, rdx, r10, r8, r9; a before-hook may change them. */
+struct crn_call {
+	long nr;
+	long args[6];
+	long result; /* after the call; or set by a before-hook that answers it itself */
+	struct crn_thread *thread;
+	uintptr_t site; /* address of the program's syscall instruction (or of its patched mov) */
+	uint32_t effect;  /* enum crn_effect, filled by effects/ */
+	uint64_t scratch[8]; /* from the before-hook to the after-hook of the same call */
+};
+
+enum crn_verdict {
+	CRN_CALL_RUN,      /* run it; no after-hook */
+	CRN_CALL_RUN_THEN, /* run it, then the after-hook */
+	CRN_CALL_ANSWERED, /* do not run it: `result` is the answer */
+};
+
+/* effects/dispatch.c. Called by intercept/ for every system call of the program. */
+enum crn_verdict crn_call_before(struct crn_call *call);
+void crn_call_after(struct crn_call *call);
+
+/* intercept/signals.c tells effects/ which signals the program has been given in this interval. */
+void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info);
+
+/*
+ * recover/fault.c. A SIGSEGV, SIGBUS, SIGFPE or SIGILL that the program raised itself. Runs on an
+ * alternate stack. Does not return if it recovers (crn_resume); returns false if the program's own
+ * handler or the default action must have it.
+ */
+bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext);
+
+/*
+ * intercept/: take the calling thread's context as it will be when the current hook returns (call->result in rax); run
+ * on from a context; neither allocates.
+ */
+void crn_context_capture(struct crn_thread *t, struct crn_context *out);
+_Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx);
+
+/* What the program believes its action for a signal is (intercept/signals.c keeps the truth). */
+struct crn_sigaction { /* the kernel's layout */
+	uintptr_t handler;
+	unsigned long flags;
+	uintptr_t restorer;
+	uint64_t mask;
+};
+void crn_sigaction_get(int sig, struct crn_sigaction *out);
+void crn_sigaction_put(int sig, const struct crn_sigaction *in); /* undo of rt_sigaction */
+/* Give the signal to the program's own handler, or let the default action happen; from a fault handler. */
+void crn_signal_forward(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext);
+
+/* What `cairn run` asked for; parsed once at start from the environment. */
+struct crn_config {
+	char tracker[16];
+	char strategy[16];
+	char surface[256];
+	uint32_t keep;
+	uint32_t flags;        /* enum cairn_flags */
+	uint64_t memory_max;
+	bool recover;
+	bool stats;            /* summary at exit */
+	bool stats_json;
+	uint32_t site_count;
+	struct crn_site_spec {
+		uint32_t kind;      /* enum crn_site_kind */
+		uint32_t every;     /* a checkpoint at every N-th hit */
+		uint64_t argument;  /* func: address; timer: milliseconds */
+		char text[96];      /* as given, for messages */
+	} sites[16];
+};
+enum crn_site_kind { CRN_SITE_WAIT, CRN_SITE_OUTPUT, CRN_SITE_FUNC, CRN_SITE_TIMER };
+
+/* The agent of this process. In the arena; NULL before start and, until re-armed, after fork. */
+struct crn_agent {
+	struct crn_config config;
+	cairn_t *session;      /* opened at the first site hit */
+	uint64_t newest;       /* id of the newest checkpoint */
+	size_t xstate_size;
+	uint64_t xstate_mask;
+	struct crn_thread *threads;
+	uint32_t thread_count;
+	int32_t pid;
+	struct crn_effects *effects; /* effects/ */
+	struct crn_recover *recover; /* recover/ */
+	struct crn_sites *sites;     /* sites/ */
+	struct crn_stat_page *stat;  /* shared with `cairn stat` */
+};
+extern struct crn_agent *crn_agent __attribute__((visibility("hidden")));
+
+/*
+ * sites/: called by crn_call_after when the call is a site, or an output under --recover. Opens the session at the
+ * first hit, takes the memory checkpoint, captures the context, starts a new effects interval.
+ */
+void crn_site_hit(struct crn_call *call, enum crn_site_kind kind);
+/* Take a checkpoint here and now because an output has been done. */
+void crn_site_output(struct crn_call *call);
+
+/* effects/: a checkpoint was taken: forget inverses, settle delayed closes and munmaps. */
+void crn_effects_commit(void);
+/* effects/: before a restore's memory is put back (nothing may fail after), and after it. */
+int crn_effects_check(void);
+void crn_effects_undo(void);
+
+#endif
