@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+# The thin front: every target forwards to CMake, ctest or a script. `make help` lists them.
+#
+# On a fresh Debian machine two commands do everything, and install what they lack:
+#	make demo	the main job, live: stock Redis survives crashes under load
+#	make test	all tests that this host can run
+
+BUILD   ?= build
+PRESET  ?= release
+PREFIX  ?= /usr/local
+JOBS    ?= $(shell nproc)
+PYTHON  ?= python3
+VENV    := .venv
+CMAKE   ?= cmake
+
+# Sources that `make fmt` and `make lint` look at.
+C_FILES  = $(shell git ls-files '*.c' '*.h')
+SH_FILES = $(shell git ls-files '*.sh' '.ci/run')
+
+.DEFAULT_GOAL := build
+.NOTPARALLEL:
+.PHONY: build help deps demo test check test-long bench bench-report lint fmt tidy asan ubsan tsan dev \
+	install uninstall clean distclean
+
+build: $(BUILD)/build.ninja ## Build everything into build/ (bin/cairn, lib/libcairn.*, the agent)
+	@$(CMAKE) --build $(BUILD) -j $(JOBS)
+
+$(BUILD)/build.ninja:
+	@scripts/install_deps.sh --check build
+	@$(CMAKE) --preset $(PRESET) -B $(BUILD)
+
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' \
+		$(firstword $(MAKEFILE_LIST))
+
+deps: ## Install what building, testing and the demo need (apt; root or sudo)
+	@scripts/install_deps.sh build test
+	@scripts/install_deps.sh --optional servers
+
+demo: ## The main job: stock Redis survives crashes under load (installs what it lacks)
+	@scripts/install_deps.sh build demo
+	@$(MAKE) --no-print-directory build
+	@$(PYTHON) scripts/demo.py --build $(BUILD)
+
+test: ## All tests that this host can run (installs what they lack)
+	@scripts/install_deps.sh build test
+	@scripts/install_deps.sh --optional servers
+	@$(MAKE) --no-print-directory build
+	@$(PYTHON) scripts/run_tests.py --build $(BUILD)
+
+check: build ## The quick tests: under a minute, no privileges needed
+	@$(PYTHON) scripts/tidy.py
+	@$(PYTHON) scripts/run_tests.py --build $(BUILD) --label quick
+
+bench: ## Measure (15 minutes; BENCH=name for one part), results/ and a report
+	@scripts/install_deps.sh build bench
+	@scripts/install_deps.sh --optional servers
+	@$(MAKE) --no-print-directory build
+	@$(VENV)/bin/python bench/run.py --build $(BUILD) $(BENCH)
+
+lint: tidy ## Laws of the tree, formatting, warnings as errors, shell scripts
+	@scripts/install_deps.sh lint
+	@clang-format-14 --dry-run --Werror $(C_FILES)
+	@shellcheck $(SH_FILES)
+	@$(CMAKE) --preset dev && $(CMAKE) --build build-dev -j $(JOBS)
+
+tidy: ## The laws that a person forgets: includes, names, licences, dead files
+	@$(PYTHON) scripts/tidy.py
+
+fmt: ## Format the C sources in place
+	@scripts/install_deps.sh lint
+	@clang-format-14 -i $(C_FILES)
+
+dev: ## Debug build into build-dev/ with every assertion and -Werror
+	@$(CMAKE) --preset dev && $(CMAKE) --build build-dev -j $(JOBS)
+
+asan: ## Unit tests of libcairn under AddressSanitizer and UBSan (build-asan/)
+	@scripts/install_deps.sh build test
+	@$(CMAKE) --preset asan && $(CMAKE) --build build-asan -j $(JOBS)
+	@$(PYTHON) scripts/run_tests.py --build build-asan --label unit
+
+tsan: ## Unit tests of libcairn under ThreadSanitizer (build-tsan/)
+	@scripts/install_deps.sh build test
+	@$(CMAKE) --preset tsan && $(CMAKE) --build build-tsan -j $(JOBS)
+	@$(PYTHON) scripts/run_tests.py --build build-tsan --label unit
+
+install: build ## Install under PREFIX (/usr/local); DESTDIR is honoured
+	@$(CMAKE) --install $(BUILD) --prefix $(PREFIX)
+
+uninstall: ## Remove what the last `make install` from this tree installed
+	@test -f $(BUILD)/install_manifest.txt || { echo "nothing was installed from $(BUILD)"; exit 1; }
+	@xargs -d '\n' rm -vf < $(BUILD)/install_manifest.txt
+
+clean: ## Remove the build trees
+	@rm -rf build build-dev build-asan build-tsan
+
+distclean: clean ## Also remove results/ and the Python environment
+	@rm -rf results $(VENV)

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* The `cairn` command: finds the subcommand and hands over. */
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+#include "cairn/cairn.h"
+#include "commands.h"
+
+struct command {
+	const char *name;
+	int (*main)(int argc, char **argv);
+	const char *summary;
+};
+
+static const struct command commands[] = {
+	{ "run", cmd_run, "run an unmodified program with checkpoints, and recover it from crashes" },
+	{ "doctor", cmd_doctor, "what this host can do, what is missing, and how to switch it on" },
+	{ "stat", cmd_stat, "live figures of a program that runs under `cairn run`" },
+	{ NULL, NULL, NULL },
+};
+
+static void help(FILE *out)
+{
+	fputs("Usage: cairn COMMAND [OPTION...]\n"
+	      "       cairn help COMMAND\n"
+	      "\n"
+	      "High-frequency in-memory checkpoints of running programs.\n"
+	      "\n"
+	      "Commands:\n", out);
+	for (const struct command *c = commands; c->name; c++)
+		fprintf(out, "  %-8s %s\n", c->name, c->summary);
+	fputs("\n"
+	      "  -h, --help      print this and leave\n"
+	      "  -V, --version   print the version and leave\n"
+	      "\n"
+	      "`cairn COMMAND --help` lists a command's options; `man cairn` says more.\n", out);
+}
+
+static int usage(const char *what, const char *name)
+{
+	fprintf(stderr, "cairn: %s%s\nTry `cairn --help`.\n", what, name);
+	return CRN_EXIT_USAGE;
+}
+
+static int dispatch(const char *name, int argc, char **argv)
+{
+	static char full_name[32];
+
+	for (const struct command *c = commands; c->name; c++) {
+		if (strcmp(c->name, name) != 0)
+			continue;
+		snprintf(full_name, sizeof(full_name), "cairn %s", name);
+		argv[0] = full_name;
+		return c->main(argc, argv);
+	}
+	return usage("unknown command: ", name);
+}
+
+/* `cairn help` and `cairn help COMMAND`. argv begins at "help". */
+static int help_command(int argc, char **argv)
+{
+	static char option[] = "--help";
+	char *fake[] = { NULL, option, NULL };
+
+	if (argc < 2) {
+		help(stdout);
+		return 0;
+	}
+	return dispatch(argv[1], 2, fake);
+}
+
+int main(int argc, char **argv)
+{
+	argp_err_exit_status = CRN_EXIT_USAGE;
+	if (argc < 2) {
+		help(stderr);
+		return CRN_EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help")) {
+		help(stdout);
+		return 0;
+	}
+	if (!strcmp(argv[1], "-V") || !strcmp(argv[1], "--version")) {
+		puts("cairn " CAIRN_VERSION);
+		return 0;
+	}
+	if (!strcmp(argv[1], "help"))
+		return help_command(argc - 1, argv + 1);
+	if (argv[1][0] == '-')
+		return usage("unknown option: ", argv[1]);
+	return dispatch(argv[1], argc - 1, argv + 1);
+}

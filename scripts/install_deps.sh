@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Install the Debian packages that a set of tasks needs, and only those that are missing.
+#
+#	install_deps.sh [--check|--optional] SET...
+#
+#	SET         build | test | servers | demo | bench | lint
+#	--check     install nothing; name what is missing and fail
+#	--optional  what cannot be installed is named, but is no failure (its tests are skipped)
+#
+# Silent when nothing is missing. Services that a package brings (redis, nginx) are not started.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages_of() {
+	case $1 in
+	build) echo gcc libc6-dev cmake ninja-build pkg-config binutils libzydis-dev python3 ;;
+	test) echo g++ libcmocka-dev git ;;
+	servers) echo redis-server redis-tools nginx-light lighttpd apache2-utils memcached sqlite3 lua5.4 perl ;;
+	demo) echo redis-server redis-tools python3 ;;
+	bench) echo python3-venv ;;
+	lint) echo clang-format-14 shellcheck git ;;
+	*)
+		echo "install_deps.sh: unknown set '$1'" >&2
+		exit 2
+		;;
+	esac
+}
+
+# A package counts as there if dpkg says so, or if the tool that we want from it is in PATH (a
+# machine may have its own cmake or python3).
+have() {
+	local tool
+	case $1 in
+	gcc | g++ | cmake | python3 | git | perl | sqlite3 | lua5.4 | memcached | lighttpd | shellcheck | \
+		redis-server | clang-format-14 | pkg-config) tool=$1 ;;
+	ninja-build) tool=ninja ;;
+	redis-tools) tool=redis-cli ;;
+	nginx-light) tool=nginx ;;
+	apache2-utils) tool=ab ;;
+	binutils) tool=readelf ;;
+	*) tool= ;;
+	esac
+	if [ -n "$tool" ] && { command -v "$tool" || [ -x "/usr/sbin/$tool" ]; } >/dev/null 2>&1; then
+		return 0
+	fi
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+mode=install
+case ${1-} in
+--check) mode=check && shift ;;
+--optional) mode=optional && shift ;;
+esac
+[ $# -gt 0 ] || {
+	sed -n '3,12s/^# \{0,1\}//p' "$0" >&2
+	exit 2
+}
+
+give_up() {
+	echo "cairn: $1" >&2
+	echo "cairn: install them with: apt-get install ${missing[*]}" >&2
+	if [ "$mode" = optional ]; then
+		echo "cairn: going on without; what needs them is skipped" >&2
+		exit 0
+	fi
+	exit 1
+}
+
+missing=()
+for set_name in "$@"; do
+	wanted=$(packages_of "$set_name")
+	for package in $wanted; do
+		have "$package" || missing+=("$package")
+	done
+done
+
+install_missing() {
+	as_root=()
+	if [ "$(id -u)" -ne 0 ]; then
+		command -v sudo >/dev/null 2>&1 ||
+			give_up "missing packages, and neither root nor sudo to install them: ${missing[*]}"
+		# Without a terminal nobody can type a password.
+		[ -t 0 ] || sudo -n true 2>/dev/null ||
+			give_up "missing packages, and sudo wants a password: ${missing[*]}"
+		as_root=(sudo)
+	fi
+	command -v apt-get >/dev/null 2>&1 ||
+		give_up "missing packages, and this is no Debian (no apt-get): ${missing[*]}"
+
+	# policy-rc.d is how Debian asks whether a new service may start. Ours says no, and goes again.
+	local policy=/usr/sbin/policy-rc.d made_policy=
+	if [ ! -e $policy ]; then
+		printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $policy >/dev/null
+		"${as_root[@]}" chmod 755 $policy
+		made_policy=1
+		trap '"${as_root[@]}" rm -f /usr/sbin/policy-rc.d' EXIT
+	fi
+	local status=0 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y)
+	echo "cairn: installing ${missing[*]}"
+	"${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null ||
+		{ "${apt[@]}" update </dev/null &&
+			"${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null; } || status=$?
+	if [ -n "$made_policy" ]; then
+		"${as_root[@]}" rm -f $policy
+		trap - EXIT
+	fi
+	[ $status -eq 0 ] || give_up "apt-get could not install: ${missing[*]}"
+}
+
+if [ ${#missing[@]} -gt 0 ]; then
+	[ "$mode" != check ] || give_up "missing packages: ${missing[*]} (\`make deps\` installs them)"
+	install_missing
+fi
+
+# The report of `make bench` draws with matplotlib, in a virtual environment of this tree.
+case " $* " in
+*" bench "*)
+	if ! .venv/bin/python -c 'import matplotlib' >/dev/null 2>&1; then
+		[ "$mode" != check ] || exit 1
+		python3 -m venv .venv
+		.venv/bin/pip install -q -r bench/requirements.txt
+	fi
+	;;
+esac
