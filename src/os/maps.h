@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process's mappings without malloc: the PROCMAP_QUERY ioctl where the kernel has it (one cheap call a mapping, and only those
+ * that are asked for), else the text of /proc/self/maps through a caller's buffer.
+ *
+ * A walk is not atomic. It never shows one mapping twice and shows every mapping that is not changed during the
+ * walk; addresses only rise.
+ */
+#ifndef CRN_OS_MAPS_H
+#define CRN_OS_MAPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+struct crn_mapping {
+	uintptr_t begin, end;
+	uint64_t offset, inode;
+	uint32_t dev_major, dev_minor;
+	int prot;         /* PROT_* */
+	bool shared;
+	const char *name; /* path, "[heap]", "[stack]"..., "" if anonymous; valid until the next call on this walk */
+};
+
+/* Keep only mappings with all of these. */
+enum crn_maps_filter {
+	CRN_MAPS_READABLE = 1u << 0,
+	CRN_MAPS_WRITABLE = 1u << 1,
+	CRN_MAPS_NO_NAMES = 1u << 8, /* not a filter: names are not wanted (cheaper); they may be "" */
+};
+
+#define CRN_MAPS_BUFFER 8192
+
+/* The fields belong to maps.c. */
+struct crn_maps {
+	int fd;
+	bool query;      /* PROCMAP_QUERY works */
+	uint32_t filter; /* enum crn_maps_filter */
+	uintptr_t next;  /* mappings that end at or below are behind us */
+	char *buffer;    /* CRN_MAPS_BUFFER bytes of the caller */
+	size_t from, to; /* unread text in the buffer */
+	bool eof;
+};
+
+/* Open /proc/self/maps at a high number; `buffer` (CRN_MAPS_BUFFER bytes) stays the walk's. 0 or -errno. */
+int crn_maps_open(struct crn_maps *m, char *buffer);
+void crn_maps_close(struct crn_maps *m);
+
+/* Start (again) with the first mapping that ends above `from`. 0 or -errno. */
+int crn_maps_begin(struct crn_maps *m, uintptr_t from, uint32_t filter);
+/* 1 and *out, 0 at the end, -errno. */
+int crn_maps_next(struct crn_maps *m, struct crn_mapping *out);
+
+/* The mapping that holds addr: 1 and *out, 0 if there is none, -errno. Ends a walk in progress. */
+int crn_maps_find(struct crn_maps *m, uintptr_t addr, struct crn_mapping *out);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Address space by raw system calls: the engine's own reserve, and the few calls that trackers make on the
+ * program's pages. Legal in any context, signal handlers included. Results are 0 or -errno.
+ */
+#ifndef CRN_OS_MEMORY_H
+#define CRN_OS_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+/*
+ * Reserve the engine's range: PROT_NONE, private, anonymous, MAP_NORESERVE, wiped on fork, not in core dumps,
+ * no huge pages. As big as the address space limits allow, 1 TiB at most; with a finite RLIMIT_AS at
+ * most half of what is left of it. -ENOMEM below CRN_RESERVE_MIN.
+ */
+#define CRN_RESERVE_MAX (1ul << 40)
+#define CRN_RESERVE_MIN (16ul << 20)
+int crn_memory_reserve(void **base, size_t *size);
+
+/* Make a part of a reserve readable and writable (a crn_commit_fn). 0 or -ENOMEM. */
+int crn_memory_commit(void *addr, size_t len);
+
+/* Private anonymous zeroed memory outside the arena: tracked by nobody, inherited on fork. */
+int crn_memory_map(void **out, size_t len);
+int crn_memory_unmap(void *addr, size_t len);
+
+int crn_memory_protect(void *addr, size_t len, int prot);
+int crn_memory_advise(void *addr, size_t len, int advice);
+
+/* Fault pages in for reading (the zero page where nothing was), without a write. */
+int crn_memory_populate_read(void *addr, size_t len);
+
+/* Copy from memory that may be unreadable: bytes copied, or -EFAULT. Never raises a signal. */
+long crn_memory_peek(void *dst, const void *src, size_t len);
+
+#endif

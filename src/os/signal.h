@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* Signals below libc: the kernel's own structures, with a restorer of ours. */
+#ifndef CRN_OS_SIGNAL_H
+#define CRN_OS_SIGNAL_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "os/sys.h"
+
+/* The kernel's struct sigaction. */
+struct crn_ksigaction {
+	uintptr_t handler;
+	unsigned long flags;
+	uintptr_t restorer;
+	uint64_t mask;
+};
+
+#define CRN_SA_RESTORER 0x04000000ul
+
+/* rt_sigreturn. The bytes that gdb and unwinders recognise as the end of a signal frame. Hidden. */
+void crn_sigreturn(void);
+
+/* Either pointer may be NULL. `in` is used as it is; crn_signal_handle fills the restorer. 0 or -errno. */
+int crn_signal_action(int sig, const struct crn_ksigaction *in, struct crn_ksigaction *old);
+
+/* Install a three-argument handler with all signals blocked while it runs, on the alternate stack if there is one. */
+int crn_signal_handle(int sig, void (*fn)(int, siginfo_t *, void *), struct crn_ksigaction *old);
+
+static inline uint64_t crn_signal_mask(int how, uint64_t mask)
+{
+	uint64_t old = 0;
+
+	crn_sys4(SYS_rt_sigprocmask, how, &mask, &old, 8);
+	return old;
+}
+
+static inline uint64_t crn_signal_mask_get(void)
+{
+	uint64_t old = 0;
+
+	crn_sys4(SYS_rt_sigprocmask, 0, 0, &old, 8);
+	return old;
+}
+
+static inline int crn_signal_altstack(const stack_t *in, stack_t *old)
+{
+	return (int)crn_sys2(SYS_sigaltstack, in, old);
+}
+
+static inline int crn_signal_thread(int pid, int tid, int sig)
+{
+	return (int)crn_sys3(SYS_tgkill, pid, tid, sig);
+}
+
+/* The same signal again, with its siginfo. */
+static inline int crn_signal_requeue(int pid, int tid, int sig, const siginfo_t *info)
+{
+	return (int)crn_sys4(SYS_rt_tgsigqueueinfo, pid, tid, sig, info);
+}
+
+/*
+ * Do with a signal what `action` says, from inside a handler of ours: call its function under its mask, or arrange for the default
+ * action as soon as we return. For handlers that sit in front of the program's.
+ */
+void crn_signal_chain(int sig, const struct crn_ksigaction *action, siginfo_t *info, void *ucontext);
+
+#endif

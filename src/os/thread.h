@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Threads of this process, as the kernel knows them. */
+#ifndef CRN_OS_THREAD_H
+#define CRN_OS_THREAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "os/sys.h"
+
+static inline int crn_gettid(void)
+{
+	return (int)crn_sys0(SYS_gettid);
+}
+
+static inline int crn_getpid(void)
+{
+	return (int)crn_sys0(SYS_getpid);
+}
+
+static inline void crn_yield(void)
+{
+	crn_sys0(SYS_sched_yield);
+}
+
+static inline void crn_pause(void)
+{
+	__asm__ volatile("pause" ::: "memory");
+}
+
+/* Wait while *word == expected, at most timeout_ns (0: forever). 0, -EAGAIN, -ETIMEDOUT, -EINTR. */
+int crn_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
+int crn_futex_wake(uint32_t *word, int count);
+
+/*
+ * Call fn for each thread id of this process until it returns non-zero, which is handed back; threads may come and
+ * go meanwhile. -errno if /proc cannot be read.
+ */
+int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx);
+/* How many there are now, or -errno. */
+int crn_thread_count(void);
+
+/* Memory that the kernel writes for one thread whenever it likes; a restore leaves it alone. */
+struct crn_thread_words {
+	uintptr_t clear_tid;                 /* CLONE_CHILD_CLEARTID word, 4 bytes; 0: none or unknown */
+	uintptr_t robust_list;               /* struct robust_list_head; 0: none */
+	size_t robust_len;
+	uintptr_t rseq;                      /* registered rseq area as libc tells; 0: none or unknown */
+	size_t rseq_len;
+};
+
+/* Of the calling thread. Fields that the kernel or libc do not tell are 0. */
+void crn_thread_words(struct crn_thread_words *out);
+
+#endif

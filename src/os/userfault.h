@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * userfaultfd in write-protect mode. The distribution's header may be older than the kernel: the few names that we
+ * need are here, as the kernel's ABI fixes them.
+ */
+#ifndef CRN_OS_USERFAULT_H
+#define CRN_OS_USERFAULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* UFFD_FEATURE_* */
+enum crn_uffd_feature {
+	CRN_UFFD_PAGEFAULT_FLAG_WP = 1u << 0,
+	CRN_UFFD_SIGBUS = 1u << 7,
+	CRN_UFFD_WP_SHMEM = 1u << 12,       /* WP_HUGETLBFS_SHMEM: shared memory and memfd */
+	CRN_UFFD_WP_UNPOPULATED = 1u << 13, /* pages that are not there yet can be protected */
+	CRN_UFFD_WP_ASYNC = 1u << 15,       /* the kernel opens a page itself and remembers */
+};
+
+/* How this process may have one. */
+enum crn_uffd_way {
+	CRN_UFFD_NOT_AT_ALL,
+	CRN_UFFD_BY_SYSCALL,   /* userfaultfd(2), kernel faults included */
+	CRN_UFFD_BY_USER_MODE, /* userfaultfd(2) with UFFD_USER_MODE_ONLY: the unprivileged way */
+	CRN_UFFD_BY_DEVICE,    /* /dev/userfaultfd */
+};
+
+/*
+ * A descriptor (high, close-on-exec, non-blocking) with the features enabled, or -errno: -EPERM, -ENOSYS, -EINVAL if the kernel
+ * lacks a feature. `way`, if not NULL, says how it was had. features == 0 enables none.
+ */
+int crn_uffd_open(uint64_t features, enum crn_uffd_way *way);
+
+/* All features of the kernel (a throw-away descriptor asks). 0 or -errno; outs untouched on failure. */
+int crn_uffd_features(uint64_t *features, enum crn_uffd_way *way);
+
+/* WP mode only. -EINVAL: a mapping inside cannot be registered; -EBUSY: somebody else has it. */
+int crn_uffd_register(int uffd, uintptr_t addr, size_t len);
+int crn_uffd_unregister(int uffd, uintptr_t addr, size_t len);
+
+/*
+ * Protect or open a range. -EAGAIN (a mapping is changing at this moment) is retried; -ENOENT means that the range is not (all)
+ * registered any more.
+ */
+int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
+
+#endif
