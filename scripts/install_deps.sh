@@ -16,7 +16,10 @@ packages_of() {
 	case $1 in
 	build) echo gcc libc6-dev cmake ninja-build pkg-config binutils libzydis-dev python3 ;;
 	test) echo g++ libcmocka-dev git ;;
-	servers) echo redis-server redis-tools nginx-light lighttpd apache2-utils memcached sqlite3 lua5.4 perl ;;
+	servers)
+		echo redis-server redis-tools nginx-light lighttpd apache2-utils memcached
+		echo sqlite3 lua5.4 perl
+		;;
 	demo) echo redis-server redis-tools python3 ;;
 	bench) echo python3-venv ;;
 	lint) echo clang-format-14 shellcheck git ;;
@@ -27,13 +30,13 @@ packages_of() {
 	esac
 }
 
-# A package counts as there if dpkg says so, or if the tool that we want from it is in PATH (a
+# A package counts as there if dpkg says so, or if the tool that we want from it is there (a
 # machine may have its own cmake or python3).
 have() {
 	local tool
 	case $1 in
-	gcc | g++ | cmake | python3 | git | perl | sqlite3 | lua5.4 | memcached | lighttpd | shellcheck | \
-		redis-server | clang-format-14 | pkg-config) tool=$1 ;;
+	gcc | g++ | cmake | python3 | git | perl | pkg-config | clang-format-14 | shellcheck) tool=$1 ;;
+	redis-server | lighttpd | memcached | sqlite3 | lua5.4) tool=$1 ;;
 	ninja-build) tool=ninja ;;
 	redis-tools) tool=redis-cli ;;
 	nginx-light) tool=nginx ;;
@@ -79,16 +82,16 @@ install_missing() {
 	as_root=()
 	if [ "$(id -u)" -ne 0 ]; then
 		command -v sudo >/dev/null 2>&1 ||
-			give_up "missing packages, and neither root nor sudo to install them: ${missing[*]}"
+			give_up "neither root nor sudo to install what is missing: ${missing[*]}"
 		# Without a terminal nobody can type a password.
 		[ -t 0 ] || sudo -n true 2>/dev/null ||
-			give_up "missing packages, and sudo wants a password: ${missing[*]}"
+			give_up "sudo wants a password to install what is missing: ${missing[*]}"
 		as_root=(sudo)
 	fi
 	command -v apt-get >/dev/null 2>&1 ||
-		give_up "missing packages, and this is no Debian (no apt-get): ${missing[*]}"
+		give_up "this is no Debian (no apt-get); missing: ${missing[*]}"
 
-	# policy-rc.d is how Debian asks whether a new service may start. Ours says no, and goes again.
+	# policy-rc.d is how Debian asks whether a new service may start. Ours says no, and goes.
 	local policy=/usr/sbin/policy-rc.d made_policy=
 	if [ ! -e $policy ]; then
 		printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $policy >/dev/null
@@ -109,7 +112,7 @@ install_missing() {
 }
 
 if [ ${#missing[@]} -gt 0 ]; then
-	[ "$mode" != check ] || give_up "missing packages: ${missing[*]} (\`make deps\` installs them)"
+	[ "$mode" != check ] || give_up "missing: ${missing[*]} (\`make deps\` installs them)"
 	install_missing
 fi
 

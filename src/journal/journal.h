@@ -38,7 +38,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "track/track.h"
+#include "base/arena.h"
+#include "base/sink.h"
 
 struct crn_journal;
 

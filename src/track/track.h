@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/sink.h"
 
 struct crn_arena;
 struct crn_host;
@@ -48,26 +49,6 @@ enum crn_tracker_caps {
 	CRN_TRACK_SHARED = 1u << 3,       /* MAP_SHARED areas can be tracked */
 	CRN_TRACK_KEEPS = 1u << 4,        /* keeps its own checkpoints (fork): no journal records */
 	CRN_TRACK_MIRROR = 1u << 5,       /* holds the content at interval_begin of every page, written or not */
-};
-
-/*
- * Receives extents and their old content. `old` is a page frame of the arena if len is a page and
- * `owned` is set: the sink then owns it. old == NULL means zeros. Negative results stop the walk.
- *
- * prepare (interval_end only) announces at most `count` pages; after it returned 0 no take or absorb of them
- * fails, and `count` crn_frame_alloc calls of the tracker succeed too. So a tracker finds the written pages first,
- * then prepares, then hands over: that is how interval_end fails before anything is handed over.
- *
- * absorb is set when the sink wants differences instead of whole pages. `frame` holds the old content of a page and
- * `live` the page as it is. It returns 1 if the sink noted the difference and made frame equal to live (a word
- * that another thread changes meanwhile is left for the next interval): the tracker keeps the frame as the new content,
- * or frees it. It returns 0 if the sink took the frame over, as by take(): the tracker copies live into a new
- * one. A tracker uses absorb for pages that have a frame, if it is not NULL, and take for all others.
- */
-struct crn_sink {
-	int (*prepare)(struct crn_sink *self, size_t count); /* NULL: nothing to prepare */
-	int (*take)(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned);
-	int (*absorb)(struct crn_sink *self, uintptr_t addr, void *frame, const void *live); /* or NULL */
 };
 
 /* What a tracker may use of the rest of the engine. */
