@@ -35,8 +35,9 @@ packages_of() {
 have() {
 	local tool
 	case $1 in
-	gcc | g++ | cmake | python3 | git | perl | pkg-config | clang-format-14 | shellcheck) tool=$1 ;;
+	gcc | g++ | cmake | python3 | git | perl | pkg-config) tool=$1 ;;
 	redis-server | lighttpd | memcached | sqlite3 | lua5.4) tool=$1 ;;
+	clang-format-14 | shellcheck) tool=$1 ;;
 	ninja-build) tool=ninja ;;
 	redis-tools) tool=redis-cli ;;
 	nginx-light) tool=nginx ;;
@@ -44,7 +45,7 @@ have() {
 	binutils) tool=readelf ;;
 	*) tool= ;;
 	esac
-	if [ -n "$tool" ] && { command -v "$tool" || [ -x "/usr/sbin/$tool" ]; } >/dev/null 2>&1; then
+	if [ -n "$tool" ] && PATH=$PATH:/usr/sbin command -v "$tool" >/dev/null 2>&1; then
 		return 0
 	fi
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -100,10 +101,10 @@ install_missing() {
 		trap '"${as_root[@]}" rm -f /usr/sbin/policy-rc.d' EXIT
 	fi
 	local status=0 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y)
+	local install=("${apt[@]}" install --no-install-recommends "${missing[@]}")
 	echo "cairn: installing ${missing[*]}"
-	"${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null ||
-		{ "${apt[@]}" update </dev/null &&
-			"${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null; } || status=$?
+	# The package lists of a fresh machine are missing or old: fetch them and try again.
+	"${install[@]}" </dev/null || { "${apt[@]}" update && "${install[@]}"; } </dev/null || status=$?
 	if [ -n "$made_policy" ]; then
 		"${as_root[@]}" rm -f $policy
 		trap - EXIT

@@ -47,7 +47,7 @@ LAW: dict[str, set[str]] = {
 }
 
 # The core is freestanding: of the system's headers only those that declare types and constants.
-# uio.h comes with cairn.h. In os/ (which talks to the kernel) everything of the kernel's is allowed.
+# uio.h comes with cairn.h. In os/, which talks to the kernel, the kernel's are allowed too.
 FREESTANDING = {
     "errno.h", "limits.h", "signal.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h",
     "stddef.h", "stdint.h", "cpuid.h", "sys/uio.h",

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The front of the `cairn` command: dispatch, help, version, exit statuses. argv: the build tree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+BUILD = Path(sys.argv[1] if len(sys.argv) > 1 else SOURCE / "build")
+COMMANDS = ("run", "doctor", "stat")
+
+
+def cairn(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BUILD / "bin" / "cairn"), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+class CommandLine(unittest.TestCase):
+    def test_help_names_every_command(self) -> None:
+        result = cairn("--help")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        for name in COMMANDS:
+            self.assertRegex(result.stdout, rf"(?m)^  {name}\s+\w")
+        self.assertEqual(cairn("help").stdout, result.stdout)
+        self.assertEqual(cairn("-h").stdout, result.stdout)
+
+    def test_version_is_that_of_the_header(self) -> None:
+        header = (SOURCE / "include/cairn/cairn.h").read_text()
+        version = re.search(r'#define CAIRN_VERSION "([^"]+)"', header)
+        assert version
+        self.assertEqual(cairn("--version").stdout, f"cairn {version[1]}\n")
+        self.assertEqual(cairn("-V").stdout, f"cairn {version[1]}\n")
+
+    def test_nothing_to_do_is_a_usage_error(self) -> None:
+        result = cairn()
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("Usage:", result.stderr)
+
+    def test_unknown_command_and_option(self) -> None:
+        for args, name in ((["fly"], "fly"), (["help", "fly"], "fly"), (["--fly"], "--fly")):
+            result = cairn(*args)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), args)
+            self.assertIn(name, result.stderr.splitlines()[0])
+
+    def test_each_command_has_help_of_its_own(self) -> None:
+        for name in COMMANDS:
+            with self.subTest(command=name):
+                result = cairn(name, "--help")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn(f"cairn {name}", result.stdout)
+                self.assertEqual(cairn("help", name).stdout, result.stdout)
+
+    def test_each_command_refuses_an_unknown_option(self) -> None:
+        for name in COMMANDS:
+            with self.subTest(command=name):
+                result = cairn(name, "--no-such-option")
+                self.assertEqual((result.returncode, result.stdout), (2, ""))
+                self.assertIn("no-such-option", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
