@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdbool.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "os/descriptor.h"
+#include "os/sys.h"
+
+static int soft_limit(void)
+{
+	struct {
+		uint64_t soft, hard;
+	} limit;
+
+	if (crn_sys4(SYS_prlimit64, 0, 7 /* RLIMIT_NOFILE */, 0, &limit) < 0)
+		return 1024;
+	return (int)CRN_MIN(limit.soft, (uint64_t)CRN_FD_CEILING);
+}
+
+int crn_fd_dup_high(int fd)
+{
+	int limit = soft_limit();
+	long got = -EMFILE;
+
+	/*
+	 * F_DUPFD takes the lowest free number from its argument on. A window below the limit keeps our few descriptors
+	 * together; lower windows are for programs that use all of their numbers.
+	 */
+	for (int floor = limit - CRN_MIN(limit / 4 + 1, 64); floor >= 0; floor = floor * 3 / 4 - 1) {
+		got = crn_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, floor);
+		if (got >= 0 || (got != -EMFILE && got != -EINVAL))
+			break;
+	}
+	return (int)got;
+}
+
+int crn_fd_raise(int fd)
+{
+	int high;
+
+	if (fd < 0)
+		return fd;
+	high = crn_fd_dup_high(fd);
+	crn_fd_close(fd);
+	return high;
+}
+
+int crn_fd_open(const char *path, int flags)
+{
+	long fd;
+
+	do
+		fd = crn_sys4(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0600);
+	while (fd == -EINTR);
+	return crn_fd_raise((int)fd);
+}
+
+void crn_fd_close(int fd)
+{
+	/* SAFETY: never retried after EINTR: Linux has freed the number by then. */
+	if (fd >= 0)
+		crn_sys1(SYS_close, fd);
+}
+
+int crn_fd_memory(const char *name, uint64_t size)
+{
+	int fd = (int)crn_sys2(SYS_memfd_create, name, 1 /* MFD_CLOEXEC */);
+	long err;
+
+	fd = crn_fd_raise(fd);
+	if (fd < 0)
+		return fd;
+	err = crn_sys2(SYS_ftruncate, fd, size);
+	if (err < 0) {
+		crn_fd_close(fd);
+		return (int)err;
+	}
+	return fd;
+}
+
+long crn_fd_read(int fd, void *buf, size_t len)
+{
+	long got;
+
+	do
+		got = crn_sys3(SYS_read, fd, buf, len);
+	while (got == -EINTR);
+	return got;
+}
+
+int crn_fd_write(int fd, const void *buf, size_t len)
+{
+	const char *at = buf;
+
+	while (len) {
+		long done = crn_sys3(SYS_write, fd, at, len);
+
+		if (done == -EINTR)
+			continue;
+		if (done < 0)
+			return (int)done;
+		at += done;
+		len -= (size_t)done;
+	}
+	return 0;
+}
+
+long crn_file_read(const char *path, char *buf, size_t size)
+{
+	int fd = (int)crn_sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	size_t used = 0;
+	long got = 0;
+
+	if (fd < 0)
+		return fd;
+	while (used < size - 1) {
+		got = crn_fd_read(fd, buf + used, size - 1 - used);
+		if (got <= 0)
+			break;
+		used += (size_t)got;
+	}
+	crn_fd_close(fd);
+	if (got < 0)
+		return got;
+	buf[used] = '\0';
+	return (long)used;
+}
+
+int crn_file_number(const char *path, int64_t *out)
+{
+	bool negative;
+	int64_t value = 0;
+	char text[32];
+	char *at = text;
+	long len = crn_file_read(path, text, sizeof(text));
+
+	if (len < 0)
+		return (int)len;
+	negative = *at == '-';
+	at += negative;
+	if (*at < '0' || *at > '9')
+		return -EINVAL;
+	if (at[0] == '0' && at[1] == 'x') {
+		for (at += 2;; at++) {
+			int digit = *at >= '0' && *at <= '9' ? *at - '0' : (*at | 32) - 'a' + 10;
+
+			if (digit < 0 || digit > 15)
+				break;
+			value = value << 4 | digit;
+		}
+	} else {
+		for (; *at >= '0' && *at <= '9'; at++)
+			value = value * 10 + (*at - '0');
+	}
+	*out = negative ? -value : value;
+	return 0;
+}
+
+/* One byte at a time out of a buffered file; -1 at its end or on an error. */
+struct byte_stream {
+	int fd;
+	size_t at, end;
+	char buf[512];
+};
+
+static int next_byte(struct byte_stream *s)
+{
+	if (s->at == s->end) {
+		long got = crn_fd_read(s->fd, s->buf, sizeof(s->buf));
+
+		if (got <= 0)
+			return -1;
+		s->at = 0;
+		s->end = (size_t)got;
+	}
+	return (unsigned char)s->buf[s->at++];
+}
+
+/* Reads one NAME=value entry; true and the value in buf if it is ours. *c is the last byte read. */
+static bool environment_entry(struct byte_stream *s, int *c, const char *name, char *buf, size_t size,
+	size_t *len)
+{
+	size_t match = 0;
+
+	while (name[match] && *c == (unsigned char)name[match]) {
+		match++;
+		*c = next_byte(s);
+	}
+	if (name[match] || *c != '=') {
+		while (*c > 0)
+			*c = next_byte(s);
+		return false;
+	}
+	for (*len = 0; (*c = next_byte(s)) > 0; (*len)++)
+		if (*len < size - 1)
+			buf[*len] = (char)*c;
+	buf[CRN_MIN(*len, size - 1)] = '\0';
+	return true;
+}
+
+long crn_environment(const char *name, char *buf, size_t size)
+{
+	struct byte_stream s = { .at = 0, .end = 0 };
+	size_t len = 0;
+	bool found = false;
+	int c;
+
+	s.fd = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC, 0);
+	if (s.fd < 0)
+		return s.fd;
+	while (!found && (c = next_byte(&s)) >= 0)
+		found = environment_entry(&s, &c, name, buf, size, &len);
+	crn_fd_close(s.fd);
+	return found ? (long)len : -ENOENT;
+}

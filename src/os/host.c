@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The feature probe. Every probe works on pages and descriptors of its own. What a feature promises is tried
+ * where that is possible without raising a signal, because kernels exist that accept a call and do nothing
+ * (clear_refs without soft-dirty is the known case).
+ */
+#include <cpuid.h>
+#include <errno.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "os/descriptor.h"
+#include "os/host.h"
+#include "os/maps.h"
+#include "os/memory.h"
+#include "os/pagemap.h"
+#include "os/sys.h"
+#include "os/thread.h"
+
+/* ---- userfaultfd and the pagemap ------------------------------------------- */
+
+static void probe_pagemap(struct crn_host *h)
+{
+	struct crn_scan scan = { .category_mask = CRN_PAGE_PRESENT, .return_mask = CRN_PAGE_PRESENT };
+	struct crn_page_run run;
+	uint64_t entry = 0;
+	volatile uint8_t *page;
+	void *map;
+	int fd;
+
+	fd = crn_pagemap_open();
+	h->pagemap = fd >= 0;
+	h->pagemap_error = h->pagemap_scan_error = fd < 0 ? fd : 0;
+	if (fd < 0)
+		return;
+	if (crn_memory_map(&map, CRN_PAGE_SIZE) < 0)
+		goto out;
+	page = map;
+	*page = 1;
+	if (crn_pagemap_entries(fd, (uintptr_t)map, &entry, 1) == 0)
+		h->softdirty = entry & CRN_PAGEMAP_SOFT_DIRTY;
+	scan.start = (uintptr_t)map;
+	scan.end = scan.start + CRN_PAGE_SIZE;
+	scan.vec = (uintptr_t)&run;
+	scan.vec_len = 1;
+	h->pagemap_scan_error = (int)CRN_MIN(crn_pagemap_scan(fd, &scan), 0l);
+	h->pagemap_scan = !h->pagemap_scan_error;
+	crn_memory_unmap(map, CRN_PAGE_SIZE);
+out:
+	crn_fd_close(fd);
+}
+
+/* Have the kernel write a byte at `at`: 0, or -EFAULT where a store would raise a signal. */
+static int kernel_write(void *at)
+{
+	return (int)CRN_MIN(crn_sys3(SYS_getrandom, at, 1, 1 /* GRND_NONBLOCK */), 0l);
+}
+
+/* A protected page must refuse the kernel's write, and take it once it is opened. */
+static bool sigbus_works(void)
+{
+	bool good = false;
+	uint8_t *page;
+	void *map;
+	int fd;
+
+	fd = crn_uffd_open(CRN_UFFD_SIGBUS | CRN_UFFD_PAGEFAULT_FLAG_WP, NULL);
+	if (fd < 0)
+		return false;
+	if (crn_memory_map(&map, CRN_PAGE_SIZE) < 0)
+		goto out;
+	page = map;
+	*(volatile uint8_t *)page = 1;
+	if (crn_uffd_register(fd, (uintptr_t)page, CRN_PAGE_SIZE) >= 0 &&
+		crn_uffd_protect(fd, (uintptr_t)page, CRN_PAGE_SIZE, true) >= 0)
+		good = kernel_write(page) == -EFAULT &&
+			crn_uffd_protect(fd, (uintptr_t)page, CRN_PAGE_SIZE, false) >= 0 &&
+			kernel_write(page) == 0;
+	crn_memory_unmap(map, CRN_PAGE_SIZE);
+out:
+	crn_fd_close(fd);
+	return good;
+}
+
+/* Of two protected pages, one populated and one not, both are written: both must be reported, once. */
+static bool async_reports(int pagemap, uint8_t *pages)
+{
+	uintptr_t begin = (uintptr_t)pages, end = begin + 3 * CRN_PAGE_SIZE, cursor = begin;
+	struct crn_page_run runs[3];
+
+	if (crn_pagemap_written(pagemap, &cursor, end, true, runs, 3) != 0)
+		return false;
+	*(volatile uint8_t *)pages = 2;
+	if (kernel_write(pages + CRN_PAGE_SIZE) < 0)
+		return false;
+	cursor = begin;
+	if (crn_pagemap_written(pagemap, &cursor, end, true, runs, 3) != 1)
+		return false;
+	if (runs[0].begin != begin || runs[0].end != begin + 2 * CRN_PAGE_SIZE)
+		return false;
+	cursor = begin;
+	return crn_pagemap_written(pagemap, &cursor, end, true, runs, 3) == 0;
+}
+
+static bool async_works(void)
+{
+	bool good = false;
+	void *map;
+	int fd, pagemap;
+
+	fd = crn_uffd_open(CRN_UFFD_WP_ASYNC | CRN_UFFD_WP_UNPOPULATED | CRN_UFFD_PAGEFAULT_FLAG_WP, NULL);
+	if (fd < 0)
+		return false;
+	pagemap = crn_pagemap_open();
+	if (pagemap < 0)
+		goto out_fd;
+	if (crn_memory_map(&map, 3 * CRN_PAGE_SIZE) < 0)
+		goto out_pagemap;
+	*(volatile uint8_t *)map = 1;
+	if (crn_uffd_register(fd, (uintptr_t)map, 3 * CRN_PAGE_SIZE) >= 0 &&
+		crn_uffd_protect(fd, (uintptr_t)map, 3 * CRN_PAGE_SIZE, true) >= 0)
+		good = async_reports(pagemap, map);
+	crn_memory_unmap(map, 3 * CRN_PAGE_SIZE);
+out_pagemap:
+	crn_fd_close(pagemap);
+out_fd:
+	crn_fd_close(fd);
+	return good;
+}
+
+static void probe_userfault(struct crn_host *h)
+{
+	uint64_t sigbus = CRN_UFFD_SIGBUS | CRN_UFFD_PAGEFAULT_FLAG_WP;
+
+	h->uffd_error = crn_uffd_features(&h->uffd_features, &h->uffd_way);
+	if (h->uffd_error < 0)
+		return;
+	if ((h->uffd_features & sigbus) == sigbus)
+		h->uffd_sigbus = sigbus_works();
+	if (h->uffd_features & CRN_UFFD_WP_ASYNC && h->pagemap_scan)
+		h->uffd_async = async_works();
+}
+
+static void probe_maps(struct crn_host *h)
+{
+	struct crn_maps maps;
+	void *buffer;
+
+	if (crn_memory_map(&buffer, CRN_MAPS_BUFFER) < 0)
+		return;
+	if (crn_maps_open(&maps, buffer) == 0) {
+		h->procmap_query = maps.query;
+		crn_maps_close(&maps);
+	}
+	crn_memory_unmap(buffer, CRN_MAPS_BUFFER);
+}
+
+/* ---- Feeds and interception ------------------------------------------------- */
+
+static void probe_dispatch(struct crn_host *h)
+{
+	/*
+	 * SAFETY: ON with a selector in kernel space is refused with EFAULT before anything changes; a kernel that
+	 * does not know the option says EINVAL.
+	 */
+	h->sud_error = (int)crn_sys5(SYS_prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0, 0, -4096l);
+	h->sud = h->sud_error == -EFAULT;
+	if (h->sud)
+		h->sud_error = 0;
+}
+
+/* union bpf_attr for BPF_PROG_LOAD and BPF_RAW_TRACEPOINT_OPEN, up to what is used. */
+union bpf_arg {
+	struct {
+		uint32_t type, insn_count;
+		uint64_t insns, license;
+		uint32_t log_level, log_size;
+		uint64_t log_buf;
+		uint32_t kern_version, flags;
+	} load;
+	struct {
+		uint64_t name;
+		uint32_t program;
+	} open;
+};
+
+static void probe_bpf(struct crn_host *h)
+{
+	static const uint64_t insns[] = { 0x00000000000000b7ull /* r0 = 0 */, 0x95ull /* exit */ };
+	union bpf_arg arg = { .load = { .type = 17 /* RAW_TRACEPOINT */, .insn_count = 2 } };
+	int program, link;
+
+	arg.load.insns = (uintptr_t)insns;
+	arg.load.license = (uintptr_t) "GPL";
+	program = (int)crn_sys3(SYS_bpf, 5 /* BPF_PROG_LOAD */, &arg, sizeof(arg));
+	h->bpf_error = CRN_MIN(program, 0);
+	if (program < 0)
+		return;
+	crn_fill(&arg, 0, sizeof(arg));
+	arg.open.name = (uintptr_t) "page_fault_user";
+	arg.open.program = (uint32_t)program;
+	link = (int)crn_sys3(SYS_bpf, 17 /* BPF_RAW_TRACEPOINT_OPEN */, &arg, sizeof(arg));
+	h->bpf_error = CRN_MIN(link, 0);
+	h->bpf = link >= 0;
+	crn_fd_close(link);
+	crn_fd_close(program);
+}
+
+static void probe_perf(struct crn_host *h)
+{
+	/* struct perf_event_attr, first version (64 bytes). */
+	struct {
+		uint32_t type, size;
+		uint64_t config, period, sample_type, read_format, flags;
+		uint32_t wakeup, bp_type;
+		uint64_t bp_addr;
+	} attr = {
+		.type = 1 /* SOFTWARE */,
+		.size = 64,
+		.config = 2 /* PAGE_FAULTS */,
+		.period = 1,
+		.sample_type = 8 /* ADDR */,
+		.flags = 1 /* disabled; kernel mode is not excluded */,
+	};
+	int fd;
+
+	_Static_assert(sizeof(attr) == 64, "ABI");
+	fd = (int)crn_sys5(SYS_perf_event_open, &attr, 0, -1, -1, 8 /* PERF_FLAG_FD_CLOEXEC */);
+	h->perf_error = CRN_MIN(fd, 0);
+	h->perf_faults = fd >= 0;
+	crn_fd_close(fd);
+}
+
+/* ---- Processor, machine, user ----------------------------------------------- */
+
+static uint64_t hardware_caps2(void)
+{
+	uint64_t aux[64];
+	long got = 0;
+	int fd = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/auxv", O_RDONLY | O_CLOEXEC, 0);
+
+	if (fd < 0)
+		return 0;
+	got = crn_fd_read(fd, aux, sizeof(aux));
+	crn_fd_close(fd);
+	for (long i = 0; i + 1 < got / 8; i += 2)
+		if (aux[i] == 26 /* AT_HWCAP2 */)
+			return aux[i + 1];
+	return 0;
+}
+
+static void probe_processor(struct crn_host *h)
+{
+	unsigned a, b, c, d;
+	uint64_t shadow = 0;
+
+	if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
+		h->pkeys = c & 1u << 4; /* OSPKE: the kernel has switched them on */
+	if (__get_cpuid_count(0xd, 0, &a, &b, &c, &d))
+		h->xsave_size = b;
+	if (__get_cpuid_count(0xd, 1, &a, &b, &c, &d)) {
+		h->xsavec = a & 1u << 1;
+		if (h->xsavec)
+			h->xsave_size = CRN_MAX((size_t)b, h->xsave_size);
+	}
+	if (__get_cpuid(0x80000007u, &a, &b, &c, &d))
+		h->invariant_tsc = d & 1u << 8;
+	h->fsgsbase = hardware_caps2() & 2;
+	if (crn_sys2(SYS_arch_prctl, 0x5005 /* ARCH_SHSTK_STATUS */, &shadow) >= 0)
+		h->shadow_stack = shadow & 1;
+}
+
+static int seccomp_mode(void)
+{
+	static const char key[] = "\nSeccomp:\t";
+	char text[2048];
+	long len = crn_file_read("/proc/self/status", text, sizeof(text));
+
+	for (long i = 0; i + (long)sizeof(key) < len; i++)
+		if (crn_starts_with(text + i, key))
+			return text[i + (long)sizeof(key) - 1] - '0';
+	return -1;
+}
+
+static void probe_machine(struct crn_host *h)
+{
+	struct {
+		uint32_t version;
+		int32_t pid;
+	} head = { 0x20080522 /* _LINUX_CAPABILITY_VERSION_3 */, 0 };
+	struct {
+		uint32_t effective, permitted, inheritable;
+	} caps[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+	struct {
+		int64_t uptime;
+		uint64_t loads[3], total, free, shared, buffers, swap, swap_free;
+		uint16_t procs, pad;
+		uint64_t high, high_free;
+		uint32_t unit;
+		char reserved[64];
+	} info;
+
+	h->max_map_count = h->perf_paranoid = -1;
+	h->unprivileged_userfaultfd = h->unprivileged_bpf_disabled = -1;
+	crn_file_number("/proc/sys/vm/max_map_count", &h->max_map_count);
+	crn_file_number("/proc/sys/kernel/perf_event_paranoid", &h->perf_paranoid);
+	crn_file_number("/proc/sys/vm/unprivileged_userfaultfd", &h->unprivileged_userfaultfd);
+	crn_file_number("/proc/sys/kernel/unprivileged_bpf_disabled", &h->unprivileged_bpf_disabled);
+	h->seccomp = seccomp_mode();
+	h->euid = (uint32_t)crn_sys0(SYS_geteuid);
+	if (crn_sys2(SYS_capget, &head, caps) >= 0)
+		h->capabilities = (uint64_t)caps[1].effective << 32 | caps[0].effective;
+	if (crn_sys1(SYS_sysinfo, &info) >= 0)
+		h->memory_bytes = info.total * (info.unit ? info.unit : 1);
+}
+
+void crn_host_probe(struct crn_host *out)
+{
+	static const struct {
+		const char *name;
+		void (*probe)(struct crn_host *h);
+	} probes[] = {
+		{ "machine", probe_machine },
+		{ "processor", probe_processor },
+		{ "pagemap", probe_pagemap },
+		{ "PROCMAP_QUERY", probe_maps },
+		{ "userfaultfd", probe_userfault },
+		{ "syscall user dispatch", probe_dispatch },
+		{ "bpf", probe_bpf },
+		{ "perf_event_open", probe_perf },
+	};
+
+	crn_fill(out, 0, sizeof(*out));
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(probes); i++) {
+		out->probing = probes[i].name;
+		probes[i].probe(out);
+	}
+	out->probing = "clock";
+	crn_clock_init(&out->clock);
+	out->probing = NULL;
+}
+
+/* ---- soft-dirty, to the end --------------------------------------------------- */
+
+static bool bit_of(int pagemap, const void *page)
+{
+	uint64_t entry = 0;
+
+	return crn_pagemap_entries(pagemap, (uintptr_t)page, &entry, 1) == 0 &&
+		entry & CRN_PAGEMAP_SOFT_DIRTY;
+}
+
+/* In the child: its own page tables, so clear_refs touches nothing of the program's. */
+static bool softdirty_cycle(volatile uint8_t *page)
+{
+	int pagemap, clear;
+
+	*page = 1;
+	pagemap = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY, 0);
+	clear = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/clear_refs", O_WRONLY, 0);
+	if (pagemap < 0 || clear < 0 || !bit_of(pagemap, (void *)page))
+		return false;
+	if (crn_sys3(SYS_write, clear, "4", 1) != 1 || bit_of(pagemap, (void *)page))
+		return false;
+	*page = 2;
+	return bit_of(pagemap, (void *)page);
+}
+
+bool crn_host_softdirty_proven(void)
+{
+	bool good = false;
+	int status = -1;
+	long pid;
+	void *map;
+
+	if (crn_memory_map(&map, CRN_PAGE_SIZE) < 0)
+		return false;
+	/*
+	 * SAFETY: exit signal 0: the program sees no SIGCHLD and its wait() does not find this child
+	 * (only __WALL does). The child runs nothing but raw system calls.
+	 */
+	pid = crn_sys5(SYS_clone, 0, 0, 0, 0, 0);
+	if (pid == 0) {
+		int code = softdirty_cycle(map) ? 0 : 1;
+
+		for (;;)
+			crn_sys1(SYS_exit_group, code);
+	}
+	if (pid > 0) {
+		while (crn_sys4(SYS_wait4, pid, &status, 0x40000000 /* __WALL */, 0) == -EINTR)
+			;
+		good = status == 0;
+	}
+	crn_memory_unmap(map, CRN_PAGE_SIZE);
+	return good;
+}

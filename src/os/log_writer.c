@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where log lines go: a descriptor of the engine's own. The two statics are written once, before the first
+ * checkpoint, so that a restore of .data puts back what is there already.
+ */
+#include <errno.h>
+#include <stdbool.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/descriptor.h"
+#include "os/sys.h"
+
+static int log_fd = -1;
+
+static void write_line(const char *line, size_t len)
+{
+	crn_fd_write(log_fd, line, len);
+}
+
+static enum crn_log_level level_wanted(void)
+{
+	static const char *const names[] = { "error", "warn", "info", "debug" };
+	char text[16];
+
+	if (crn_environment("CAIRN_LOG", text, sizeof(text)) >= 0)
+		for (size_t i = 0; i < CRN_ARRAY_SIZE(names); i++)
+			if (crn_streq(text, names[i]))
+				return (enum crn_log_level)i;
+	return CRN_LOG_WARN;
+}
+
+/* The descriptor that CAIRN_LOG_FD names, if it is a number and open. */
+static int fd_wanted(void)
+{
+	char text[16];
+	int fd = 0;
+
+	if (crn_environment("CAIRN_LOG_FD", text, sizeof(text)) <= 0)
+		return -ENOENT;
+	for (const char *at = text; *at; at++) {
+		if (*at < '0' || *at > '9' || fd > 1 << 20)
+			return -EINVAL;
+		fd = fd * 10 + (*at - '0');
+	}
+	return crn_sys3(SYS_fcntl, fd, F_GETFD, 0) < 0 ? -EBADF : fd;
+}
+
+int crn_log_start(void)
+{
+	int fd;
+
+	if (log_fd >= 0)
+		return log_fd;
+	fd = fd_wanted();
+	if (fd < 0)
+		fd = crn_fd_dup_high(2);
+	if (fd < 0)
+		return fd;
+	log_fd = fd;
+	crn_log_init(write_line, level_wanted());
+	return fd;
+}

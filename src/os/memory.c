@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/uio.h>
+#include "base/bits.h"
+#include "os/descriptor.h"
+#include "os/memory.h"
+#include "os/sys.h"
+#include "os/thread.h"
+
+static long map(size_t len, int prot, int flags)
+{
+	return crn_sys6(SYS_mmap, 0, (long)len, prot, flags, -1, 0);
+}
+
+/* Bytes of address space that RLIMIT_AS leaves, or CRN_RESERVE_MAX if it does not limit. */
+static size_t address_space_left(void)
+{
+	struct {
+		uint64_t soft, hard;
+	} limit;
+	int64_t used_pages = 0;
+	uint64_t used;
+
+	if (crn_sys4(SYS_prlimit64, 0, 9 /* RLIMIT_AS */, 0, &limit) < 0 || limit.soft == ~0ull)
+		return CRN_RESERVE_MAX;
+	crn_file_number("/proc/self/statm", &used_pages);
+	used = (uint64_t)used_pages << CRN_PAGE_SHIFT;
+	return limit.soft > used ? limit.soft - used : 0;
+}
+
+int crn_memory_reserve(void **base, size_t *size)
+{
+	size_t left = address_space_left();
+	size_t want = CRN_RESERVE_MAX;
+	long at;
+
+	/* The program needs address space too: under a limit we leave it half. */
+	if (left < CRN_RESERVE_MAX)
+		want = left / 2 & ~((2ul << 20) - 1);
+	for (; want >= CRN_RESERVE_MIN; want = want / 2 & ~((2ul << 20) - 1)) {
+		at = map(want, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+		if (at > 0 || (at < -4095))
+			break;
+	}
+	if (want < CRN_RESERVE_MIN)
+		return -ENOMEM;
+	/* Without MADV_WIPEONFORK (Linux 4.14) a child could not tell that the engine is not its own. */
+	if (crn_memory_advise((void *)at, want, MADV_WIPEONFORK) < 0) {
+		crn_memory_unmap((void *)at, want);
+		return -ENOSYS;
+	}
+	crn_memory_advise((void *)at, want, MADV_DONTDUMP);
+	crn_memory_advise((void *)at, want, MADV_NOHUGEPAGE);
+	*base = (void *)at;
+	*size = want;
+	return 0;
+}
+
+int crn_memory_commit(void *addr, size_t len)
+{
+	return crn_memory_protect(addr, len, PROT_READ | PROT_WRITE) < 0 ? -ENOMEM : 0;
+}
+
+int crn_memory_map(void **out, size_t len)
+{
+	long at = map(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+
+	if (at < 0 && at >= -4095)
+		return (int)at;
+	*out = (void *)at;
+	return 0;
+}
+
+int crn_memory_unmap(void *addr, size_t len)
+{
+	return (int)crn_sys2(SYS_munmap, addr, len);
+}
+
+int crn_memory_protect(void *addr, size_t len, int prot)
+{
+	return (int)crn_sys3(SYS_mprotect, addr, len, prot);
+}
+
+int crn_memory_advise(void *addr, size_t len, int advice)
+{
+	return (int)crn_sys3(SYS_madvise, addr, len, advice);
+}
+
+int crn_memory_populate_read(void *addr, size_t len)
+{
+	int err = crn_memory_advise(addr, len, MADV_POPULATE_READ);
+	uint8_t byte;
+
+	if (err != -EINVAL)
+		return err;
+	/* Before Linux 5.14: read a byte of each page, in a way that cannot raise a signal. */
+	for (size_t at = 0; at < len; at += CRN_PAGE_SIZE) {
+		long got = crn_memory_peek(&byte, (uint8_t *)addr + at, 1);
+
+		if (got < 0)
+			return (int)got;
+	}
+	return 0;
+}
+
+/* Through a pipe: write(2) answers EFAULT where a load would raise a signal. */
+static long peek_by_pipe(void *dst, const void *src, size_t len)
+{
+	size_t done = 0;
+	long got = 0;
+	int ends[2];
+
+	got = crn_sys2(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK);
+	if (got < 0)
+		return got;
+	while (done < len) {
+		size_t part = CRN_MIN(len - done, CRN_PAGE_SIZE);
+
+		got = crn_sys3(SYS_write, ends[1], (const uint8_t *)src + done, part);
+		if (got <= 0)
+			break;
+		got = crn_sys3(SYS_read, ends[0], (uint8_t *)dst + done, got);
+		if (got <= 0)
+			break;
+		done += (size_t)got;
+	}
+	crn_sys1(SYS_close, ends[0]);
+	crn_sys1(SYS_close, ends[1]);
+	return done ? (long)done : got;
+}
+
+long crn_memory_peek(void *dst, const void *src, size_t len)
+{
+	struct iovec local = { dst, len }, remote = { (void *)src, len };
+	long got = crn_sys6(SYS_process_vm_readv, crn_getpid(), (long)&local, 1, (long)&remote, 1, 0);
+
+	if (got == -ENOSYS || got == -EPERM)
+		got = peek_by_pipe(dst, src, len);
+	return got;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include "base/bits.h"
+#include "os/descriptor.h"
+#include "os/thread.h"
+
+struct kernel_timespec {
+	int64_t seconds, nanoseconds;
+};
+
+#define FUTEX_WAIT_PRIVATE 128
+#define FUTEX_WAKE_PRIVATE 129
+
+int crn_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
+{
+	struct kernel_timespec t = { (int64_t)(timeout_ns / 1000000000), (int64_t)(timeout_ns % 1000000000) };
+
+	return (int)crn_sys4(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout_ns ? &t : NULL);
+}
+
+int crn_futex_wake(uint32_t *word, int count)
+{
+	return (int)crn_sys3(SYS_futex, word, FUTEX_WAKE_PRIVATE, count);
+}
+
+struct dirent_head {
+	uint64_t inode, offset;
+	uint16_t length;
+	uint8_t type;
+	char name[];
+} __attribute__((packed));
+
+static int tid_of(const char *name)
+{
+	int tid = 0;
+
+	for (; *name; name++) {
+		if (*name < '0' || *name > '9')
+			return 0;
+		tid = tid * 10 + (*name - '0');
+	}
+	return tid;
+}
+
+int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx)
+{
+	char buf[1024] __attribute__((aligned(8)));
+	int result = 0;
+	long got = 0;
+	int fd;
+
+	fd = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return fd;
+	while (!result && (got = crn_sys3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
+		for (long at = 0; at < got && !result;) {
+			const struct dirent_head *entry = (const struct dirent_head *)(buf + at);
+			int tid = tid_of(entry->name);
+
+			if (tid)
+				result = fn(ctx, tid);
+			at += entry->length;
+		}
+	}
+	crn_fd_close(fd);
+	return got < 0 ? (int)got : result;
+}
+
+static int count_one(void *ctx, int tid)
+{
+	(*(int *)ctx)++;
+	return 0;
+}
+
+int crn_thread_count(void)
+{
+	int count = 0;
+	int err = crn_thread_each(count_one, &count);
+
+	return err < 0 ? err : count;
+}
+
+/*
+ * What glibc 2.35 and later tell of their rseq registration. Weak: absent with other libcs and in a
+ * program whose libc registered none (__rseq_size is 0 then).
+ */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+
+/* glibc says 20 or more for its 32-byte area; the kernel rounds to 32 as well. */
+#define RSEQ_AREA_MIN 32u
+
+void crn_thread_words(struct crn_thread_words *out)
+{
+	uintptr_t thread_pointer = 0;
+
+	*out = (struct crn_thread_words){ 0 };
+	/* PR_GET_TID_ADDRESS is there only in kernels that can checkpoint; the robust list always is. */
+	if (crn_sys2(SYS_prctl, 40 /* PR_GET_TID_ADDRESS */, &out->clear_tid) < 0)
+		out->clear_tid = 0;
+	if (crn_sys3(SYS_get_robust_list, 0, &out->robust_list, &out->robust_len) < 0)
+		out->robust_list = out->robust_len = 0;
+	if (!&__rseq_offset || !&__rseq_size || !__rseq_size)
+		return;
+	if (crn_sys2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS */, &thread_pointer) < 0 || !thread_pointer)
+		return;
+	out->rseq = thread_pointer + (uintptr_t)__rseq_offset;
+	out->rseq_len = CRN_MAX(__rseq_size, RSEQ_AREA_MIN);
+}

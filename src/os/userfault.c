@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include "base/bits.h"
+#include "os/descriptor.h"
+#include "os/sys.h"
+#include "os/thread.h"
+#include "os/userfault.h"
+
+/* <linux/userfaultfd.h>, the parts used here. */
+struct range_arg {
+	uint64_t start, len;
+};
+
+struct api_arg {
+	uint64_t api, features, ioctls;
+};
+
+struct register_arg {
+	struct range_arg range;
+	uint64_t mode, ioctls;
+};
+
+struct protect_arg {
+	struct range_arg range;
+	uint64_t mode;
+};
+
+#define API              0xaaull
+#define API_IOCTL        0xc018aa3ful /* _IOWR(0xaa, 0x3f, struct api_arg) */
+#define REGISTER_IOCTL   0xc020aa00ul /* _IOWR(0xaa, 0x00, struct register_arg) */
+#define UNREGISTER_IOCTL 0x8010aa01ul /* _IOR(0xaa, 0x01, struct range_arg) */
+#define PROTECT_IOCTL    0xc018aa06ul /* _IOWR(0xaa, 0x06, struct protect_arg) */
+#define NEW_IOCTL        0x0000aa00ul /* _IO(0xaa, 0x00), on /dev/userfaultfd */
+#define REGISTER_WP      2ull
+#define PROTECT_ON       1ull
+#define PROTECT_NO_WAKE  2ull
+#define USER_MODE_ONLY   1
+
+_Static_assert(sizeof(struct api_arg) == 0x18, "ABI");
+_Static_assert(sizeof(struct register_arg) == 0x20, "ABI");
+_Static_assert(sizeof(struct protect_arg) == 0x18, "ABI");
+
+static int open_by_device(int flags)
+{
+	int device = (int)crn_sys4(SYS_openat, AT_FDCWD, "/dev/userfaultfd", O_RDWR | O_CLOEXEC, 0);
+	int fd;
+
+	if (device < 0)
+		return device;
+	fd = (int)crn_sys3(SYS_ioctl, device, NEW_IOCTL, flags);
+	crn_fd_close(device);
+	return fd;
+}
+
+/* A bare descriptor, low. Kernel-mode faults included if we may have them. */
+static int open_any(enum crn_uffd_way *way)
+{
+	int flags = O_CLOEXEC | O_NONBLOCK;
+	int first, fd;
+
+	*way = CRN_UFFD_BY_SYSCALL;
+	first = (int)crn_sys1(SYS_userfaultfd, flags);
+	if (first >= 0)
+		return first;
+	*way = CRN_UFFD_BY_DEVICE;
+	fd = open_by_device(flags);
+	if (fd >= 0)
+		return fd;
+	*way = CRN_UFFD_BY_USER_MODE;
+	fd = (int)crn_sys1(SYS_userfaultfd, flags | USER_MODE_ONLY);
+	if (fd >= 0)
+		return fd;
+	*way = CRN_UFFD_NOT_AT_ALL;
+	return first;
+}
+
+static int enable(int fd, uint64_t features, uint64_t *all)
+{
+	struct api_arg arg = { API, features, 0 };
+	int err = (int)crn_sys3(SYS_ioctl, fd, API_IOCTL, &arg);
+
+	if (err >= 0)
+		*all = arg.features;
+	return err;
+}
+
+int crn_uffd_open(uint64_t features, enum crn_uffd_way *way)
+{
+	enum crn_uffd_way how;
+	uint64_t all = 0;
+	int fd = open_any(&how);
+	int err;
+
+	if (fd < 0)
+		return fd;
+	err = enable(fd, features, &all);
+	if (err >= 0 && (all & features) != features)
+		err = -EINVAL;
+	if (err < 0) {
+		crn_fd_close(fd);
+		return err;
+	}
+	fd = crn_fd_raise(fd);
+	if (fd >= 0 && way)
+		*way = how;
+	return fd;
+}
+
+int crn_uffd_features(uint64_t *features, enum crn_uffd_way *way)
+{
+	enum crn_uffd_way how;
+	uint64_t all = 0;
+	int fd = open_any(&how);
+	int err;
+
+	if (fd < 0)
+		return fd;
+	err = enable(fd, 0, &all);
+	crn_fd_close(fd);
+	if (err < 0)
+		return err;
+	*features = all;
+	*way = how;
+	return 0;
+}
+
+int crn_uffd_register(int uffd, uintptr_t addr, size_t len)
+{
+	struct register_arg arg = { { addr, len }, REGISTER_WP, 0 };
+
+	return (int)crn_sys3(SYS_ioctl, uffd, REGISTER_IOCTL, &arg);
+}
+
+int crn_uffd_unregister(int uffd, uintptr_t addr, size_t len)
+{
+	struct range_arg arg = { addr, len };
+
+	return (int)crn_sys3(SYS_ioctl, uffd, UNREGISTER_IOCTL, &arg);
+}
+
+int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)
+{
+	struct protect_arg arg = { { addr, len }, protect ? PROTECT_ON : PROTECT_NO_WAKE };
+	int err;
+
+	/* -EAGAIN: another thread is in the middle of munmap, mremap or fork. It needs the processor. */
+	while ((err = (int)crn_sys3(SYS_ioctl, uffd, PROTECT_IOCTL, &arg)) == -EAGAIN)
+		crn_yield();
+	return err;
+}
