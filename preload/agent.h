@@ -36,30 +36,12 @@ struct crn_regs {
 /* Everything needed to run on from somewhere: a checkpoint keeps one per thread. */
 struct crn_context {
 	struct crn_regs regs;
-	uint64_t sigmask;
-	void *xstate; /* XSAVE area of the agent, crn_agent.xstate_size bytes */
+	uint64_t sigmask; /* as the program believes it to be */
+	stack_t altstack; /* likewise */
+	void *xstate;     /* crn_agent->xstate_size bytes, 64-byte aligned, its owner's; NULL: not kept */
 };
 
-/* One thread of the program. Found through one initial-exec TLS slot that holds the pointer. */
-struct crn_thread {
-	uint8_t *stack_top;       /* the agent's stack for this thread; offset 0: the stub reads it */
-	struct crn_regs *regs;    /* the program's registers while in a hook */
-	uint64_t program_rsp;
-	uint32_t in_agent;        /* inside a hook: the program's signal handlers are deferred */
-	uint32_t deferred;        /* a signal was put off; its mask is given back at hook exit */
-	uint64_t deferred_mask;
-	uint32_t in_vfork;        /* a vfork child runs in our memory: pass everything through */
-	uint8_t sud_selector;     /* syscall user dispatch: 1 = dispatch */
-	uint8_t pad[3];
-	int32_t tid;
-	uint32_t index;
-	bool live;
-	struct crn_context context; /* of the newest checkpoint that this thread took */
-	void *altstack;             /* the agent's, used while the program has none */
-	stack_t program_altstack;
-	uintptr_t stack_begin, stack_end; /* the thread's own stack mapping, if known */
-	struct crn_thread *next;
-};
+struct crn_thread;
 
 /* A system call on its way. args are rdi, rsi, rdx, r10, r8, r9; a before-hook may change them. */
 struct crn_call {
@@ -77,6 +59,59 @@ enum crn_verdict {
 	CRN_CALL_RUN_THEN, /* run it, then the after-hook */
 	CRN_CALL_ANSWERED, /* do not run it: `result` is the answer */
 };
+
+/* A call between its two hooks. */
+struct crn_pending {
+	struct crn_call call;
+	uint64_t rsp;     /* the program's: tells pending calls of one thread apart */
+	long original[6]; /* the argument registers as the program loaded them */
+	uint64_t words[2]; /* intercept/: what stands in for a mask of the program */
+	bool used;
+	bool after;     /* effects/ asked for its after-hook */
+	bool waits;     /* the call waits under words[0] as its signal mask */
+};
+#define CRN_PENDING_MAX 24
+#define CRN_PUT_OFF_MAX 4
+
+/*
+ * One thread of the program. The agent's %gs base points to it: libc and the compiler leave %gs alone, it
+ * survives signals and rt_sigreturn, costs one prefix, and is in no memory that a restore could turn back.
+ * The first fields are known to gate.S by their offsets (intercept/layout.h).
+ */
+struct crn_thread {
+	struct crn_thread *self;
+	uint8_t *stack_top;       /* the agent's stack for this thread */
+	uint64_t program_rsp;
+	uint64_t target;          /* where the program runs on after the hook */
+	struct crn_regs *regs;    /* the program's registers while in a hook */
+	uint32_t in_agent;        /* inside a hook: the program's signal handlers are put off */
+	uint32_t put_off;         /* signals put off, delivered when the hook is left */
+
+	/* The rest is C's. */
+	int32_t tid;
+	uint32_t index;
+	bool live;
+	uint32_t in_vfork;        /* a vfork child runs in our memory: everything passes through */
+	uintptr_t stack_begin, stack_end; /* the thread's own stack mapping, if known (0: unknown) */
+	struct crn_context context; /* of the newest checkpoint that this thread took; xstate is there */
+	stack_t program_altstack;   /* what the program believes; the kernel always has the agent's */
+	uint64_t program_blocked;   /* signals that the kernel never blocks, and the program believes blocked */
+	stack_t altstack;           /* the agent's */
+	uint64_t put_off_mask;      /* the program's mask from before the first signal was put off */
+	siginfo_t put_off_info[CRN_PUT_OFF_MAX];
+	uint32_t trapping;          /* the next SIGSYS is ours: put-off signals are to be delivered */
+	uint64_t clone_mask, clone_r9; /* across clone and fork, for which all signals are blocked */
+	struct crn_pending pending[CRN_PENDING_MAX];
+	struct crn_thread *next;
+};
+
+static inline struct crn_thread *crn_thread_self(void)
+{
+	struct crn_thread *t;
+
+	__asm__ volatile("movq %%gs:0, %0" : "=r"(t));
+	return t;
+}
 
 /* effects/dispatch.c. Called by intercept/ for every system call of the program. */
 enum crn_verdict crn_call_before(struct crn_call *call);
@@ -132,7 +167,24 @@ struct crn_config {
 };
 enum crn_site_kind { CRN_SITE_WAIT, CRN_SITE_OUTPUT, CRN_SITE_FUNC, CRN_SITE_TIMER };
 
-/* The agent of this process. In the arena; NULL before start and, until re-armed, after fork. */
+/*
+ * Copy between the program's memory and ours. 0, or -EFAULT after any number of bytes: the program's
+ * pointers may be anything. From hooks and handlers.
+ */
+int crn_user_copy(void *dst, const void *src, size_t n);
+
+/*
+ * Is this descriptor one of the engine's? To the program it does not exist: intercept/ answers close, dup2, dup3, close_range
+ * and fcntl on it with EBADF or leaves it out.
+ */
+bool crn_fd_is_engine(int fd);
+/* Tell of one that was opened or is about to be closed. */
+void crn_fd_engine(int fd, bool open);
+
+/*
+ * The agent of this process. In memory of the agent's own, outside every surface; NULL when the program
+ * runs bare. In a forked child session, effects, recover, sites and stat are NULL again.
+ */
 struct crn_agent {
 	struct crn_config config;
 	cairn_t *session;      /* opened at the first site hit */
