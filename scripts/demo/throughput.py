@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""redis-benchmark: once for its figures, or again and again as load beside the verifier."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+from statistics import median
+
+
+class BenchmarkError(Exception):
+    """redis-benchmark was told an error or lost a connection."""
+
+
+def benchmark_command(port: int, tests: str, requests: int, connections: int) -> list[str]:
+    sizes = ["-n", str(requests), "-c", str(connections), "-r", "10000", "-d", "64"]
+    return ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-t", tests, "--csv", *sizes]
+
+
+def check_benchmark(status: int, output: str) -> None:
+    """It says "Error from server" on stdout and goes on, and exits with 1 on a lost connection."""
+    if status != 0 or "rror" in output.replace("errors", ""):
+        raise BenchmarkError(output.strip().splitlines()[-1] if output.strip() else f"status {status}")
+
+
+def requests_per_second(port: int, test: str, requests: int, connections: int = 50) -> float:
+    command = benchmark_command(port, test, requests, connections)
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+    )
+    check_benchmark(done.returncode, done.stdout)
+    rows = [row for row in csv.reader(done.stdout.splitlines()) if row and row[0].upper() == test.upper()]
+    if not rows:
+        raise BenchmarkError(f"no figure for {test} in {done.stdout!r}")
+    return float(rows[0][1])
+
+
+class Comparison:
+    """Pairs of runs, bare and under Cairn turn by turn, so that a noisy neighbour meets both."""
+
+    def __init__(self, bare_port: int, cairn_port: int, seconds: float) -> None:
+        self.ports = {"bare": bare_port, "cairn": cairn_port}
+        self.seconds = seconds
+        self.rates: dict[tuple[str, str], list[float]] = {}
+
+    def pair(self, test: str, number: int) -> None:
+        order = ("bare", "cairn") if number % 2 == 0 else ("cairn", "bare")
+        for which in order:
+            rates = self.rates.setdefault((which, test), [])
+            guess = rates[-1] if rates else 2000 / self.seconds  # the first is a warm-up
+            requests = max(1000, int(guess * self.seconds))
+            rates.append(requests_per_second(self.ports[which], test, requests))
+
+    def medians(self, test: str) -> tuple[float, float]:
+        """Requests per second: bare, under Cairn. The first run of each only found the size."""
+        bare, cairn = (median(self.rates[(which, test)][1:]) for which in ("bare", "cairn"))
+        return bare, cairn
+
+
+class BackgroundLoad:
+    """redis-benchmark started again whenever it has ended. Call poll() now and then."""
+
+    TESTS = "set,get,incr,lpush,rpush,lpop,sadd,hset"
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.runs = 0
+        self.requests = 0
+        self._stopping = False
+        self._process: subprocess.Popen[str] | None = None
+
+    def poll(self) -> None:
+        if self._process and self._process.poll() is not None:
+            self._finished()
+        if not self._process and not self._stopping:
+            self._process = subprocess.Popen(
+                benchmark_command(self.port, self.TESTS, 1500, 20),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+
+    def draining(self) -> bool:
+        """Start no more runs; False once the last has ended, by itself, so that a lost connection shows."""
+        self._stopping = True
+        self.poll()
+        return self._process is not None
+
+    def kill(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _finished(self) -> None:
+        assert self._process
+        output = self._process.communicate()[0]
+        status = self._process.returncode
+        self._process = None
+        check_benchmark(status, output)
+        self.runs += 1
+        self.requests += 1500 * len(self.TESTS.split(","))
