@@ -130,7 +130,8 @@ class Demo:
         crashes = self.arguments.crashes
         verifier = Verifier(self.cairn.port, self.arguments.connections, self.arguments.seed)
         self.background = BackgroundLoad(self.cairn.port)
-        descriptors = 0
+        verifier.step(0.2)  # until redis has accepted everybody
+        descriptors = self.cairn.descriptor_count() - len(verifier.writers)
         resets: list[float] = []
         say()
         say(
@@ -139,7 +140,6 @@ class Demo:
         )
         for number in range(1, crashes + 1):
             self.load(verifier, self.arguments.crash_every)
-            descriptors = descriptors or self.cairn.descriptor_count()
             progress(f"crash {number} of {crashes}: {verifier.acknowledged:,} writes acknowledged")
             resets.append(self.crash_during(verifier, number))
         self.load(verifier, self.arguments.crash_every)
@@ -202,8 +202,8 @@ class Demo:
         say(f"  answers checked         {verifier.answered:,}")
         say(f"  acknowledged writes     {audit.acknowledged:,}")
         say(f"  of these there          {audit.present:,}")
-        say(f"  descriptors             {descriptors_before} before, "
-            f"{self.cairn.descriptor_count()} after")
+        descriptors = self.cairn.descriptor_count()
+        say(f"  descriptors             {descriptors_before} before, {descriptors} after")
         say()
         for line in audit.findings.lines():
             say(f"  WRONG  {line}")
@@ -211,6 +211,8 @@ class Demo:
             raise DemoFailed(f"{audit.acknowledged - audit.present} acknowledged writes are gone")
         if verifier.connections_reset:
             raise DemoFailed("a connection that did not send the crash was reset")
+        if descriptors > descriptors_before + 2:
+            raise DemoFailed(f"descriptors leak: {descriptors_before} before, {descriptors} after")
         if len(recoveries) < crashes:
             raise DemoFailed(f"only {len(recoveries)} recoveries in the agent's log\n{self.cairn.tail()}")
 
@@ -220,9 +222,8 @@ def missing(build: Path) -> str | None:
     for program, package in (("redis-server", "redis-server"), ("redis-benchmark", "redis-tools")):
         if not shutil.which(program):
             return f"{program} is missing: apt-get install {package} (or `make demo`, as root)"
-    for path in (build / "bin" / "cairn",):
-        if not path.exists():
-            return f"{path} is missing: run `make` first"
+    if not (build / "bin" / "cairn").exists():
+        return f"{build / 'bin' / 'cairn'} is missing: run `make` first"
     return None
 
 
