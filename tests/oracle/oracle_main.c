@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * oracle --row ROW --tracker TRACKER [--seed S] [--keep K] [--steps N] [--verbose] | --list
+ *
+ * One random program on one tracker; the same arguments are the same run. Exit 0, 1 or 77.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include "oracle.h"
+
+static bool verbose;
+
+static int temp_file(size_t len, int flags)
+{
+	char name[] = "oracle-XXXXXX";
+	int fd = mkostemp(name, O_CLOEXEC | flags);
+
+	if (fd < 0 && flags & O_DIRECT)
+		test_skip("O_DIRECT (this file system refuses it)");
+	if (fd < 0)
+		test_fail("cannot make a file in the working directory: errno %d", errno);
+	unlink(name);
+	for (size_t at = 0; at < len; at += PAGE) {
+		uint8_t *page =
+			W->buf; /* page aligned enough for any device: the world is mapped */
+
+		page = (uint8_t *)(((uintptr_t)page + PAGE - 1) & ~(PAGE - 1));
+		fill_random(page, PAGE);
+		if (pwrite(fd, page, PAGE, (off_t)at) != (ssize_t)PAGE)
+			test_fail("cannot write a file in the working directory: errno %d", errno);
+	}
+	return fd;
+}
+
+static void open_files(void)
+{
+	W->file = temp_file(32 * PAGE, 0);
+	if (W->row->ops & OP(DIRECT))
+		W->direct = temp_file(16 * PAGE, O_DIRECT);
+	W->mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	if (pipe2(W->pipe, O_CLOEXEC) ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, W->pair))
+		test_fail("pipe or socketpair: errno %d", errno);
+	if (W->mem < 0)
+		test_fail("/proc/self/mem: errno %d", errno);
+}
+
+static void make_regions(void)
+{
+	static const struct {
+		uint32_t kind, count, pages;
+	} start[] = {
+		{ REGION_ANON, 4, 16 },
+		{ REGION_FILE, 2, 12 },
+		{ REGION_STATIC, 1, 0 },
+		{ REGION_HEAP, 2, 6 },
+		{ REGION_BRK, 1, 8 },
+		{ REGION_SHARED, 2, 6 },
+	};
+
+	for (size_t i = 0; i < sizeof(start) / sizeof(start[0]); i++) {
+		if (!(W->row->kinds & start[i].kind))
+			continue;
+		for (uint32_t n = 0; n < start[i].count; n++)
+			CHECK(region_make(
+				start[i].kind, (1 + rnd_below(start[i].pages + 1)) * PAGE));
+	}
+}
+
+static uint32_t choose_keep(void)
+{
+	static const uint32_t some[] = { 1, 2, 8 };
+	uint32_t keep = W->row->keep ? W->row->keep : some[rnd_below(3)];
+
+	/* a checkpoint is a process there: a thousand is not a sensible thing to ask for */
+	return W->rules->keeps && keep > 8 ? 8 : keep;
+}
+
+/* Where surface "all" is not to be had, that is said, and the row runs on explicit areas. */
+static void open_session(void)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	cairn_t *c = NULL;
+
+	o.tracker = W->rules->name;
+	o.keep = W->keep;
+	o.threads = W->row->flags & ROW_THREADS_ONE ? CAIRN_THREADS_ONE : CAIRN_THREADS_ALL;
+	if (W->row->flags & ROW_MEMORY_MAX)
+		o.memory_max = 3ul << 20;
+	W->all = !(W->row->flags & ROW_EXPLICIT);
+	if (W->all && W->rules->explicit_only) {
+		int rc = cairn_open(&c, &o);
+
+		if (rc == CAIRN_ENOTRACK)
+			test_open(&o); /* skips, and says so */
+		CHECK_RC(rc, CAIRN_EAREAONLY);
+		CHECK(c == NULL);
+		W->all = false;
+	}
+	o.surface = W->all ? "all" : "none";
+	W->c = test_open(&o);
+	oracle_learn_engine();
+}
+
+/* The checkpoint that cairn_open made: its areas are those of that moment, so no explicit ones. */
+static __attribute__((noinline, noclone)) void checkpoint_zero(void)
+{
+	uintptr_t frame = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *);
+	uint64_t newest = ~0ull;
+
+	CHECK_OK(cairn_range(W->c, NULL, &newest));
+	CHECK_U64(newest, 0);
+	W->open = snapshot_take(frame, NULL);
+	W->kept[W->kept_count++] = W->open;
+	check_range();
+	for (size_t i = 0; i < REGIONS_MAX; i++)
+		if (W->regions[i].live)
+			region_register(&W->regions[i]);
+}
+
+static void run_op(void)
+{
+	uint32_t op;
+
+	do
+		op = (uint32_t)rnd_below(OP_COUNT);
+	while (!(W->row->ops & 1ull << op));
+	if (verbose)
+		dprintf(2, "step %llu: %s\n", (unsigned long long)W->step, oracle_ops[op].name);
+	W->writes++;
+	oracle_ops[op].run();
+}
+
+static void run_step(void)
+{
+	static const struct {
+		uint32_t weight; /* of 100; the rest are writers */
+		const char *name;
+		void (*run)(void);
+	} steps[] = {
+		{ 14, "checkpoint", do_checkpoint },
+		{ 6, "restore", do_restore },
+		{ 5, "rewind", do_rewind },
+		{ 6, "peek", do_peek },
+		{ 4, "changes", do_changes },
+		{ 1, "bad ids", do_bad_ids },
+	};
+	uint64_t dice = rnd_below(100);
+
+	W->step++;
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		if (dice < steps[i].weight) {
+			if (verbose)
+				dprintf(2, "step %llu: %s\n", (unsigned long long)W->step,
+					steps[i].name);
+			steps[i].run();
+			return;
+		}
+		dice -= steps[i].weight;
+	}
+	run_op();
+}
+
+static __attribute__((noinline, noclone)) void close_session(void)
+{
+	uintptr_t frame = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *);
+
+	W->before = snapshot_take(frame, W->open);
+	CHECK_OK(cairn_close(W->c));
+	snapshot_compare(W->before, W->before, frame, COMPARE_REFUSED);
+	for (size_t i = 0; i < REGIONS_MAX; i++) /* nobody tracks it now; nobody may mind */
+		if (W->regions[i].live && W->regions[i].writable)
+			memset(W->regions[i].addr, 1, W->regions[i].len);
+}
+
+/* A run that restored nothing tested nothing. */
+static void demand_work(uint64_t steps)
+{
+	if (W->checkpoints < steps / 20 || W->restores < steps / 100 || W->rewinds < steps / 100 ||
+		W->peeks < steps / 100 || W->writes < steps / 4)
+		test_fail("too little was tested: %llu checkpoints, %llu restores, %llu rewinds, "
+			  "%llu peeks",
+			(unsigned long long)W->checkpoints, (unsigned long long)W->restores,
+			(unsigned long long)W->rewinds, (unsigned long long)W->peeks);
+	if (W->row->flags & ROW_MEMORY_MAX && !W->failed)
+		test_fail("the memory limit was never reached");
+}
+
+static void run_random(uint64_t steps)
+{
+	open_files();
+	make_regions();
+	if (W->row->ops & (OP(THREADS) | OP(RACE)))
+		helpers_start();
+	open_session();
+	checkpoint_zero();
+	while (W->step < steps)
+		run_step();
+	close_session();
+	demand_work(steps);
+}
+
+/*
+ * In the child of a fork: the parent's session does not exist here, its memory is plain memory, and
+ * a session may be opened. Pages that the parent's tracker had protected must be writable.
+ */
+void oracle_child(void)
+{
+	const struct tracker_rules *parent_rules = W->rules;
+	uint64_t seed = rnd();
+
+	for (size_t i = 0; i < REGIONS_MAX; i++)
+		for (size_t at = 0; W->regions[i].live && at < W->regions[i].len; at += PAGE)
+			W->regions[i].addr[at] ^= 0xff;
+	world_create(seed);
+	W->rules = parent_rules;
+	W->row = row_find("keep_2");
+	W->keep = 2;
+	run_random(100);
+	_exit(0);
+}
+
+static void list_rows(void)
+{
+	for (const struct row *r = oracle_rows; r->name; r++)
+		dprintf(1, "%s\n", r->name);
+	_exit(0);
+}
+
+struct arguments {
+	const char *row, *tracker;
+	uint64_t seed, steps;
+	uint32_t keep;
+};
+
+static void parse(int argc, char **argv, struct arguments *a)
+{
+	static const struct option options[] = {
+		{ "row", required_argument, NULL, 'r' },
+		{ "tracker", required_argument, NULL, 't' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "keep", required_argument, NULL, 'k' },
+		{ "steps", required_argument, NULL, 'n' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "list", no_argument, NULL, 'l' },
+		{ 0 },
+	};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (c) {
+		case 'r':
+			a->row = optarg;
+			break;
+		case 't':
+			a->tracker = optarg;
+			break;
+		case 's':
+			a->seed = strtoull(optarg, NULL, 0);
+			break;
+		case 'k':
+			a->keep = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'n':
+			a->steps = strtoull(optarg, NULL, 0);
+			break;
+		case 'v':
+			verbose = true;
+			break;
+		case 'l':
+			list_rows();
+			break;
+		default:
+			_exit(2);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct arguments a = { .row = "stores", .tracker = "async", .seed = 1 };
+
+	parse(argc, argv, &a);
+	world_create(a.seed);
+	W->row = row_find(a.row);
+	W->rules = tracker_find(a.tracker);
+	if (!W->row || !W->rules)
+		test_fail("no such row or tracker: %s, %s", a.row, a.tracker);
+	if (W->row->flags & ROW_NO_UNDO_PAGES && !strcmp(a.tracker, "mprotect"))
+		test_skip("tracker mprotect with a program that changes protections of its areas");
+	W->keep = a.keep ? a.keep : choose_keep();
+	if (W->row->special)
+		W->row->special();
+	else
+		run_random(a.steps ? a.steps : W->row->steps / (W->rules->keeps ? 3 : 1));
+	dprintf(1,
+		"ok: %s on %s, seed %llu, keep %u, %s: %llu writes, %llu checkpoints (%llu "
+		"failed), "
+		"%llu restores, %llu rewinds, %llu peeks, %llu changes, %llu layout refusals\n",
+		W->row->name, W->rules->name, (unsigned long long)W->seed, W->keep,
+		W->all ? "surface all" : "explicit areas", (unsigned long long)W->writes,
+		(unsigned long long)W->checkpoints, (unsigned long long)W->failed,
+		(unsigned long long)W->restores, (unsigned long long)W->rewinds,
+		(unsigned long long)W->peeks, (unsigned long long)W->changes,
+		(unsigned long long)W->layout_refusals);
+	return 0;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* The oracle's own memory: one shared mapping that no surface covers, and the seeded numbers. */
+#include <string.h>
+#include <sys/mman.h>
+#include "oracle.h"
+
+#define POOL_SIZE (3ul << 30)
+
+struct world *W;
+
+void world_create(uint64_t seed)
+{
+	size_t size = sizeof(*W) + POOL_SIZE;
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		test_fail("no memory for the copies");
+	/* A forked child has a world of its own: it must not write into this one. */
+	W = p;
+	W->pool_size = POOL_SIZE;
+	W->seed = seed;
+	W->rng = seed * 0x9e3779b97f4a7c15ull + 1;
+}
+
+void *world_alloc(size_t size, size_t align)
+{
+	size_t at = (W->pool_used + align - 1) & ~(align - 1);
+
+	if (at + size > W->pool_size)
+		test_fail("the pool of copies is full");
+	W->pool_used = at + size;
+	return W->pool + at;
+}
+
+/* splitmix64: any state is a good state, so a seed may be a small number. */
+uint64_t rnd_from(uint64_t *state)
+{
+	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+uint64_t rnd(void)
+{
+	return rnd_from(&W->rng);
+}
+
+uint64_t rnd_below(uint64_t n)
+{
+	return n ? rnd() % n : 0;
+}
+
+static const char *region_name(uintptr_t addr)
+{
+	for (size_t i = 0; i < REGIONS_MAX; i++) {
+		const struct region *r = &W->regions[i];
+
+		if (!r->live || addr - (uintptr_t)r->addr >= r->len)
+			continue;
+		switch (r->kind) {
+		case REGION_ANON:
+			return "anonymous region";
+		case REGION_FILE:
+			return "private file region";
+		case REGION_STATIC:
+			return "static region";
+		case REGION_HEAP:
+			return "malloc region";
+		case REGION_BRK:
+			return "brk region";
+		default:
+			return "shared region";
+		}
+	}
+	if (addr - W->stack.begin < W->stack.end - W->stack.begin)
+		return "stack";
+	return "other mapping";
+}
+
+void oracle_mismatch(const char *what, uint64_t id, uintptr_t addr, int want, int got)
+{
+	dprintf(2,
+		"oracle: MISMATCH %s: checkpoint %llu, address %#lx (%s): expected %02x, found "
+		"%02x\n",
+		what, (unsigned long long)id, (unsigned long)addr, region_name(addr), want, got);
+	dprintf(2, "oracle: row %s, tracker %s, seed %llu, step %llu, keep %u, %s\n", W->row->name,
+		W->rules->name, (unsigned long long)W->seed, (unsigned long long)W->step, W->keep,
+		W->all ? "surface all" : "explicit areas");
+	dprintf(2, "oracle: repeat with: oracle --row %s --tracker %s --seed %llu\n", W->row->name,
+		W->rules->name, (unsigned long long)W->seed);
+	_exit(1);
+}
