@@ -68,7 +68,7 @@ CODE_SUFFIXES = {".c", ".h", ".S", ".py", ".sh", ".def"}
 
 # The same name in many folders says what the file is.
 NAMES_SHARED = {"README.md", "CMakeLists.txt", ".gitignore", "__init__.py", "__main__.py"}
-NAME_SNAKE = re.compile(r"^[a-z0-9_]+([-.][a-z0-9_]+)*$")
+NAME_SNAKE = re.compile(r"^[a-z0-9_]+([-.][a-z0-9_]+)*(\.S)?$")
 NAMES_CUSTOM = {
     "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "TESTING.md", "LICENSE", "Makefile",
     "CMakeLists.txt", "CMakePresets.json", "ARCHITECTURE.md", "HACKING.md", "STYLE.md",
