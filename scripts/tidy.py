@@ -42,7 +42,7 @@ LAW: dict[str, set[str]] = {
     "preload": {"base", "os", "session", "preload", "cairn"},
     "cli": {"base", "os", "session", "preload", "cli", "cairn"},
     "tests": CORE | {"preload", "cli", "tests", "cairn"},
-    "bench": {"bench", "cairn"},
+    "bench": CORE | {"bench", "cairn"},
     "examples": {"examples", "cairn"},
 }
 
