@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Starting and stopping redis-server, bare or under Cairn, in a folder of its own."""
+"""
+Starting and stopping real servers from Debian, bare or under Cairn, each in a folder of its own, on a
+port that the kernel gave. For the demo, the tests of servers and the benchmarks.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -38,41 +42,56 @@ class Recovery:
     line: str
 
 
-class RedisServer:
-    """One redis-server. `under` is the command that it is started with, [] for a bare one."""
+class Server:
+    """
+    One server process (and its workers). `under` is the command that it is started with: [] for a bare one,
+    or `cairn run ... --`. Subclasses say what to run and how to see that it serves.
+    """
+
+    program = ""
+    stop_signal = signal.SIGTERM
 
     def __init__(self, folder: Path, under: list[str], port: int | None = None) -> None:
         self.folder = folder
         self.under = under
         self.port = port or free_port()
-        self.log = folder / "server.log"  # what redis says
-        self.errors = folder / "agent.log"  # what the agent says
+        self.log = folder / "server.log"  # what the server says
+        self.errors = folder / "agent.log"  # what the agent says, and the server on fd 2
         self.process: subprocess.Popen[bytes] | None = None
 
-    def command(self) -> list[str]:
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
-        options += ["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]
-        options += ["--jemalloc-bg-thread", "no"]
-        return [*self.under, "redis-server", *options]
+    def prepare(self) -> None:
+        """Write what the server needs into the folder."""
 
-    def start(self) -> None:
+    def arguments(self) -> list[str]:
+        raise NotImplementedError
+
+    def serves(self) -> bool:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=2):
+            return True
+
+    def command(self) -> list[str]:
+        return [*self.under, shutil.which(self.program) or self.program, *self.arguments()]
+
+    def start(self, patience: float = 15.0) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)  # servers that drop privileges read from here
+        self.prepare()
         with self.log.open("ab") as out, self.errors.open("ab") as err:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            if self.process.poll() is not None:
-                break
+        end = time.monotonic() + patience
+        while time.monotonic() < end and self.process.poll() is None:
             try:
-                with Connection(self.port, timeout=2) as connection:
-                    if connection.call("PING") == b"PONG":
-                        return
+                if self.serves():
+                    return
             except OSError:
-                time.sleep(0.02)
+                pass
+            time.sleep(0.02)
+        status = self.process.poll()
         self.stop()
-        raise ServerError(f"{' '.join(self.command()[:6])} ... did not start:\n{self.tail()}")
+        how = "did not answer" if status is None else f"ended with {status}"
+        raise ServerError(f"{' '.join(self.command()[:8])} ... {how}\n{self.tail()}")
 
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
@@ -83,17 +102,35 @@ class RedisServer:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
 
-    def stop(self) -> None:
+    def stop(self) -> int | None:
+        """Ask it to end; its exit status (negative: the signal), None if it had to be killed."""
         if not self.process:
-            return
+            return None
+        status: int | None = None
         if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(5)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            self.process.send_signal(self.stop_signal)
+        try:
+            status = self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            for pid in self.family():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            self.process.wait()
         self.process = None
+        return status
+
+    def family(self) -> list[int]:
+        """The pids of the server and its children (workers)."""
+        if not self.process:
+            return []
+        pid = self.process.pid
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:
+            children = []
+        return [pid, *map(int, children)]
 
     def descriptor_count(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/fd")) if self.process else 0
@@ -113,3 +150,86 @@ class RedisServer:
             if path.exists():
                 lines += path.read_text(errors="replace").splitlines()[-12:]
         return "\n".join(f"    {line}" for line in lines)
+
+
+class RedisServer(Server):
+    program = "redis-server"
+
+    def arguments(self) -> list[str]:
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        options += ["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]
+        return [*options, "--jemalloc-bg-thread", "no"]
+
+    def serves(self) -> bool:
+        with Connection(self.port, timeout=2) as connection:
+            return connection.call("PING") == b"PONG"
+
+
+class MemcachedServer(Server):
+    program = "memcached"
+
+    def arguments(self) -> list[str]:
+        user = ["-u", "nobody"] if os.geteuid() == 0 else []
+        return ["-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-t", "1", *user]
+
+
+class NginxServer(Server):
+    """Master and two workers, which drop to another user when started as root, as Debian's does."""
+
+    program = "nginx"
+    stop_signal = signal.SIGQUIT
+
+    CONFIGURATION = """
+daemon off;
+{user}
+worker_processes 2;
+pid {folder}/nginx.pid;
+error_log stderr warn;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    default_type text/plain;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        root {www};
+        location = /hello {{ return 200 "hello\\n"; }}
+    }}
+}}
+"""
+
+    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
+        super().__init__(folder, under)
+        self.www = www
+
+    def prepare(self) -> None:
+        user = "user www-data;" if os.geteuid() == 0 else ""
+        text = self.CONFIGURATION.format(
+            folder=self.folder, port=self.port, www=self.www, user=user
+        )
+        (self.folder / "nginx.conf").write_text(text)
+
+    def arguments(self) -> list[str]:
+        return ["-p", f"{self.folder}/", "-c", str(self.folder / "nginx.conf")]
+
+
+class LighttpdServer(Server):
+    program = "lighttpd"
+
+    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
+        super().__init__(folder, under)
+        self.www = www
+
+    def prepare(self) -> None:
+        (self.folder / "lighttpd.conf").write_text(
+            f'server.document-root = "{self.www}"\n'
+            f'server.bind = "127.0.0.1"\nserver.port = {self.port}\n'
+            f'mimetype.assign = ( "" => "text/plain" )\n'
+        )
+
+    def arguments(self) -> list[str]:
+        return ["-D", "-f", str(self.folder / "lighttpd.conf")]

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+nginx (master and workers) or lighttpd under `cairn run`: every answer is byte for byte that of the bare server,
+`ab` sees no failure with and without keep-alive, and the exit status is the bare one's.
+
+    test_web.py BUILD MODE     with SERVER=nginx or lighttpd in the environment
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from under_cairn import Failed, cairn_run, expect, main, need_program
+
+from servers import LighttpdServer, NginxServer, Server
+from web_answers import REQUESTS, answers, apache_bench, write_files
+
+KINDS: dict[str, type[NginxServer] | type[LighttpdServer]] = {
+    "nginx": NginxServer,
+    "lighttpd": LighttpdServer,
+}
+
+
+def load(server: Server, requests: int) -> None:
+    for path in ("/100", "/70000"):
+        for keep_alive in (False, True):
+            rate = apache_bench(server.port, path, requests, keep_alive)
+            how = "keep-alive" if keep_alive else "a connection each"
+            print(f"ok    ab {path} {how}: {rate:.0f} requests/s", flush=True)
+
+
+def compare(bare: Server, cairn: Server) -> None:
+    expected, got = answers(bare.port), answers(cairn.port)
+    for request, one, other in zip(REQUESTS, expected, got):
+        name = request.split(b"\r\n")[0].decode()
+        expect(len(one) > 0, f"{name}: the bare server answers")
+        expect(one == other, f"{name}: {len(one)} bytes are the same")
+
+
+def test(build: Path, mode: str, folder: Path) -> None:
+    kind = KINDS[os.environ.get("SERVER", "nginx")]
+    need_program(kind.program, "ab")
+    write_files(folder / "www")
+    bare = kind(folder / "bare", [], folder / "www")
+    cairn = kind(folder / "cairn", cairn_run(build, mode), folder / "www")
+    try:
+        bare.start()
+        cairn.start()
+        compare(bare, cairn)
+        load(cairn, 200 if mode == "fork" else 2000)
+        compare(bare, cairn)
+        expected, got = bare.stop(), cairn.stop()
+        expect(expected == got, f"exit status {got}, bare {expected}")
+    except Exception as error:
+        raise Failed(f"{error}\n{cairn.tail()}") from error
+    finally:
+        bare.stop()
+        cairn.stop()
+
+
+if __name__ == "__main__":
+    main(test)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""What the tests in this folder share: the arguments, the modes, skipping, and saying what failed."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts" / "demo"))
+
+SKIP = 77
+
+# How a program is put under Cairn, by name: the options of `cairn run`.
+MODES: dict[str, list[str]] = {
+    "none": [],
+    "wait": ["--at", "wait"],
+    "recover": ["--at", "wait", "--recover"],
+    "output": ["--at", "output"],
+    "async": ["--at", "wait", "--tracker", "async"],
+    "fork": ["--at", "wait/10", "--tracker", "fork"],
+    "keep": ["--at", "wait", "--keep", "100"],
+}
+
+
+class Failed(Exception):
+    """An expectation that did not hold."""
+
+
+def expect(condition: bool, text: str) -> None:
+    if not condition:
+        raise Failed(text)
+    print(f"ok    {text}", flush=True)
+
+
+def skip(why: str) -> None:
+    print(f"SKIP: {why}")
+    raise SystemExit(SKIP)
+
+
+def need_program(*programs: str) -> None:
+    for program in programs:
+        if not shutil.which(program):
+            skip(f"{program} is not installed")
+
+
+def cairn_run(build: Path, mode: str) -> list[str]:
+    """The command that a program is put behind."""
+    return [str(build / "bin" / "cairn"), "run", *MODES[mode], "--"]
+
+
+def main(test: Callable[[Path, str, Path], None]) -> None:
+    """test(build, mode, folder): raises Failed, or calls skip()."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=Path)
+    parser.add_argument("mode", nargs="?", choices=MODES, default="wait")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="cairn-test-"))
+    folder.chmod(0o755)
+    try:
+        test(arguments.build.resolve(), arguments.mode, folder)
+    except Exception as error:  # noqa: BLE001 (everything that goes wrong is a failure)
+        print(f"FAIL  {type(error).__name__}: {error}")
+        print(f"the folder is kept: {folder}")
+        print(f"again: {' '.join([sys.executable, *sys.argv])}")
+        sys.exit(1)
+    except SystemExit:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(0)
