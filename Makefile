@@ -19,8 +19,8 @@ SH_FILES = $(shell git ls-files '*.sh' '.ci/run')
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL:
-.PHONY: build help deps demo test check test-long bench bench-report lint fmt tidy asan ubsan tsan dev \
-	install uninstall clean distclean
+.PHONY: build help deps demo test check bench lint tidy fmt dev asan tsan install uninstall \
+	clean distclean
 
 build: $(BUILD)/build.ninja ## Build everything into build/ (bin/cairn, lib/libcairn.*, the agent)
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
@@ -50,7 +50,7 @@ test: ## All tests that this host can run (installs what they lack)
 
 check: build ## The quick tests: under a minute, no privileges needed
 	@$(PYTHON) scripts/tidy.py
-	@$(PYTHON) scripts/run_tests.py --build $(BUILD) --label quick
+	@$(PYTHON) scripts/run_tests.py --build $(BUILD) --label 'quick|unit'
 
 bench: ## Measure (15 minutes; BENCH=name for one part), results/ and a report
 	@scripts/install_deps.sh build bench
