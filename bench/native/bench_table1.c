@@ -250,6 +250,7 @@ int main(int argc, char **argv)
 	}
 	async_single_rows(&t);
 	async_batch_rows(&t);
-	fprintf(stderr, "result %016llx\n", (unsigned long long)sink);
+	if (sink == 42)
+		puts(""); /* it is a checksum: somebody must look at it */
 	return 0;
 }

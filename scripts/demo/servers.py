@@ -34,6 +34,11 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+def search_path() -> str:
+    """PATH with the folders where Debian puts servers."""
+    return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
 @dataclass
 class Recovery:
     """One line of the agent's log about a crash that was survived."""
@@ -70,7 +75,8 @@ class Server:
             return True
 
     def command(self) -> list[str]:
-        return [*self.under, shutil.which(self.program) or self.program, *self.arguments()]
+        program = shutil.which(self.program, path=search_path()) or self.program
+        return [*self.under, program, *self.arguments()]
 
     def start(self, patience: float = 15.0) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -13,6 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "demo"))
 
+from servers import search_path  # noqa: E402
+
 SKIP = 77
 
 # How a program is put under Cairn, by name: the options of `cairn run`.
@@ -44,7 +46,7 @@ def skip(why: str) -> None:
 
 def need_program(*programs: str) -> None:
     for program in programs:
-        if not shutil.which(program):
+        if not shutil.which(program, path=search_path()):
             skip(f"{program} is not installed")
 
 
