@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
-The goals of this version as ratios of figures of one run. PROTOTYPE_CYCLES is what a hand-written loop over
-PAGEMAP_SCAN took on the machine where the design was measured: only there is that goal a fair one.
+The goals of this version as ratios of figures of one run. PROTOTYPE_CYCLES is what a hand-written
+loop over PAGEMAP_SCAN took on the machine where the design was measured: only there is that goal
+a fair one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ def _cycles(lines: list[dict], table: str, row: str, **wanted: object) -> float 
     return None
 
 
-def _ratio(name: str, one: float | None, other: float | None, limit: float, least: bool) -> list[list[str]]:
+def _ratio(
+    name: str, one: float | None, other: float | None, limit: float, least: bool
+) -> list[list[str]]:
     if one is None or not other:
         return []
     ratio = one / other
@@ -32,7 +35,9 @@ def rows(lines: list[dict]) -> list[list[str]]:
         return []
     at = {"mib": 64, "pages": 15}
     scan = _cycles(lines, "trackers", "async", **at)
-    found = _ratio("async, 15 pages of 64 MiB, beside the prototype", scan, PROTOTYPE_CYCLES, 1.3, False)
+    found = _ratio(
+        "async, 15 pages of 64 MiB, beside the prototype", scan, PROTOTYPE_CYCLES, 1.3, False
+    )
     for row, limit in (("mprotect", 4), ("fork", 50)):
         other = _cycles(lines, "trackers", row, **at)
         if scan and other:
@@ -42,7 +47,9 @@ def rows(lines: list[dict]) -> list[list[str]]:
         for line in lines:
             if line["table"] == "empty" and line["row"] == row and line.get("what") == "checkpoint":
                 met = "met" if line["ns"] < 400 else "missed"
-                found.append([f"empty checkpoint, {row}", "under 400 ns", f"{line['ns']:.0f} ns", met])
+                found.append(
+                    [f"empty checkpoint, {row}", "under 400 ns", f"{line['ns']:.0f} ns", met]
+                )
         rewind = _cycles(lines, "empty", row, what="rewind")
         found += _ratio(f"rewind of 28 open pages, {row}, beside memcpy", rewind, floor, 1.2, False)
     return found

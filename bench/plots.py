@@ -14,7 +14,9 @@ def draw(lines: list[dict], folder: Path) -> tuple[set[str], str]:
         return set(), "plots are left out: matplotlib is not installed"
     matplotlib.use("Agg")
     drawn = set()
-    for mib in sorted({line["mib"] for line in lines if line["table"] == "trackers" and "mib" in line}):
+    for mib in sorted(
+        {line["mib"] for line in lines if line["table"] == "trackers" and "mib" in line}
+    ):
         drawn.add(_trackers(lines, folder, mib))
     for part in ("redis", "nginx", "lighttpd"):
         if any(line["table"] == part and "per_second" in line for line in lines):
@@ -31,7 +33,9 @@ def _trackers(lines: list[dict], folder: Path, mib: int) -> str:
         points = sorted((line["pages"], line["ns"] / 1000) for line in found if line["row"] == row)
         style = {"linestyle": "--", "color": "black"} if row == "memcpy" else {"marker": "o"}
         axes.plot(*zip(*points), label=row, **style)
-    axes.set(xscale="log", yscale="log", xlabel="pages written per checkpoint", ylabel="microseconds")
+    axes.set(
+        xscale="log", yscale="log", xlabel="pages written per checkpoint", ylabel="microseconds"
+    )
     axes.set_title(f"Cost of a checkpoint, area of {mib} MiB")
     axes.grid(alpha=0.3)
     axes.legend()

@@ -50,26 +50,35 @@ def table1(lines: list[dict]) -> Section | None:
         return None
     section = Section(
         "SMC's Table 1, redone",
-        "What the kernel's mechanisms cost, without the library. `line` is the line in the paper's table.",
+        "What the kernel's mechanisms cost, without the library. `line` is the line in the paper.",
         ["operation", "line", "setting", "cycles", "ns"],
     )
     for line in found:
-        setting = f"{line['kib'] // 1024 or line['kib']} {'MiB' if line['kib'] >= 1024 else 'KiB'}" \
-            if "kib" in line else f"batches of {line['batch']}" if "batch" in line else ""
+        setting = (
+            f"{line['kib'] // 1024 or line['kib']} {'MiB' if line['kib'] >= 1024 else 'KiB'}"
+            if "kib" in line
+            else f"batches of {line['batch']}"
+            if "batch" in line
+            else ""
+        )
         cells = [line["row"], str(line.get("line", "new")), setting]
         section.rows.append([*cells, number(line["cycles"]), number(line["ns"])])
     section.rows += missing_rows(lines, "table1", 5)
     return section
 
 
-def by_pages(lines: list[dict], table: str, title: str, text: str, **wanted: object) -> Section | None:
+def by_pages(
+    lines: list[dict], table: str, title: str, text: str, **wanted: object
+) -> Section | None:
     """One row per tracker, one column per number of pages; cycles, and as multiples of memcpy."""
     found = [line for line in of(lines, table) if "cycles" in line]
     found = [
         line
         for line in found
-        if all(line.get(k, v) == v if line["row"] == "memcpy" else line.get(k) == v
-               for k, v in wanted.items())
+        if all(
+            line.get(k, v) == v if line["row"] == "memcpy" else line.get(k) == v
+            for k, v in wanted.items()
+        )
     ]
     if not found:
         return None
@@ -97,8 +106,8 @@ def trackers(lines: list[dict], mib: int) -> Section | None:
         lines,
         "trackers",
         f"A checkpoint with n pages written, area of {mib} MiB",
-        "Cycles for the stores with their faults and the checkpoint; in brackets as a multiple of copying "
-        "the same pages, which no checkpoint can beat.",
+        "Cycles for the stores with their faults and the checkpoint; in brackets as a multiple of "
+        "copying the same pages, which no checkpoint can beat.",
         mib=mib,
     )
     if section:
@@ -138,7 +147,7 @@ def keep(lines: list[dict]) -> Section | None:
     counts = sorted({line["keep"] for line in found})
     section = Section(
         "Keeping K checkpoints",
-        "Cycles of cairn_checkpoint alone (without the faults before it) with 15 pages written, journal full.",
+        "Cycles of cairn_checkpoint alone (without the faults before it), 15 pages written, journal full.",
         ["tracker", *(f"K = {count}" for count in counts)],
     )
     for row in dict.fromkeys(line["row"] for line in found):
@@ -155,7 +164,7 @@ def backtrack(lines: list[dict]) -> Section | None:
         return None
     section = Section(
         "Backtracking (examples/backtrack)",
-        "The same sudoku search; a wrong guess is taken back by a rewind, by copying the arena, by a fork.",
+        "The same search; a wrong guess is taken back by a rewind, by copying the arena, by a fork.",
         ["method", "rewinds/s"],
     )
     section.rows = [[line["row"], number(line["per_second"])] for line in found]
@@ -168,7 +177,7 @@ def serving(lines: list[dict], part: str) -> Section | None:
         return None
     section = Section(
         f"{part} at a checkpoint per wake-up",
-        "Requests per second, medians of interleaved rounds; ratio to the bare server, with its spread.",
+        "Medians of interleaved rounds; ratio to the bare server, with its spread.",
         ["variant", "requests/s", "ratio", "spread", "checkpoints/s", "per request", "pages each"],
         plot=f"{part}.png",
     )
@@ -214,8 +223,9 @@ def heading(lines: list[dict]) -> str:
     machine = first["machine"]
     toy = " TOY SIZES: these figures mean nothing." if first["toy"] else ""
     return (
-        f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['memory_gib']} GiB; Linux {first['kernel']}; "
-        f"commit {first['commit']}; {first['time']}. Cycles are those of the time stamp counter.{toy}"
+        f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['memory_gib']} GiB; "
+        f"Linux {first['kernel']}; commit {first['commit']}; {first['time']}. "
+        f"Cycles are those of the time stamp counter.{toy}"
     )
 
 
@@ -235,7 +245,8 @@ def markdown(title: str, intro: str, parts: list[Section], plots: set[str]) -> s
 
 STYLE = (
     "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-    "table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:right}"
+    "table{border-collapse:collapse}"
+    "td,th{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:right}"
     "td:first-child,th:first-child{text-align:left}img{max-width:100%}"
 )
 

@@ -28,9 +28,13 @@ def machine() -> dict:
 
 def commit() -> str:
     """The short commit, with a + if the tree has changes; "unknown" outside a repository."""
+
     def git(*words: str) -> str:
         done = subprocess.run(
-            ["git", "-C", str(ROOT), *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            ["git", "-C", str(ROOT), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         return done.stdout.strip()
 
@@ -42,7 +46,7 @@ def commit() -> str:
 
 
 class Results:
-    """Appends lines to results.jsonl as they come, so that an interrupted run has what it measured."""
+    """Appends lines to results.jsonl as they come, so that an interrupted run loses nothing."""
 
     def __init__(self, folder: Path | None, build: Path, toy: bool) -> None:
         self.common = {

@@ -10,8 +10,8 @@ Measure, and write the report. Without arguments everything, in about a quarter 
     native, servers                                 all of either
     report FILE                                     only the report, from an earlier run's lines
 
-Each result is one JSON line with the machine, kernel, commit and settings in it. A run gets a folder of its own
-under results/: results.jsonl, report.md, report.html and the plots.
+Each result is one JSON line with the machine, kernel, commit and settings in it. A run gets a
+folder of its own under results/: results.jsonl, report.md, report.html and the plots.
 """
 
 from __future__ import annotations

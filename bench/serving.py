@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """
-Servers at a checkpoint per wake-up: requests per second of redis, nginx and lighttpd under each tracker, beside
-the bare server. All variants of a server run at the same time and are loaded turn by turn, in an order that
-rotates, so that each round is one pair per variant with the bare server; figures are medians over the rounds.
-Checkpoints are counted by `cairn stat` before and after a load.
+Servers at a checkpoint per wake-up: requests per second of redis, nginx and lighttpd under each
+tracker, beside the bare server. All variants of a server run at the same time and are loaded turn
+by turn, in an order that rotates, so that each round is one pair per variant with the bare
+server; figures are medians over the rounds. Checkpoints are counted by `cairn stat` before and
+after a load.
 """
 
 from __future__ import annotations

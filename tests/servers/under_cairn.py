@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What the tests in this folder share: the arguments, the modes, skipping, and saying what failed."""
+"""
+What the tests in this folder share: the arguments, the modes, skipping, and saying what failed.
+"""
 
 from __future__ import annotations
 
