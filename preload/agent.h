@@ -66,9 +66,9 @@ struct crn_pending {
 	uint64_t rsp;     /* the program's: tells pending calls of one thread apart */
 	long original[6]; /* the argument registers as the program loaded them */
 	uint64_t words[2]; /* intercept/: what stands in for a mask of the program */
-	bool used;
 	bool after;     /* effects/ asked for its after-hook */
 	bool waits;     /* the call waits under words[0] as its signal mask */
+	bool masked;    /* words stand in for a mask with reserved signals */
 };
 #define CRN_PENDING_MAX 24
 #define CRN_PUT_OFF_MAX 4
@@ -101,6 +101,9 @@ struct crn_thread {
 	siginfo_t put_off_info[CRN_PUT_OFF_MAX];
 	uint32_t trapping;          /* the next SIGSYS is ours: put-off signals are to be delivered */
 	uint64_t clone_mask, clone_r9; /* across clone and fork, for which all signals are blocked */
+	struct crn_call *call;       /* in an after-hook: the call, whose result the context will hold */
+	bool exiting;                /* about to end; the slot is free when the kernel knows tid no more */
+	uint32_t pending_count;
 	struct crn_pending pending[CRN_PENDING_MAX];
 	struct crn_thread *next;
 };

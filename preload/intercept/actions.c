@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The system calls about signals. sigaction and sigaltstack are answered from the agent's own tables; masks are handed
+ * to the kernel without the reserved signals; sigreturn is let through after its frame names the agent's alternate stack.
+ * Answers, error codes included, are the kernel's (kernel/signal.c).
+ */
+#include "base/copy.h"
+#include "os/signal.h"
+#include "intercept/intercept.h"
+#include "intercept/actions.h"
+
+#define MASK_SIZE 8
+#define SS_AUTODISARM_FLAG (1 << 31)
+#define ALTSTACK_MIN 2048
+#define KEEP_FLAGS (SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART)
+#define UNBLOCKABLE (CRN_SIG(SIGKILL) | CRN_SIG(SIGSTOP))
+
+static bool reserved(int sig)
+{
+	return CRN_SIG(sig) & CRN_SIG_RESERVED;
+}
+
+/* Tell the kernel what the program's action needs. */
+static void kernel_action(int sig, const struct crn_sigaction *act)
+{
+	struct crn_ksigaction k = { .handler = act->handler, .flags = act->flags & ~CRN_SA_RESTORER };
+
+	if (reserved(sig) || act->handler > (uintptr_t)SIG_IGN) {
+		k.handler = (uintptr_t)crn_signal_entry;
+		k.flags = (act->flags & KEEP_FLAGS) | SA_SIGINFO | SA_ONSTACK | CRN_SA_RESTORER;
+		k.restorer = (uintptr_t)crn_sigreturn;
+		k.mask = CRN_SIG_ALL;
+	}
+	crn_signal_action(sig, &k, NULL);
+}
+
+void crn_sigaction_get(int sig, struct crn_sigaction *out)
+{
+	crn_spin_lock(&crn_here.actions_lock);
+	*out = crn_here.actions[sig];
+	crn_spin_unlock(&crn_here.actions_lock);
+}
+
+void crn_sigaction_put(int sig, const struct crn_sigaction *in)
+{
+	crn_spin_lock(&crn_here.actions_lock);
+	crn_here.actions[sig] = *in;
+	kernel_action(sig, in);
+	crn_spin_unlock(&crn_here.actions_lock);
+}
+
+void crn_action_take(int sig, struct crn_sigaction *out)
+{
+	crn_spin_lock(&crn_here.actions_lock);
+	*out = crn_here.actions[sig];
+	if ((out->flags & SA_RESETHAND) && out->handler > (uintptr_t)SIG_IGN) {
+		crn_here.actions[sig].handler = (uintptr_t)SIG_DFL;
+		if (!reserved(sig))
+			kernel_action(sig, &crn_here.actions[sig]);
+	}
+	crn_spin_unlock(&crn_here.actions_lock);
+}
+
+void crn_signals_init(void)
+{
+	struct crn_ksigaction old;
+
+	for (int sig = 1; sig <= 64; sig++) {
+		if (crn_signal_action(sig, NULL, &old) < 0)
+			continue;
+		crn_here.actions[sig] = (struct crn_sigaction){ old.handler, old.flags, old.restorer, old.mask };
+		if (reserved(sig))
+			kernel_action(sig, &crn_here.actions[sig]);
+	}
+}
+
+/* The vfork child's own table is the kernel's; only our entry must not show in it. */
+static long action_in_vfork(const struct crn_call *c)
+{
+	struct crn_sigaction old;
+	long r = crn_sys4(c->nr, c->args[0], c->args[1], c->args[2], c->args[3]);
+
+	if (r == 0 && c->args[2] && crn_user_copy(&old, (void *)c->args[2], sizeof(old)) == 0 &&
+	    old.handler == (uintptr_t)crn_signal_entry)
+		crn_user_copy((void *)c->args[2], &crn_here.actions[c->args[0]], sizeof(old));
+	return r;
+}
+
+static long call_sigaction(const struct crn_call *c)
+{
+	int sig = (int)c->args[0];
+	struct crn_sigaction act, old;
+
+	if (c->args[3] != MASK_SIZE)
+		return -EINVAL;
+	if (c->args[1] && crn_user_copy(&act, (void *)c->args[1], sizeof(act)) < 0)
+		return -EFAULT;
+	if (sig < 1 || sig > 64 || (c->args[1] && (CRN_SIG(sig) & UNBLOCKABLE)))
+		return -EINVAL;
+	if (c->args[1])
+		act.mask &= ~UNBLOCKABLE;
+	crn_spin_lock(&crn_here.actions_lock);
+	old = crn_here.actions[sig];
+	if (c->args[1]) {
+		crn_here.actions[sig] = act;
+		kernel_action(sig, &act);
+	}
+	crn_spin_unlock(&crn_here.actions_lock);
+	if (c->args[2] && crn_user_copy((void *)c->args[2], &old, sizeof(old)) < 0)
+		return -EFAULT;
+	return 0;
+}
+
+static long call_sigaltstack(struct crn_thread *t, const struct crn_call *c, uint64_t rsp)
+{
+	bool on = crn_on_program_altstack(t, rsp);
+	stack_t new, old = t->program_altstack;
+
+	if (c->args[0] && crn_user_copy(&new, (void *)c->args[0], sizeof(new)) < 0)
+		return -EFAULT;
+	if (!old.ss_size)
+		old.ss_flags = SS_DISABLE;
+	else if (on)
+		old.ss_flags |= SS_ONSTACK;
+	if (c->args[0]) {
+		int mode = new.ss_flags & ~SS_AUTODISARM_FLAG;
+
+		if (on)
+			return -EPERM;
+		if (mode != SS_DISABLE && mode != SS_ONSTACK && mode != 0)
+			return -EINVAL;
+		if (mode == SS_DISABLE) {
+			new.ss_size = 0;
+			new.ss_sp = NULL;
+		} else if (new.ss_size < ALTSTACK_MIN) {
+			return -ENOMEM;
+		}
+		new.ss_flags &= ~SS_ONSTACK;
+		t->program_altstack = new;
+	}
+	if (c->args[1] && crn_user_copy((void *)c->args[1], &old, sizeof(old)) < 0)
+		return -EFAULT;
+	return 0;
+}
+
+/* Leave the call alone if no reserved signal is in play; else let the kernel see words[0] and fix the rest afterwards. */
+static void call_sigprocmask(struct crn_thread *t, struct crn_pending *p)
+{
+	struct crn_call *c = &p->call;
+	uint64_t set = 0, blocked = t->program_blocked;
+
+	if (c->args[3] != MASK_SIZE)
+		return;
+	if (c->args[1]) {
+		if (crn_user_copy(&set, (void *)c->args[1], sizeof(set)) < 0)
+			return;
+		if (c->args[0] == SIG_BLOCK)
+			blocked |= set & CRN_SIG_RESERVED;
+		else if (c->args[0] == SIG_UNBLOCK)
+			blocked &= ~set;
+		else
+			blocked = set & CRN_SIG_RESERVED;
+	}
+	if (!(set & CRN_SIG_RESERVED) && !t->program_blocked)
+		return;
+	p->words[0] = set & ~CRN_SIG_RESERVED;
+	p->words[1] = blocked;
+	p->masked = true;
+	if (c->args[1])
+		c->args[1] = (long)&p->words[0];
+}
+
+static void sigprocmask_after(struct crn_thread *t, struct crn_pending *p)
+{
+	uint64_t old, was = t->program_blocked;
+
+	if (p->call.result < 0)
+		return;
+	t->program_blocked = p->words[1];
+	if (p->original[2] && was && crn_user_copy(&old, (void *)p->original[2], sizeof(old)) == 0) {
+		old |= was;
+		crn_user_copy((void *)p->original[2], &old, sizeof(old));
+	}
+}
+
+/* The calls that wait under a mask: remember it, for handlers that they let in. */
+static void call_waits(struct crn_pending *p)
+{
+	struct { uintptr_t mask; uint64_t size; } pair;
+	const struct crn_call *c = &p->call;
+	uintptr_t at = 0;
+
+	switch (c->nr) {
+	case SYS_rt_sigsuspend:
+		at = (uintptr_t)c->args[0];
+		break;
+	case SYS_ppoll:
+		at = (uintptr_t)c->args[3];
+		break;
+	case SYS_epoll_pwait:
+	case SYS_epoll_pwait2:
+		at = (uintptr_t)c->args[4];
+		break;
+	case SYS_pselect6:
+		if (c->args[5] && crn_user_copy(&pair, (void *)c->args[5], sizeof(pair)) == 0)
+			at = pair.mask;
+		break;
+	}
+	if (at && crn_user_copy(&p->words[0], (void *)at, MASK_SIZE) == 0)
+		p->waits = true;
+}
+
+/* The frame that sigreturn is about to take: its alternate stack is the program's business, the kernel's is ours. */
+static void call_sigreturn(struct crn_thread *t, const struct crn_regs *regs)
+{
+	ucontext_t *uc = (void *)regs->rsp;
+	uint64_t mask;
+	stack_t s;
+
+	if (crn_user_copy(&s, &uc->uc_stack, sizeof(s)) < 0 || crn_user_copy(&mask, &uc->uc_sigmask, sizeof(mask)) < 0)
+		return;
+	s.ss_flags &= ~SS_ONSTACK;
+	if (!crn_on_program_altstack(t, regs->rsp))
+		t->program_altstack = s;
+	t->program_blocked = mask & CRN_SIG_RESERVED;
+	mask &= ~CRN_SIG_RESERVED;
+	crn_user_copy(&uc->uc_stack, &t->altstack, sizeof(t->altstack));
+	crn_user_copy(&uc->uc_sigmask, &mask, sizeof(mask));
+}
+
+bool crn_signal_call(struct crn_regs *regs, struct crn_pending *p)
+{
+	struct crn_thread *t = p->call.thread;
+
+	switch (p->call.nr) {
+	case SYS_rt_sigaction:
+		p->call.result = t->in_vfork ? action_in_vfork(&p->call) : call_sigaction(&p->call);
+		return true;
+	case SYS_sigaltstack:
+		p->call.result = call_sigaltstack(t, &p->call, regs->rsp);
+		return true;
+	case SYS_rt_sigprocmask:
+		if (!t->in_vfork)
+			call_sigprocmask(t, p);
+		return false;
+	case SYS_rt_sigreturn:
+		call_sigreturn(t, regs);
+		return false;
+	default:
+		if (!t->in_vfork)
+			call_waits(p);
+		return false;
+	}
+}
+
+void crn_signal_call_after(struct crn_regs *regs, struct crn_pending *p)
+{
+	if (p->masked)
+		sigprocmask_after(p->call.thread, p);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* What the program asked for with sigaction, as opposed to what the kernel was told. */
+#ifndef CRN_ACTIONS_H
+#define CRN_ACTIONS_H
+
+#include "agent.h"
+
+/* The action for a signal about to be delivered; SA_RESETHAND takes effect. */
+void crn_action_take(int sig, struct crn_sigaction *out);
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ways between the program and the agent. All of it runs with the program's vector registers, which no
+ * hook touches, and with %gs at the thread's struct crn_thread.
+ *
+ * A signal may come at any instruction. Its kernel frame always goes to the agent's alternate stack, never over
+ * anything here; crn_signal_entry then looks at where it came:
+ *
+ *	where                          in_agent  what is in the registers           what the entry does
+ *	stub, before crn_enter         0         the program's (rcx free)           delivers: a signal before the call
+ *	crn_enter ... crn_exit         1         the agent's                        puts off, blocks all signals
+ *	crn_exit_begin..crn_exit_jump  1         half restored; t->regs is whole    takes all registers from t->regs, rip
+ *	                                                                            from t->target, and delivers there
+ *	crn_exit_jump                  0         the program's                      takes rip from t->target, delivers
+ *	stub, syscall not begun        0         the program's                      delivers; the kernel's own race
+ *	stub, in the syscall           0         EINTR or rip put back to syscall   delivers; native restart
+ *	stub, after it                 0         the program's (rcx free)           delivers: a signal after the call
+ *
+ * Signals that were put off are looked at in the first instruction of crn_exit; one that comes after it finds rip
+ * in the third row. So none waits for the next call. crn_exit_trap raises SIGSYS, whose handler does the third row's
+ * work for the first signal that was put off, with the program's mask.
+ */
+#include "intercept/layout.h"
+
+	.macro	function name
+	.balign	16
+	.globl	\name
+	.hidden	\name
+	.type	\name, @function
+\name:
+	.endm
+
+	/* All registers as struct crn_regs, on the agent's stack. %rflags must be untouched so far. */
+	.macro	save
+	movl	$1, %gs:CRN_T_IN_AGENT
+	movq	%rsp, %gs:CRN_T_PROGRAM_RSP
+	movq	%gs:CRN_T_STACK_TOP, %rsp
+	pushq	$0
+	pushq	%gs:CRN_T_PROGRAM_RSP
+	pushfq
+	pushq	%rdi
+	pushq	%rsi
+	pushq	%rdx
+	pushq	%rcx
+	pushq	%rax
+	pushq	%r8
+	pushq	%r9
+	pushq	%r10
+	pushq	%r11
+	pushq	%rbx
+	pushq	%rbp
+	pushq	%r12
+	pushq	%r13
+	pushq	%r14
+	pushq	%r15
+	movq	%rsp, %gs:CRN_T_REGS
+	cld
+	.endm
+
+	.text
+	/* From a stub, before the call. %rcx: the stub. */
+	function crn_enter
+	save
+	movq	%rsp, %rdi
+	movq	%rcx, %rsi
+	call	crn_hook_before
+	jmp	crn_exit
+
+	/* From a stub, after the call. %rcx: the stub. */
+	function crn_leave
+	save
+	movq	%rsp, %rdi
+	movq	%rcx, %rsi
+	call	crn_hook_after
+	jmp	crn_exit
+
+	/* From the trampoline of a function's entry. %r11: the trampoline. */
+	function crn_enter_function
+	save
+	movq	%rsp, %rdi
+	movq	%r11, %rsi
+	call	crn_hook_function
+	jmp	crn_exit
+
+	/* From the timer's signal, which has filled t->regs and is over. %rsp: t->regs. */
+	function crn_enter_interrupted
+	movq	%rsp, %rdi
+	call	crn_hook_interrupted
+	jmp	crn_exit
+
+	/*
+	 * The child side of clone and fork. %rcx: the stub; %r11: the flags, as syscall left them; %r9: a struct
+	 * crn_thread with the kind in its low bits; %rax is 0; the rest is the program's. All signals are blocked. %gs is
+	 * the parent's, right only after fork and vfork.
+	 */
+	function crn_clone_child
+	movq	%rcx, %rax
+	movl	%r9d, %ecx
+	andl	$3, %ecx
+	andq	$-4, %r9
+	movl	$1, CRN_T_IN_AGENT(%r9)
+	movq	%rsp, CRN_T_PROGRAM_RSP(%r9)
+	movq	CRN_T_STACK_TOP(%r9), %rsp
+	pushq	$0
+	pushq	CRN_T_PROGRAM_RSP(%r9)
+	pushq	%r11
+	pushq	%rdi
+	pushq	%rsi
+	pushq	%rdx
+	pushq	%rcx
+	pushq	$0
+	pushq	%r8
+	pushq	%r9
+	pushq	%r10
+	pushq	%r11
+	pushq	%rbx
+	pushq	%rbp
+	pushq	%r12
+	pushq	%r13
+	pushq	%r14
+	pushq	%r15
+	movq	%rsp, CRN_T_REGS(%r9)
+	cld
+	movq	%rsp, %rdi
+	movq	%rax, %rsi
+	movq	%r9, %rdx
+	call	crn_hook_child
+	jmp	crn_exit
+
+	/* crn_leave_to(regs): give up the present stack and leave with these registers, which lie at t->regs. */
+	function crn_leave_to
+	movq	%rdi, %rsp
+	/* fall through */
+
+	/* Back to the program: %rsp is at t->regs, whose rip says where. */
+	.globl	crn_exit, crn_exit_begin, crn_exit_jump
+	.hidden	crn_exit, crn_exit_begin, crn_exit_jump
+crn_exit:
+	cmpl	$0, %gs:CRN_T_PUT_OFF
+crn_exit_begin:
+	jne	crn_exit_put_off
+	movq	CRN_R_RIP(%rsp), %rax
+	movq	%rax, %gs:CRN_T_TARGET
+	movq	CRN_R_R15(%rsp), %r15
+	movq	CRN_R_R14(%rsp), %r14
+	movq	CRN_R_R13(%rsp), %r13
+	movq	CRN_R_R12(%rsp), %r12
+	movq	CRN_R_RBP(%rsp), %rbp
+	movq	CRN_R_RBX(%rsp), %rbx
+	movq	CRN_R_R11(%rsp), %r11
+	movq	CRN_R_R10(%rsp), %r10
+	movq	CRN_R_R9(%rsp), %r9
+	movq	CRN_R_R8(%rsp), %r8
+	movq	CRN_R_RAX(%rsp), %rax
+	movq	CRN_R_RCX(%rsp), %rcx
+	movq	CRN_R_RDX(%rsp), %rdx
+	movq	CRN_R_RSI(%rsp), %rsi
+	movq	CRN_R_RDI(%rsp), %rdi
+	pushq	CRN_R_RFLAGS(%rsp)
+	popfq
+	movq	CRN_R_RSP(%rsp), %rsp
+	movl	$0, %gs:CRN_T_IN_AGENT
+crn_exit_jump:
+	jmp	*%gs:CRN_T_TARGET
+
+crn_exit_put_off:
+	call	crn_exit_trap
+	ud2
+
+	/* int crn_user_copy(void *dst, const void *src, size_t n); a fault in it goes to crn_user_copy_failed. */
+	.globl	crn_user_copy_insn, crn_user_copy_failed
+	.hidden	crn_user_copy_insn, crn_user_copy_failed
+	function crn_user_copy
+	movq	%rdx, %rcx
+crn_user_copy_insn:
+	rep movsb
+	xorl	%eax, %eax
+	ret
+crn_user_copy_failed:
+	movl	$-14, %eax
+	ret
+
+	/* void crn_xsave(void *area, uint64_t mask), crn_xrstor; and the plain FXSAVE forms. */
+	function crn_xsave
+	movq	%rsi, %rdx
+	movl	%esi, %eax
+	shrq	$32, %rdx
+	xsave64	(%rdi)
+	ret
+
+	function crn_xsavec
+	movq	%rsi, %rdx
+	movl	%esi, %eax
+	shrq	$32, %rdx
+	xsavec64 (%rdi)
+	ret
+
+	function crn_xrstor
+	movq	%rsi, %rdx
+	movl	%esi, %eax
+	shrq	$32, %rdx
+	xrstor64 (%rdi)
+	ret
+
+	/*
+	 * What the program's handlers return to. It is a site like any other, so that the call is seen; unwinders
+	 * know it by its call frame information: every register is in the ucontext at %rsp.
+	 */
+	.macro	saved reg, offset
+	/* DW_CFA_expression reg, { DW_OP_breg7 offset } with a two-byte offset */
+	.cfi_escape 0x10, \reg, 3, 0x77, ((\offset) & 0x7f) | 0x80, (\offset) >> 7
+	.endm
+
+	.cfi_startproc simple
+	.cfi_signal_frame
+	/* CFA = the interrupted rsp: DW_OP_breg7 160, DW_OP_deref */
+	.cfi_escape 0x0f, 4, 0x77, 0xa0, 0x01, 0x06
+	saved	8, 40
+	saved	9, 48
+	saved	10, 56
+	saved	11, 64
+	saved	12, 72
+	saved	13, 80
+	saved	14, 88
+	saved	15, 96
+	saved	5, 104
+	saved	4, 112
+	saved	6, 120
+	saved	3, 128
+	saved	1, 136
+	saved	0, 144
+	saved	2, 152
+	saved	7, 160
+	saved	16, 168
+	.balign	16
+	nop /* unwinders look up the return address minus one */
+	.globl	crn_restorer
+	.hidden	crn_restorer
+	.type	crn_restorer, @function
+crn_restorer:
+	movq	$15, %rax
+	jmp	crn_stubs + CRN_STUB_AGAIN /* the first stub is the restorer's */
+	.size	crn_restorer, . - crn_restorer
+	.cfi_endproc
+
+	/*
+	 * The stubs. Frame information for all of them at once: the caller of a stub is its site, with every register
+	 * as it is and the return address in the stub itself: *((rip & -128) + CRN_STUB_BACK).
+	 */
+	.section .text.stubs, "ax", @progbits
+	.balign	4096
+	.globl	crn_stubs, crn_stubs_end
+	.hidden	crn_stubs, crn_stubs_end
+crn_stubs:
+	.cfi_startproc simple
+	.cfi_signal_frame
+	.cfi_def_cfa 7, 0
+	.cfi_undefined 1
+	.cfi_undefined 2
+	/* DW_CFA_val_expression 7, { breg7 0 } */
+	.cfi_escape 0x16, 7, 2, 0x77, 0
+	/* DW_CFA_expression 16, { breg16 0; const2s -128; and; plus_uconst 104 } */
+	.cfi_escape 0x10, 16, 8, 0x80, 0, 0x0b, 0x80, 0xff, 0x1a, 0x23, 104
+	.skip	CRN_STUB_SIZE * CRN_STUB_MAX, 0xcc
+	.cfi_endproc
+crn_stubs_end:
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One system call of the program, before and after. Runs on the agent's stack with the program's handlers put off; the
+ * registers that it leaves in *regs are the program's when gate.S lets go.
+ *
+ * A call between its two hooks is kept in a small per-thread list, found again by the program's stack pointer: calls nest
+ * when a handler runs in one, and are abandoned when it leaves by siglongjmp. An abandoned one is replaced by
+ * the next call at the same depth, or pushed out.
+ */
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/sys.h"
+#include "intercept/intercept.h"
+
+__attribute__((weak)) enum crn_verdict crn_call_before(struct crn_call *call)
+{
+	return CRN_CALL_RUN;
+}
+
+__attribute__((weak)) void crn_call_after(struct crn_call *call)
+{
+}
+
+/* Who in intercept/ has a say in a call. */
+enum { OTHERS, SIGNALS, CLONES, GUARD };
+
+static const uint8_t owner[512] = {
+	[SYS_rt_sigaction] = SIGNALS,
+	[SYS_rt_sigprocmask] = SIGNALS,
+	[SYS_rt_sigreturn] = SIGNALS,
+	[SYS_sigaltstack] = SIGNALS,
+	[SYS_rt_sigsuspend] = SIGNALS,
+	[SYS_ppoll] = SIGNALS,
+	[SYS_pselect6] = SIGNALS,
+	[SYS_epoll_pwait] = SIGNALS,
+	[SYS_epoll_pwait2] = SIGNALS,
+	[SYS_clone] = CLONES,
+	[SYS_clone3] = CLONES,
+	[SYS_fork] = CLONES,
+	[SYS_vfork] = CLONES,
+	[SYS_close] = GUARD,
+	[SYS_dup2] = GUARD,
+	[SYS_dup3] = GUARD,
+	[SYS_close_range] = GUARD,
+	[SYS_exit] = GUARD,
+	[SYS_prctl] = GUARD,
+	[SYS_seccomp] = GUARD,
+	[SYS_arch_prctl] = GUARD,
+};
+
+static unsigned owner_of(long nr)
+{
+	return (unsigned long)nr < sizeof(owner) ? owner[nr] : OTHERS;
+}
+
+/* Where the next call is built. It joins the list only if it gets an after-hook. */
+static struct crn_pending *pending_next(struct crn_thread *t, uint64_t rsp)
+{
+	while (t->pending_count && t->pending[t->pending_count - 1].rsp == rsp)
+		t->pending_count--;
+	if (t->pending_count == CRN_PENDING_MAX) {
+		uint32_t half = CRN_PENDING_MAX / 2;
+
+		crn_copy(t->pending, t->pending + half, half * sizeof(t->pending[0]));
+		t->pending_count = half;
+	}
+	return &t->pending[t->pending_count];
+}
+
+static struct crn_pending *pending_find(struct crn_thread *t, uint64_t rsp)
+{
+	for (uint32_t i = t->pending_count; i-- > 0;)
+		if (t->pending[i].rsp == rsp)
+			return &t->pending[i];
+	return NULL;
+}
+
+static void pending_remove(struct crn_thread *t, struct crn_pending *p)
+{
+	struct crn_pending *last = &t->pending[--t->pending_count];
+
+	for (; p < last; p++)
+		crn_copy(p, p + 1, sizeof(*p));
+}
+
+static void call_from_regs(struct crn_pending *p, const struct crn_regs *regs, const uint8_t *stub)
+{
+	struct crn_call *call = &p->call;
+
+	call->nr = (long)regs->rax;
+	call->args[0] = (long)regs->rdi;
+	call->args[1] = (long)regs->rsi;
+	call->args[2] = (long)regs->rdx;
+	call->args[3] = (long)regs->r10;
+	call->args[4] = (long)regs->r8;
+	call->args[5] = (long)regs->r9;
+	for (int i = 0; i < 6; i++)
+		p->original[i] = call->args[i];
+	call->site = *(const uintptr_t *)(stub + CRN_STUB_SITE);
+	call->result = 0;
+	call->effect = 0;
+	p->rsp = regs->rsp;
+	p->waits = false;
+	p->masked = false;
+}
+
+static void args_to_regs(struct crn_regs *regs, const long *args)
+{
+	regs->rdi = (uint64_t)args[0];
+	regs->rsi = (uint64_t)args[1];
+	regs->rdx = (uint64_t)args[2];
+	regs->r10 = (uint64_t)args[3];
+	regs->r8 = (uint64_t)args[4];
+	regs->r9 = (uint64_t)args[5];
+}
+
+static bool args_changed(const struct crn_pending *p)
+{
+	long diff = 0;
+
+	for (int i = 0; i < 6; i++)
+		diff |= p->original[i] ^ p->call.args[i];
+	return diff != 0;
+}
+
+/* The call is not made: the program goes on behind it. */
+static void answer(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub)
+{
+	struct crn_thread *t = p->call.thread;
+
+	regs->rip = (uintptr_t)stub + CRN_STUB_RETURN;
+	if (p->after) {
+		t->call = &p->call;
+		t->pending_count++; /* keep it ours while the hook runs */
+		crn_call_after(&p->call);
+		t->pending_count--;
+		t->call = NULL;
+	}
+	regs->rax = (uint64_t)p->call.result;
+}
+
+/* A vfork child shares our memory with the parent that waits for it: leave no trace. */
+static void before_in_vfork(struct crn_thread *t, struct crn_regs *regs, const uint8_t *stub)
+{
+	struct crn_pending p;
+	unsigned who = owner_of((long)regs->rax);
+
+	regs->rip = (uintptr_t)stub + CRN_STUB_BARE;
+	if (who != GUARD && who != SIGNALS)
+		return;
+	call_from_regs(&p, regs, stub);
+	p.call.thread = t;
+	p.after = false;
+	if (who == GUARD ? crn_guard_call(regs, &p) : crn_signal_call(regs, &p))
+		answer(regs, &p, stub);
+}
+
+void crn_hook_before(struct crn_regs *regs, const uint8_t *stub)
+{
+	struct crn_thread *t = crn_thread_self();
+	struct crn_pending *p;
+	enum crn_verdict verdict;
+	unsigned who;
+
+	if (t->in_vfork) {
+		before_in_vfork(t, regs, stub);
+		return;
+	}
+	p = pending_next(t, regs->rsp);
+	call_from_regs(p, regs, stub);
+	p->call.thread = t;
+	regs->rip = (uintptr_t)stub + CRN_STUB_AGAIN; /* a checkpoint taken now makes the call again */
+	verdict = crn_call_before(&p->call);
+	p->after = false;
+	if (verdict == CRN_CALL_ANSWERED) {
+		answer(regs, p, stub);
+		return;
+	}
+	p->after = verdict == CRN_CALL_RUN_THEN;
+	regs->rip = (uintptr_t)stub + (p->after ? CRN_STUB_CALL : CRN_STUB_BARE);
+	who = owner_of(p->call.nr);
+	if (who == CLONES) {
+		if (crn_clone_before(regs, p, stub)) {
+			if (regs->rip != (uintptr_t)stub + CRN_STUB_AGAIN)
+				answer(regs, p, stub);
+			return;
+		}
+		t->pending_count++;
+		return;
+	}
+	if ((who == SIGNALS && crn_signal_call(regs, p)) || (who == GUARD && crn_guard_call(regs, p))) {
+		answer(regs, p, stub);
+		return;
+	}
+	if (args_changed(p)) {
+		args_to_regs(regs, p->call.args);
+		regs->rip = (uintptr_t)stub + CRN_STUB_CALL;
+	} else if (p->waits || p->masked) {
+		regs->rip = (uintptr_t)stub + CRN_STUB_CALL;
+	}
+	if (regs->rip == (uintptr_t)stub + CRN_STUB_CALL)
+		t->pending_count++;
+}
+
+void crn_hook_after(struct crn_regs *regs, const uint8_t *stub)
+{
+	struct crn_thread *t = crn_thread_self();
+	struct crn_pending *p = pending_find(t, regs->rsp);
+
+	regs->rip = (uintptr_t)stub + CRN_STUB_RETURN;
+	if (!p)
+		return;
+	args_to_regs(regs, p->original);
+	p->call.result = (long)regs->rax;
+	switch (owner_of(p->call.nr)) {
+	case SIGNALS:
+		crn_signal_call_after(regs, p);
+		break;
+	case CLONES:
+		crn_clone_after(regs, p);
+		break;
+	}
+	if (p->after) {
+		t->call = &p->call;
+		crn_call_after(&p->call);
+		t->call = NULL;
+		regs->rax = (uint64_t)p->call.result;
+	}
+	pending_remove(t, p);
+}
+
+__attribute__((weak)) void crn_hook_function(struct crn_regs *regs, const uint8_t *trampoline)
+{
+}
+
+__attribute__((weak)) void crn_hook_interrupted(struct crn_regs *regs)
+{
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* The inside of intercept/: what its files tell each other. agent.h is what the other rooms may use. */
+#ifndef CRN_INTERCEPT_H
+#define CRN_INTERCEPT_H
+
+#include <errno.h>
+#include <ucontext.h>
+#include "agent.h"
+#include "plan_format.h"
+#include "intercept/layout.h"
+
+/* gate.S */
+extern uint8_t crn_stubs[], crn_stubs_end[];
+extern const uint8_t crn_exit_begin[], crn_exit_jump[];
+extern const uint8_t crn_user_copy_insn[], crn_user_copy_failed[];
+void crn_enter(void);
+void crn_leave(void);
+void crn_enter_function(void);
+void crn_enter_interrupted(void);
+void crn_clone_child(void);
+_Noreturn void crn_leave_to(struct crn_regs *regs);
+void crn_restorer(void);
+void crn_xsave(void *area, uint64_t mask);
+void crn_xsavec(void *area, uint64_t mask);
+void crn_xrstor(const void *area, uint64_t mask);
+
+/* Called by gate.S. */
+void crn_hook_before(struct crn_regs *regs, const uint8_t *stub);
+void crn_hook_after(struct crn_regs *regs, const uint8_t *stub);
+void crn_hook_function(struct crn_regs *regs, const uint8_t *trampoline);
+void crn_hook_interrupted(struct crn_regs *regs);
+void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_thread *t, unsigned kind);
+void crn_exit_trap(void);
+
+/*
+ * What a forked child has and the arena does not carry over. Static: the agent's image is outside every surface,
+ * and a fork copies it.
+ */
+struct crn_inherited {
+	struct crn_agent agent;
+	struct crn_sigaction actions[65]; /* what the program believes; [0] is unused */
+	uint32_t actions_lock;
+	uint8_t *slots;           /* threads.c */
+	uintptr_t text_begin, text_end; /* the agent's own code: syscall user dispatch lets it through */
+	uintptr_t image_begin, image_end;
+	bool sud;
+	bool debug;
+	uint32_t stub_count;
+	uint32_t stub_lock;
+	uint32_t sites_patched;
+	int plan_fd;
+};
+extern struct crn_inherited crn_here;
+
+/* A spin lock for the few words that threads share. Holders are inside hooks or handlers, so never interrupted by the program. */
+void crn_spin_lock(uint32_t *lock);
+void crn_spin_unlock(uint32_t *lock);
+
+/* stubs.c */
+uint8_t *crn_stub_for(uintptr_t syscall_insn); /* NULL when there is no room */
+void crn_stubs_init(void);
+/* Patch the loaded objects that the plan knows. The number of sites. */
+uint32_t crn_patch_objects(const struct crn_plan *plan, const void *link_map);
+static inline bool crn_in_stubs(uintptr_t rip)
+{
+	return rip >= (uintptr_t)crn_stubs && rip < (uintptr_t)crn_stubs_end;
+}
+static inline const uint8_t *crn_stub_of(uintptr_t rip)
+{
+	return (const uint8_t *)(rip & ~(uintptr_t)(CRN_STUB_SIZE - 1));
+}
+
+/* threads.c */
+int crn_threads_init(void);
+struct crn_thread *crn_thread_new(void); /* NULL: no slot */
+void crn_thread_drop(struct crn_thread *t);
+int crn_thread_enter(struct crn_thread *t); /* on the thread itself: %gs, altstack, dispatch. 0 or -errno */
+bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub);
+void crn_clone_after(struct crn_regs *regs, struct crn_pending *p);
+
+/* dispatch.c: syscall user dispatch */
+int crn_dispatch_arm(void);
+bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
+
+/*
+ * signals.c. The signals that the kernel must never block or the process dies: faults, and SIGSYS, by which calls come. The
+ * program's wish to block them is kept in program_blocked.
+ */
+#define CRN_SIG(n) (1ull << ((n) - 1))
+#define CRN_SIG_RESERVED (CRN_SIG(SIGSYS) | CRN_SIG(SIGSEGV) | CRN_SIG(SIGBUS) | CRN_SIG(SIGFPE) | \
+	CRN_SIG(SIGILL))
+#define CRN_SIG_ALL (~CRN_SIG_RESERVED)
+
+void crn_signals_init(void);
+void crn_signal_entry(int sig, siginfo_t *info, void *ucontext);
+/* The system calls that signals.c answers or changes. True if it answered: call->result. */
+bool crn_signal_call(struct crn_regs *regs, struct crn_pending *p);
+void crn_signal_call_after(struct crn_regs *regs, struct crn_pending *p);
+bool crn_signal_is_ours(int nr);
+
+/* frames.c: put a frame for the program's handler on its stack and make uc continue there */
+bool crn_frame_push(struct crn_thread *t, int sig, const siginfo_t *info, ucontext_t *uc,
+	const struct crn_sigaction *act, uint64_t mask_base);
+bool crn_on_program_altstack(const struct crn_thread *t, uint64_t rsp);
+void crn_uc_from_regs(ucontext_t *uc, const struct crn_regs *regs, uint64_t rip);
+void crn_uc_to_regs(struct crn_regs *regs, const ucontext_t *uc);
+
+/* context.c */
+void crn_context_init(void);
+
+/* guard.c: descriptors, exec, exit, seccomp, prctl */
+bool crn_guard_call(struct crn_regs *regs, struct crn_pending *p);
+
+#endif

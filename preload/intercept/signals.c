@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Signals on their way to the program. Every handler that the program installs is known to the kernel as
+ * crn_signal_entry, on the agent's alternate stack, with everything blocked but the reserved signals. The entry puts
+ * a signal off, or delivers it: frames.c builds the frame that the program's handler expects, and our return from
+ * the entry is the jump into that handler. gate.S has the table of instants.
+ *
+ * SAFETY: the entry runs with asynchronous signals blocked and touches the thread's own struct crn_thread, the action table
+ * under a lock that no interrupted code of the same thread can hold (such code is in_agent, and is put off), and the
+ * program's stack through crn_user_copy.
+ */
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/signal.h"
+#include "os/thread.h"
+#include "intercept/intercept.h"
+#include "intercept/actions.h"
+
+__attribute__((weak)) void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info)
+{
+}
+
+__attribute__((weak)) bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
+{
+	return false;
+}
+
+/* The signal trackers' share of SIGSEGV and SIGBUS: the first write to a protected page. */
+extern bool crn_undo_pages_fault(int sig, siginfo_t *info, void *ucontext)
+	__attribute__((weak, visibility("hidden")));
+
+static uint64_t *uc_mask(ucontext_t *uc)
+{
+	return (uint64_t *)&uc->uc_sigmask;
+}
+
+static bool is_fault(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL;
+}
+
+/* Raised by an instruction, not sent. */
+static bool raised_here(int sig, const siginfo_t *info)
+{
+	return is_fault(sig) && info->si_code > 0;
+}
+
+/* Let the kernel's default action happen: at once for a signal that was sent, by refaulting for a fault. */
+static void act_default(int sig, const siginfo_t *info, ucontext_t *uc)
+{
+	struct crn_ksigaction dfl = { 0 };
+
+	crn_signal_action(sig, &dfl, NULL);
+	*uc_mask(uc) &= ~CRN_SIG(sig);
+	if (!raised_here(sig, info))
+		crn_signal_requeue(crn_getpid(), crn_gettid(), sig, info);
+}
+
+/*
+ * The mask that was in force when the signal came. A call like ppoll that was cut short waited under a mask
+ * of its own, while the kernel's frame already tells the one from before the call.
+ */
+static uint64_t mask_in_force(struct crn_thread *t, ucontext_t *uc)
+{
+	const greg_t *g = uc->uc_mcontext.gregs;
+	uintptr_t rip = (uintptr_t)g[REG_RIP];
+
+	if (!crn_in_stubs(rip) || rip - (uintptr_t)crn_stub_of(rip) != CRN_STUB_CALL + 2)
+		return *uc_mask(uc);
+	for (uint32_t i = t->pending_count; i-- > 0;)
+		if (t->pending[i].waits && t->pending[i].rsp == (uint64_t)g[REG_RSP])
+			return t->pending[i].words[0];
+	return *uc_mask(uc);
+}
+
+/* Make uc continue as the program would with this signal delivered to it there. */
+static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *uc, uint64_t mask)
+{
+	struct crn_sigaction act;
+
+	crn_action_take(sig, &act);
+	if (act.handler == (uintptr_t)SIG_IGN && !raised_here(sig, info))
+		return;
+	if (act.handler <= (uintptr_t)SIG_IGN ||
+	    (raised_here(sig, info) && (t->program_blocked & CRN_SIG(sig)))) {
+		act_default(sig, info, uc);
+		return;
+	}
+	crn_signal_delivered(t, sig, info);
+	if (!crn_frame_push(t, sig, info, uc, &act, mask)) {
+		struct crn_ksigaction dfl = { 0 };
+
+		crn_signal_action(SIGSEGV, &dfl, NULL);
+		*uc_mask(uc) &= ~CRN_SIG(SIGSEGV);
+		crn_signal_thread(crn_getpid(), crn_gettid(), SIGSEGV);
+	}
+}
+
+/* In a hook: remember it, and block what can be blocked until the hook is left. */
+static void put_off(struct crn_thread *t, const siginfo_t *info, int sig, ucontext_t *uc)
+{
+	if (t->put_off == CRN_PUT_OFF_MAX) { /* a flood of reserved signals; the rest is one too many */
+		crn_debug("signal %d dropped: too many at once", sig);
+		return;
+	}
+	crn_copy(&t->put_off_info[t->put_off], info, sizeof(*info));
+	t->put_off_info[t->put_off].si_signo = sig;
+	if (!t->put_off)
+		t->put_off_mask = *uc_mask(uc);
+	t->put_off++;
+	*uc_mask(uc) = CRN_SIG_ALL;
+}
+
+/* The program's registers as the hook would leave them, and the hook left. */
+static void leave_hook(struct crn_thread *t, ucontext_t *uc)
+{
+	crn_uc_from_regs(uc, t->regs, t->regs->rip);
+	t->in_agent = 0;
+}
+
+/*
+ * All that was put off, oldest first, each on top of the one before unless that one's mask keeps it back.
+ */
+static void deliver_put_off(struct crn_thread *t, ucontext_t *uc)
+{
+	siginfo_t info[CRN_PUT_OFF_MAX];
+	uint32_t count = t->put_off;
+
+	crn_copy(info, t->put_off_info, count * sizeof(info[0]));
+	*uc_mask(uc) = t->put_off_mask;
+	t->put_off = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		int sig = info[i].si_signo;
+
+		if (i && (*uc_mask(uc) & CRN_SIG(sig)))
+			crn_signal_requeue(crn_getpid(), crn_gettid(), sig, &info[i]);
+		else
+			deliver(t, sig, &info[i], uc, mask_in_force(t, uc));
+	}
+}
+
+/* gate.S: signals were put off in this hook. Comes back in crn_signal_entry. */
+void crn_exit_trap(void)
+{
+	crn_thread_self()->trapping = 1;
+	crn_signal_thread(crn_getpid(), crn_gettid(), SIGSYS);
+}
+
+static void die_in_agent(int sig, const siginfo_t *info, ucontext_t *uc)
+{
+	crn_error("signal %d inside the agent at %llx (agent at %lx), address %p: this is a bug of cairn", sig,
+		uc->uc_mcontext.gregs[REG_RIP], crn_here.image_begin, info->si_addr);
+	act_default(sig, info, uc);
+}
+
+/* Faults that are ours to solve. */
+static bool solved(int sig, siginfo_t *info, ucontext_t *uc)
+{
+	greg_t *g = uc->uc_mcontext.gregs;
+
+	if ((sig == SIGSEGV || sig == SIGBUS) && crn_undo_pages_fault && crn_undo_pages_fault(sig, info, uc))
+		return true;
+	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_user_copy_insn && info->si_code > 0) {
+		g[REG_RIP] = (greg_t)(uintptr_t)crn_user_copy_failed;
+		return true;
+	}
+	return false;
+}
+
+static void entry_in_agent(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *uc)
+{
+	uintptr_t rip = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP];
+
+	if (sig == SIGSYS && t->trapping) {
+		t->trapping = 0;
+		leave_hook(t, uc);
+		deliver_put_off(t, uc);
+	} else if (raised_here(sig, info)) {
+		die_in_agent(sig, info, uc);
+	} else if (rip >= (uintptr_t)crn_exit_begin && rip <= (uintptr_t)crn_exit_jump && !t->put_off) {
+		leave_hook(t, uc);
+		deliver(t, sig, info, uc, mask_in_force(t, uc));
+	} else {
+		put_off(t, info, sig, uc);
+	}
+}
+
+void crn_signal_entry(int sig, siginfo_t *info, void *ucontext)
+{
+	struct crn_thread *t = crn_thread_self();
+	ucontext_t *uc = ucontext;
+	greg_t *g = uc->uc_mcontext.gregs;
+
+	if (is_fault(sig) && solved(sig, info, uc))
+		return;
+	if (t->in_agent) {
+		entry_in_agent(t, sig, info, uc);
+		return;
+	}
+	if (sig == SIGSYS && crn_dispatch_signal(t, info, uc))
+		return;
+	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_exit_jump)
+		g[REG_RIP] = (greg_t)t->target;
+	if (raised_here(sig, info) && crn_fault(t, sig, info, uc))
+		return;
+	deliver(t, sig, info, uc, mask_in_force(t, uc));
+}
+
+void crn_signal_forward(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
+{
+	deliver(t, sig, info, ucontext, *uc_mask(ucontext));
+}

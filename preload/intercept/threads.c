@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The agent's memory for each thread of the program, and threads and processes being born. One reserved range
+ * is cut into slots:
+ *
+ *	slot  | struct crn_thread | xstate | guard | alternate stack | guard | stack of the hooks |
+ *	      0                  32K      64K      68K              160K    164K                 512K
+ *
+ * A slot is found by a thread through %gs. Clone and fork run with all signals blocked, from the before-hook to the
+ * child's and the parent's own way out, because the child has the parent's %gs until it has set its own.
+ */
+#include <sched.h>
+#include <sys/prctl.h>
+#include <asm/prctl.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/memory.h"
+#include "os/signal.h"
+#include "os/thread.h"
+#include "session/session.h"
+#include "intercept/intercept.h"
+
+#define SLOT_SIZE     (512ul << 10)
+#define SLOT_XSTATE   (32ul << 10)
+#define SLOT_ALTSTACK (68ul << 10)
+#define SLOT_ALTSTACK_END (160ul << 10)
+#define SLOT_STACK    (164ul << 10)
+#define SLOTS_MAX     4096u
+#define SLOTS_MIN     64u
+
+_Static_assert(sizeof(struct crn_thread) <= SLOT_XSTATE, "struct crn_thread fits its part of the slot");
+
+static uint32_t slots_max, slots_used; /* slots below slots_used have been committed */
+static uint32_t slots_lock;
+
+static struct crn_thread *slot_thread(uint32_t i)
+{
+	return (struct crn_thread *)(crn_here.slots + (size_t)i * SLOT_SIZE);
+}
+
+static int slot_commit(uint32_t i)
+{
+	uint8_t *slot = crn_here.slots + (size_t)i * SLOT_SIZE;
+
+	if (crn_memory_commit(slot, SLOT_ALTSTACK - CRN_PAGE_SIZE) < 0 ||
+	    crn_memory_commit(slot + SLOT_ALTSTACK, SLOT_ALTSTACK_END - SLOT_ALTSTACK) < 0 ||
+	    crn_memory_commit(slot + SLOT_STACK, SLOT_SIZE - SLOT_STACK) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+static void slot_format(struct crn_thread *t, uint32_t index)
+{
+	uint8_t *slot = (uint8_t *)t;
+
+	crn_fill(t, 0, offsetof(struct crn_thread, pending));
+	t->self = t;
+	t->index = index;
+	t->stack_top = slot + SLOT_SIZE - 64;
+	t->context.xstate = slot + SLOT_XSTATE;
+	t->altstack.ss_sp = slot + SLOT_ALTSTACK;
+	t->altstack.ss_size = SLOT_ALTSTACK_END - SLOT_ALTSTACK;
+	t->program_altstack.ss_flags = SS_DISABLE;
+}
+
+int crn_threads_init(void)
+{
+	slots_max = SLOTS_MAX;
+	for (;;) {
+		long p = crn_sys6(SYS_mmap, 0, slots_max * SLOT_SIZE, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (p > 0) {
+			crn_here.slots = (uint8_t *)p;
+			break;
+		}
+		if (slots_max == SLOTS_MIN)
+			return (int)p;
+		slots_max /= 4;
+	}
+	crn_memory_advise(crn_here.slots, slots_max * SLOT_SIZE, MADV_DONTDUMP);
+	crn_surface_omit((uintptr_t)crn_here.slots, (uintptr_t)crn_here.slots + slots_max * SLOT_SIZE);
+	return 0;
+}
+
+/* A thread that said exit and has really gone. */
+static bool slot_is_over(const struct crn_thread *t)
+{
+	return t->exiting && crn_signal_thread(crn_getpid(), t->tid, 0) == -ESRCH;
+}
+
+static struct crn_thread *slot_take(void)
+{
+	for (uint32_t i = 0; i < slots_used; i++)
+		if (!slot_thread(i)->live || slot_is_over(slot_thread(i)))
+			return slot_thread(i);
+	if (slots_used == slots_max || slot_commit(slots_used) < 0)
+		return NULL;
+	slot_thread(slots_used)->index = slots_used;
+	return slot_thread(slots_used++);
+}
+
+static void list_remove(struct crn_thread *t)
+{
+	struct crn_thread **at = &crn_here.agent.threads;
+
+	while (*at && *at != t)
+		at = &(*at)->next;
+	if (*at) {
+		*at = t->next;
+		crn_here.agent.thread_count--;
+	}
+}
+
+struct crn_thread *crn_thread_new(void)
+{
+	struct crn_thread *t;
+
+	crn_spin_lock(&slots_lock);
+	t = slot_take();
+	if (t) {
+		if (t->live)
+			list_remove(t);
+		slot_format(t, (uint32_t)(((uint8_t *)t - crn_here.slots) / SLOT_SIZE));
+		t->live = true;
+		t->next = crn_here.agent.threads;
+		crn_here.agent.threads = t;
+		crn_here.agent.thread_count++;
+	}
+	crn_spin_unlock(&slots_lock);
+	return t;
+}
+
+void crn_thread_drop(struct crn_thread *t)
+{
+	crn_spin_lock(&slots_lock);
+	list_remove(t);
+	t->live = false;
+	crn_spin_unlock(&slots_lock);
+}
+
+int crn_thread_enter(struct crn_thread *t)
+{
+	int r;
+
+	r = (int)crn_sys2(SYS_arch_prctl, ARCH_SET_GS, t);
+	if (r < 0)
+		return r;
+	t->tid = crn_gettid();
+	r = crn_signal_altstack(&t->altstack, NULL);
+	if (r < 0)
+		return r;
+	return t->in_vfork ? 0 : crn_dispatch_arm();
+}
+
+/* Flags of the clone that is about to happen; false: unreadable, the kernel will say so. */
+static bool clone_flags(const struct crn_call *call, uint64_t *flags)
+{
+	switch (call->nr) {
+	case SYS_fork:
+		*flags = 0;
+		return true;
+	case SYS_vfork:
+		*flags = CLONE_VM | CLONE_VFORK;
+		return true;
+	case SYS_clone:
+		*flags = (uint64_t)call->args[0];
+		return true;
+	default:
+		return crn_user_copy(flags, (const void *)call->args[0], sizeof(*flags)) == 0;
+	}
+}
+
+/* The new thread's slot; one that shares memory but is a process of its own is left alone for good. */
+static struct crn_thread *child_prepare(const struct crn_thread *t, uint64_t flags)
+{
+	struct crn_thread *child = crn_thread_new();
+
+	if (!child)
+		return NULL;
+	child->clone_mask = t->clone_mask;
+	child->clone_r9 = t->clone_r9;
+	child->program_blocked = t->program_blocked;
+	child->in_vfork = !(flags & CLONE_THREAD);
+	return child;
+}
+
+/*
+ * Returns true if the call is not to be made now: it was answered, or signals that came in this hook go first and the whole
+ * site is run again.
+ */
+bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub)
+{
+	struct crn_thread *t = p->call.thread, *child = t;
+	unsigned kind = CRN_CLONE_FORK;
+	uint64_t flags = 0;
+
+	if (!clone_flags(&p->call, &flags)) {
+		p->call.result = -EFAULT;
+		return true;
+	}
+	t->clone_mask = crn_signal_mask(SIG_SETMASK, CRN_SIG_ALL);
+	if (t->put_off) {
+		p->call.result = p->call.nr; /* %rax of the site */
+		regs->rip = (uintptr_t)stub + CRN_STUB_AGAIN;
+		return true;
+	}
+	t->clone_r9 = regs->r9;
+	if ((flags & CLONE_VM) && !((flags & CLONE_VFORK) && !(flags & CLONE_THREAD))) {
+		kind = CRN_CLONE_THREAD;
+		child = child_prepare(t, flags);
+		if (!child) {
+			crn_signal_mask(SIG_SETMASK, t->clone_mask);
+			p->call.result = -EAGAIN;
+			return true;
+		}
+	} else if (flags & CLONE_VM) {
+		kind = CRN_CLONE_VFORK;
+		t->in_vfork = 1;
+	}
+	p->words[0] = kind;
+	p->words[1] = (uintptr_t)child;
+	regs->r9 = (uintptr_t)child | kind;
+	regs->rip = (uintptr_t)stub + CRN_STUB_CLONE;
+	return false;
+}
+
+void crn_clone_after(struct crn_regs *regs, struct crn_pending *p)
+{
+	struct crn_thread *t = p->call.thread;
+
+	regs->r9 = t->clone_r9;
+	if (p->words[0] == CRN_CLONE_VFORK)
+		t->in_vfork = 0;
+	if (p->words[0] == CRN_CLONE_THREAD && p->call.result < 0)
+		crn_thread_drop((struct crn_thread *)p->words[1]);
+	crn_signal_mask(SIG_SETMASK, t->clone_mask);
+}
+
+/* The agent of a forked child: one thread, no session; what was done to the text is inherited. */
+static void forked(struct crn_thread *t)
+{
+	for (uint32_t i = 0; i < slots_used; i++)
+		slot_thread(i)->live = slot_thread(i) == t;
+	slots_lock = 0;
+	crn_here.actions_lock = 0;
+	crn_here.stub_lock = 0;
+	crn_after_fork_child();
+	t->next = NULL;
+	crn_here.agent.threads = t;
+	crn_here.agent.thread_count = 1;
+	crn_here.agent.pid = crn_getpid();
+	crn_here.agent.session = NULL;
+	crn_here.agent.effects = NULL;
+	crn_here.agent.recover = NULL;
+	crn_here.agent.sites = NULL;
+	crn_here.agent.stat = NULL;
+	t->pending_count = 0;
+}
+
+void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_thread *t, unsigned kind)
+{
+	regs->rip = (uintptr_t)stub + CRN_STUB_RETURN;
+	regs->r9 = t->clone_r9;
+	if (kind == CRN_CLONE_FORK)
+		forked(t);
+	if (kind != CRN_CLONE_VFORK && crn_thread_enter(t) < 0)
+		crn_warn("thread %d: its system calls outside libc are not seen", crn_gettid());
+	crn_signal_mask(SIG_SETMASK, t->clone_mask);
+}
