@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Backtracking by checkpoints: a sudoku solver whose allocator arena is one area, so that a wrong
- * guess is taken back by a rewind. Beside it the same search with a copy of the arena per guess, and with a
- * fork per guess. Prints rewinds per second of each.
+ * guess is taken back by a rewind. Beside it the same search with a copy of the arena per guess,
+ * and with a fork per guess. Prints rewinds per second of each.
  *
  *	backtrack [REWINDS [ARENA_KIB]]
  *

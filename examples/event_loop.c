@@ -112,8 +112,7 @@ static int wait_epoll(struct event_loop *loop)
 	int count = epoll_wait(loop->epoll_fd, events, BATCH_MAX, -1);
 
 	for (int i = 0; i < count; i++)
-		note(loop, i, events[i].data.fd,
-			events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR),
+		note(loop, i, events[i].data.fd, events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR),
 			events[i].events & EPOLLOUT);
 	return count < 0 ? -errno : count;
 }
@@ -166,9 +165,9 @@ static int wait_select(struct event_loop *loop)
 int event_loop_run(struct event_loop *loop)
 {
 	while (!loop->stopped) {
-		int count = loop->kind == KIND_POLL ? wait_poll(loop) :
-			loop->kind == KIND_SELECT   ? wait_select(loop) :
-						      wait_epoll(loop);
+		int count = loop->kind == KIND_POLL ? wait_poll(loop)
+			: loop->kind == KIND_SELECT ? wait_select(loop)
+						    : wait_epoll(loop);
 
 		if (count == -EINTR)
 			continue;

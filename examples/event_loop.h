@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A small event loop with four ways to wait: epoll level-triggered, epoll edge-triggered, poll and
- * select. The servers beside it run on any of them (--loop), because each asks something else of whoever
- * checkpoints them: an edge that was consumed does not come again by itself.
+ * select. The servers beside it run on any of them (--loop), because each asks something else of
+ * whoever checkpoints them: an edge that was consumed does not come again by itself.
  */
 #ifndef EXAMPLES_EVENT_LOOP_H
 #define EXAMPLES_EVENT_LOOP_H
@@ -16,7 +16,7 @@ struct event_loop;
 struct watch {
 	int fd;
 	bool want_write; /* also wake up when it can be written */
-	/* Never called again once the watch was removed, even for an event that had been fetched. */
+	/* Never called again once the watch was removed, even for an event fetched before. */
 	void (*ready)(struct event_loop *loop, struct watch *watch, bool readable, bool writable);
 };
 

@@ -173,8 +173,8 @@ static bool answer(struct client *client, const char *text)
 	return true;
 }
 
-static bool on_move(struct client *client, const char *from, const char *to, long long cents,
-	const char *bug)
+static bool on_move(
+	struct client *client, const char *from, const char *to, long long cents, const char *bug)
 {
 	struct account **source = find(from), **target = find(to);
 
@@ -220,8 +220,7 @@ static bool on_line(struct client *client, char *line, size_t len)
 		return answer(client, "ok");
 	}
 	if (sscanf(line, "balance %31s", one) == 1 && (at = find(one))) {
-		client_printf(client, "ok %lld %zu\n", (long long)(*at)->cents,
-			(*at)->entry_count);
+		client_printf(client, "ok %lld %zu\n", (long long)(*at)->cents, (*at)->entry_count);
 		return true;
 	}
 	if (sscanf(line, "close %31s", one) == 1 && (at = find(one))) {

@@ -96,8 +96,8 @@ static bool client_flush(struct client *client)
 	bool was_full = client->watch.want_write;
 
 	while (client->out.len > 0) {
-		ssize_t sent = send(client->watch.fd, client->out.data, client->out.len,
-			MSG_NOSIGNAL);
+		ssize_t sent =
+			send(client->watch.fd, client->out.data, client->out.len, MSG_NOSIGNAL);
 
 		if (sent < 0 && errno == EINTR)
 			continue;
@@ -163,7 +163,8 @@ static void client_ready(struct event_loop *loop, struct watch *watch, bool read
 	client_flush(client);
 }
 
-static void listener_ready(struct event_loop *loop, struct watch *watch, bool readable, bool writable)
+static void listener_ready(
+	struct event_loop *loop, struct watch *watch, bool readable, bool writable)
 {
 	do {
 		int fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -184,7 +185,8 @@ static void listener_ready(struct event_loop *loop, struct watch *watch, bool re
 /* The listening descriptor, or -1 with errno; *port is what the kernel gave. */
 static int listen_at(uint16_t *port)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(*port),
+	struct sockaddr_in at = { .sin_family = AF_INET,
+		.sin_port = htons(*port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t len = sizeof(at);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -26,7 +26,8 @@ static void bug_null(void)
 	*(volatile int *)p = 1;
 }
 
-/* A pointer whose high bits were scribbled over: not an address at all (#GP, and si_addr says 0). */
+/* A pointer whose high bits were scribbled over: not an address at all (#GP, and si_addr says 0).
+ */
 static void bug_wild(void)
 {
 	volatile uintptr_t scribbled = 0x4141414141414140;
@@ -101,7 +102,8 @@ static void bug_bus(void)
 	truncated[0] = 1;
 }
 
-/* Not a bug: the signal of one, sent. Nothing is wrong with the memory, so nothing may be undone. */
+/* Not a bug: the signal of one, sent. Nothing is wrong with the memory, so nothing may be undone.
+ */
 static void bug_raise(void)
 {
 	raise(SIGSEGV);
@@ -111,10 +113,17 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } bugs[] = {
-	{ "null", bug_null },     { "wild", bug_wild }, { "readonly", bug_readonly },
-	{ "stack", bug_stack },   { "div", bug_div },   { "overflow", bug_overflow },
-	{ "jump", bug_jump },     { "data", bug_data }, { "ill", bug_ill },
-	{ "bus", bug_bus },       { "raise", bug_raise },
+	{ "null", bug_null },
+	{ "wild", bug_wild },
+	{ "readonly", bug_readonly },
+	{ "stack", bug_stack },
+	{ "div", bug_div },
+	{ "overflow", bug_overflow },
+	{ "jump", bug_jump },
+	{ "data", bug_data },
+	{ "ill", bug_ill },
+	{ "bus", bug_bus },
+	{ "raise", bug_raise },
 };
 
 bool planted_bug_prepare(void)

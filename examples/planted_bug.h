@@ -9,8 +9,8 @@
 bool planted_bug_prepare(void);
 
 /*
- * Run into the bug of that name. Returns false if there is none of that name; otherwise it does not return,
- * unless something outside the program goes back to before the call.
+ * Run into the bug of that name. Returns false if there is none of that name; otherwise it does not
+ * return, unless something outside the program goes back to before the call.
  */
 bool planted_bug_trigger(const char *name);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sudoku of 16x16 by constraint propagation and guessing. All of the state (cells, lists of
- * candidates, the work queue) is allocated inside one arena and changed without keeping notes, so that a
- * wrong guess can be taken back by nothing but putting the arena back. How that is done is the caller's
- * (struct guess_ops): this is what the example compares.
+ * candidates, the work queue) is allocated inside one arena and changed without keeping notes, so
+ * that a wrong guess can be taken back by nothing but putting the arena back. How that is done is
+ * the caller's (struct guess_ops): this is what the example compares.
  */
 #ifndef EXAMPLES_SUDOKU_H
 #define EXAMPLES_SUDOKU_H
@@ -25,7 +25,8 @@ struct guess {
 };
 
 struct guess_ops {
-	/* Before a try: remember the arena. GUESS_TRY: go ahead; the others: somebody else tried already. */
+	/* Before a try: remember the arena. GUESS_TRY: go ahead; the others: somebody else tried
+	 * already. */
 	enum guess_verdict (*enter)(struct guess *guess);
 	/* The try failed: put the arena back (or end the process that tried). */
 	void (*fail)(struct guess *guess);
@@ -33,7 +34,8 @@ struct guess_ops {
 	void (*succeed)(struct guess *guess);
 };
 
-/* Lay out a puzzle in the arena (zeroed by this). The same seed gives the same puzzle and search. */
+/* Lay out a puzzle in the arena (zeroed by this). The same seed gives the same puzzle and search.
+ */
 void sudoku_new(void *arena, size_t size, uint32_t seed);
 
 /* True if solved; false if `enter` said GUESS_STOP or there is no solution. */

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-The main job, live: Debian's redis-server, unmodified, under Cairn. It is crashed again and again while
-some dozens of clients write to it, and goes on serving. At the end every write that a client was told was done must
-be there; nobody but the clients that sent the crash may have lost a connection. The throughput beside a bare server is
-measured in the same run. Exits with 0 only if all of that held.
+The main job, live: Debian's redis-server, unmodified, under Cairn. It is crashed again and again
+while some dozens of clients write to it, and goes on serving. At the end every write that a
+client was told was done must be there; nobody but the clients that sent the crash may have lost a
+connection. The throughput beside a bare server is measured in the same run. Exits with 0 only if
+all of that held.
 """
 
 from __future__ import annotations
@@ -159,8 +160,9 @@ class Demo:
             if not self.cairn.alive():
                 raise DemoFailed(f"redis-server is dead:\n{self.cairn.tail()}")
             if verifier.connections_reset:
-                raise DemoFailed("a connection that did not send the crash was reset\n"
-                                 + self.cairn.tail())
+                raise DemoFailed(
+                    "a connection that did not send the crash was reset\n" + self.cairn.tail()
+                )
 
     def crash_during(self, verifier: Verifier, number: int) -> float:
         # The verifier's requests are on their way while the crash arrives.
@@ -195,9 +197,11 @@ class Demo:
         say(f"  recoveries              {len(recoveries)} of {crashes} crashes")
         if times:
             say(f"  microseconds            median {median(times):.0f}, most {times[-1]:.0f}")
-            say(f"  until the reset         median {median(resets) * 1e3:.1f} ms, as the sender sees it")
-        say(f"  connections reset       {len(resets)} that sent a crash, "
-            f"{verifier.connections_reset} others")
+            say(f"  until the reset         median {median(resets) * 1e3:.1f} ms, for the sender")
+        say(
+            f"  connections reset       {len(resets)} that sent a crash, "
+            f"{verifier.connections_reset} others"
+        )
         say(f"  redis-benchmark         {self.background.requests:,} requests, no error")
         say(f"  answers checked         {verifier.answered:,}")
         say(f"  acknowledged writes     {audit.acknowledged:,}")
@@ -214,7 +218,9 @@ class Demo:
         if descriptors > descriptors_before + 2:
             raise DemoFailed(f"descriptors leak: {descriptors_before} before, {descriptors} after")
         if len(recoveries) < crashes:
-            raise DemoFailed(f"only {len(recoveries)} recoveries in the agent's log\n{self.cairn.tail()}")
+            raise DemoFailed(
+                f"only {len(recoveries)} recoveries in the agent's log\n{self.cairn.tail()}"
+            )
 
 
 def missing(build: Path) -> str | None:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The fixed costs: a checkpoint of explicit areas with nothing written, and a rewind of 28 pages that
- * are open (as in a search that tries again and again) beside copying 28 pages back.
+ * The fixed costs: a checkpoint of explicit areas with nothing written, and a rewind of 28 pages
+ * that are open (as in a search that tries again and again) beside copying 28 pages back.
  */
 #include <stdio.h>
 #include <string.h>
@@ -93,7 +93,8 @@ int main(int argc, char **argv)
 			continue;
 		}
 		emit("empty", trackers[t], &empties[t], BATCH, "\"what\":\"checkpoint\"");
-		emit("empty", trackers[t], &rewinds[t], 1, "\"what\":\"rewind\",\"pages\":%d", PAGES);
+		emit("empty", trackers[t], &rewinds[t], 1, "\"what\":\"rewind\",\"pages\":%d",
+			PAGES);
 	}
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What keeping more checkpoints costs: cairn_checkpoint with 15 pages written, for K = 1, 10, 100 and
- * 1000, after the journal has filled up. Only the call is timed, not the faults of the stores before it. The
- * difference to K = 1 is the hand-over to the journal.
+ * What keeping more checkpoints costs: cairn_checkpoint with 15 pages written, for K = 1, 10, 100
+ * and 1000, after the journal has filled up. Only the call is timed, not the faults of the stores
+ * before it. The difference to K = 1 is the hand-over to the journal.
  */
 #include <stdio.h>
 #include <string.h>
@@ -84,8 +84,8 @@ int main(int argc, char **argv)
 		if (missing[t])
 			emit_missing("keep", trackers[t], cairn_strerror(missing[t]));
 		for (size_t k = 0; k < KEEPS && !missing[t]; k++)
-			emit("keep", trackers[t], &figures[t][k], 1, "\"pages\":%d,\"keep\":%u", PAGES,
-				keeps[k]);
+			emit("keep", trackers[t], &figures[t][k], 1, "\"pages\":%d,\"keep\":%u",
+				PAGES, keeps[k]);
 	}
 	return 0;
 }

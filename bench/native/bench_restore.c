@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Going back: cairn_restore (memory, registers and stack) and cairn_rewind (memory alone) with n pages written since
- * the checkpoint, for each tracker, from the call to the program running again. The floor is copying these
- * pages back from where copies of them lie. The pages stay open after the first restore, as in a loop of tries.
+ * Going back: cairn_restore (memory, registers and stack) and cairn_rewind (memory alone) with n
+ * pages written since the checkpoint, for each tracker, from the call to the program running again.
+ * The floor is copying these pages back from where copies of them lie. The pages stay open after
+ * the first restore, as in a loop of tries.
  */
 #include <stdio.h>
 #include <stdlib.h>

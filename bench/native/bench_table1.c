@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Table 1 of the SMC paper ("the various operations performed by incremental checkpointing"), redone on this
- * host, with the rows that write tracking by userfaultfd and PAGEMAP_SCAN adds. What the kernel offers, without
- * the library: these are the figures that the choice of a tracker rests on.
+ * Table 1 of the SMC paper ("the various operations performed by incremental checkpointing"),
+ * redone on this host, with the rows that write tracking by userfaultfd and PAGEMAP_SCAN adds. What
+ * the kernel offers, without the library: these are the figures that the choice of a tracker rests
+ * on.
  */
 #include <fcntl.h>
 #include <nmmintrin.h>
@@ -70,8 +71,8 @@ static void fork_rows(void)
 			run_fork(&write, &whole, base, sizes[s]);
 		emit(TABLE, "write to a page under COW after fork", &write, PAGES,
 			"\"line\":1,\"kib\":%zu", sizes[s] / 1024);
-		emit(TABLE, "fork, write 64 pages, end the child", &whole, 1, "\"line\":2,\"kib\":%zu",
-			sizes[s] / 1024);
+		emit(TABLE, "fork, write 64 pages, end the child", &whole, 1,
+			"\"line\":2,\"kib\":%zu", sizes[s] / 1024);
 		series_free(&write);
 		series_free(&whole);
 		if (base != area)
@@ -250,6 +251,7 @@ int main(int argc, char **argv)
 	}
 	async_single_rows(&t);
 	async_batch_rows(&t);
-	fprintf(stderr, "result %016llx\n", (unsigned long long)sink);
+	if (sink == 42)
+		puts(""); /* it is a checksum: somebody must look at it */
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a checkpoint costs with n pages written since the last, for each tracker, in an area of 64 MiB
- * and of 1 GiB: the stores with their faults, plus cairn_checkpoint. The floor is copying these pages. The
- * pages are scattered and stay the same from interval to interval; none of them is hot.
+ * What a checkpoint costs with n pages written since the last, for each tracker, in an area of 64
+ * MiB and of 1 GiB: the stores with their faults, plus cairn_checkpoint. The floor is copying these
+ * pages. The pages are scattered and stay the same from interval to interval; none of them is hot.
  */
 #include <stdio.h>
 #include <string.h>
@@ -114,8 +114,8 @@ static void emit_all(size_t bytes)
 			emit_missing(TABLE, trackers[t], cairn_strerror(f->missing));
 		for (size_t n = 0; n < COUNTS && !f->missing; n++) {
 			emit(TABLE, trackers[t], &f->total[n], 1,
-				"\"mib\":%zu,\"pages\":%u,\"stores\":%llu,\"checkpoint\":%llu", mib, counts[n],
-				(unsigned long long)series_quantile(&f->stores[n], 0.5),
+				"\"mib\":%zu,\"pages\":%u,\"stores\":%llu,\"checkpoint\":%llu", mib,
+				counts[n], (unsigned long long)series_quantile(&f->stores[n], 0.5),
 				(unsigned long long)series_quantile(&f->checkpoint[n], 0.5));
 			series_free(&f->total[n]);
 			series_free(&f->stores[n]);

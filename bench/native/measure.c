@@ -98,12 +98,14 @@ void series_free(struct series *s)
 	*s = (struct series){ 0 };
 }
 
-void emit(const char *table, const char *row, struct series *s, uint64_t per, const char *settings, ...)
+void emit(const char *table, const char *row, struct series *s, uint64_t per, const char *settings,
+	...)
 {
 	double median = (double)series_quantile(s, 0.5) / per;
 	va_list ap;
 
-	printf("{\"table\":\"%s\",\"row\":\"%s\",\"cycles\":%.0f,\"ns\":%.1f,\"p10\":%.0f,\"p90\":%.0f,"
+	printf("{\"table\":\"%s\",\"row\":\"%s\",\"cycles\":%.0f,\"ns\":%.1f,\"p10\":%.0f,\"p90\":%"
+	       ".0f,"
 	       "\"samples\":%zu",
 		table, row, median, median / ticks_per_ns, (double)series_quantile(s, 0.1) / per,
 		(double)series_quantile(s, 0.9) / per, s->count);
@@ -138,7 +140,8 @@ void pick_pages(uint32_t *pages, size_t count, size_t total, uint32_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
 
-	/* One page out of each of `count` equal stretches: scattered, and different by construction. */
+	/* One page out of each of `count` equal stretches: scattered, and different by
+	 * construction. */
 	for (size_t i = 0; i < count; i++) {
 		size_t begin = i * total / count, end = (i + 1) * total / count;
 

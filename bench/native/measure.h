@@ -3,8 +3,8 @@
  * What every native benchmark needs: the time stamp counter, series of samples with their median,
  * and results as JSON lines on stdout. bench/run.py adds machine, kernel and commit to each line.
  *
- * A benchmark runs its variants turn by turn in `rounds`, so that a change of clock speed or a noisy
- * neighbour meets all of them; a figure is the median over the samples of all rounds.
+ * A benchmark runs its variants turn by turn in `rounds`, so that a change of clock speed or a
+ * noisy neighbour meets all of them; a figure is the median over the samples of all rounds.
  */
 #ifndef BENCH_MEASURE_H
 #define BENCH_MEASURE_H
@@ -20,7 +20,8 @@
 /* Sizes: full, or small enough to prove in a second that a benchmark still works. */
 extern bool toy;
 
-/* Reads --toy; keeps the process on one CPU; measures what a pair of tick() costs. Exits on bad usage. */
+/* Reads --toy; keeps the process on one CPU; measures what a pair of tick() costs. Exits on bad
+ * usage. */
 void measure_begin(int argc, char **argv);
 
 /* Cycles of the time stamp counter, ordered against what is around it. */
@@ -47,16 +48,18 @@ uint64_t series_quantile(struct series *s, double q);
 void series_free(struct series *s);
 
 /*
- * Print one result: table and row name it, `settings` are members of a JSON object ("\"pages\":15"), or "".
- * Times are in cycles, for `per` operations per sample (their cost is divided by it).
+ * Print one result: table and row name it, `settings` are members of a JSON object
+ * ("\"pages\":15"), or "". Times are in cycles, for `per` operations per sample (their cost is
+ * divided by it).
  */
-void emit(const char *table, const char *row, struct series *s, uint64_t per, const char *settings, ...)
-	__attribute__((format(printf, 5, 6)));
+void emit(const char *table, const char *row, struct series *s, uint64_t per, const char *settings,
+	...) __attribute__((format(printf, 5, 6)));
 
 /* The row cannot be had here; says why. */
 void emit_missing(const char *table, const char *row, const char *why);
 
-/* Anonymous memory of 4 KiB pages, populated with something that is not zero. Exits if there is none. */
+/* Anonymous memory of 4 KiB pages, populated with something that is not zero. Exits if there is
+ * none. */
 char *map_pages(size_t bytes);
 
 /* `count` different pages of `total`, scattered, always the same for the same seed. */

@@ -13,7 +13,8 @@ struct tracking {
 /* Track [base, base+bytes). NULL, or what is missing. */
 const char *tracking_open(struct tracking *t, void *base, size_t bytes);
 
-/* How many pages of the range were written since they were protected; protects them again if asked to. */
+/* How many pages of the range were written since they were protected; protects them again if asked
+ * to. */
 long tracking_scan(struct tracking *t, void *base, size_t bytes, bool protect);
 
 /* Protect the range, written or not. */

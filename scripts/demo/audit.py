@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """
-The second half of the verifier: read everything back and hold it against what was acknowledged. Each function
-returns how many of the acknowledged writes are there. A write that was sent and not acknowledged (its
-connection broke) may be there or not, but only at the end of its connection's order.
+The second half of the verifier: read everything back and hold it against what was acknowledged.
+Each function returns how many of the acknowledged writes are there. A write that was sent and not
+acknowledged (its connection broke) may be there or not, but only at the end of its connection's
+order.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ def audit(connection: Connection, writers: list[Writer], findings: Findings) -> 
 
 def _get_all(connection: Connection, keys: list[str]) -> list:
     values: list = []
-    for reply in connection.pipeline([("MGET", *keys[i : i + 200]) for i in range(0, len(keys), 200)]):
+    for reply in connection.pipeline(
+        [("MGET", *keys[i : i + 200]) for i in range(0, len(keys), 200)]
+    ):
         values.extend(reply)  # type: ignore[arg-type]
     return values
 
@@ -130,7 +133,7 @@ def _list(connection: Connection, writer: Writer, findings: Findings) -> int:
 
 
 def _queue(connection: Connection, writer: Writer, findings: Findings) -> int:
-    """Pops that were acknowledged must have happened, and what was pushed and not popped is there."""
+    """Acknowledged pops must have happened, and what was pushed and not popped is there."""
     key = f"q:{writer.index}"
     items = [int(item) for item in connection.call("LRANGE", key, 0, -1)]  # type: ignore[union-attr]
     if not items:

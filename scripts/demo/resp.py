@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Redis' wire protocol: commands out, replies in. Replies are parsed as they arrive, in any pieces."""
+"""
+Redis' wire protocol: commands out, replies in. Replies are parsed as they arrive, in any pieces.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ class Parser:
                 return None
             return self._buffer[after : after + count], after + count + 2
         if kind != 0x2A:  # *
-            raise ValueError(f"not a reply: {self._buffer[at:at + 40]!r}")
+            raise ValueError(f"not a reply: {self._buffer[at : at + 40]!r}")
         items: list[Reply] = []
         for _ in range(count):
             parsed = self._parse(after)

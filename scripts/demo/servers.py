@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """
-Starting and stopping real servers from Debian, bare or under Cairn, each in a folder of its own, on a
-port that the kernel gave. For the demo, the tests of servers and the benchmarks.
+Starting and stopping real servers from Debian, bare or under Cairn, each in a folder of its own,
+on a port that the kernel gave. For the demo, the tests of servers and the benchmarks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from resp import Connection
 
 # Recoveries are refused when another thread of the program has run since the checkpoint, until
-# threads are restored as well. jemalloc's background thread wakes up by itself; without it, a Redis that
-# frees nothing lazily has one thread that runs.
+# threads are restored as well. jemalloc's background thread wakes up by itself; without it, a Redis
+# that frees nothing lazily has one thread that runs.
 NO_BG_THREAD = "--jemalloc-bg-thread no (a recovery is refused if another thread has run since)"
 
 
@@ -34,6 +34,11 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+def search_path() -> str:
+    """PATH with the folders where Debian puts servers."""
+    return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
+
+
 @dataclass
 class Recovery:
     """One line of the agent's log about a crash that was survived."""
@@ -44,8 +49,8 @@ class Recovery:
 
 class Server:
     """
-    One server process (and its workers). `under` is the command that it is started with: [] for a bare one,
-    or `cairn run ... --`. Subclasses say what to run and how to see that it serves.
+    One server process (and its workers). `under` is the command that it is started with: [] for a
+    bare one, or `cairn run ... --`. Subclasses say what to run and how to see that it serves.
     """
 
     program = ""
@@ -70,7 +75,8 @@ class Server:
             return True
 
     def command(self) -> list[str]:
-        return [*self.under, shutil.which(self.program) or self.program, *self.arguments()]
+        program = shutil.which(self.program, path=search_path()) or self.program
+        return [*self.under, program, *self.arguments()]
 
     def start(self, patience: float = 15.0) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,9 @@ def benchmark_command(port: int, tests: str, requests: int, connections: int) ->
 def check_benchmark(status: int, output: str) -> None:
     """It says "Error from server" on stdout and goes on, and exits with 1 on a lost connection."""
     if status != 0 or "rror" in output.replace("errors", ""):
-        raise BenchmarkError(output.strip().splitlines()[-1] if output.strip() else f"status {status}")
+        raise BenchmarkError(
+            output.strip().splitlines()[-1] if output.strip() else f"status {status}"
+        )
 
 
 def requests_per_second(port: int, test: str, requests: int, connections: int = 50) -> float:
@@ -30,7 +32,9 @@ def requests_per_second(port: int, test: str, requests: int, connections: int = 
     )
     check_benchmark(done.returncode, done.stdout)
     # A header, then a row per part; tests that need data first (lrange) have a row for that before.
-    rows = [row for row in csv.reader(done.stdout.splitlines()) if len(row) > 1 and row[0] != "test"]
+    rows = [
+        row for row in csv.reader(done.stdout.splitlines()) if len(row) > 1 and row[0] != "test"
+    ]
     if not rows:
         raise BenchmarkError(f"no figure for {test} in {done.stdout!r}")
     return float(rows[-1][1])
@@ -82,7 +86,7 @@ class BackgroundLoad:
             )
 
     def draining(self) -> bool:
-        """Start no more runs; False once the last has ended, by itself, so that a lost connection shows."""
+        """Start no more runs. False once the last has ended by itself: a lost one would show."""
         self._stopping = True
         self.poll()
         return self._process is not None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
-Load that knows what it was told. Some dozens of connections write to Redis, each in keys of its own and in keys
-that all share, and remember every acknowledgement; audit() then compares what is there with what was
-acknowledged.
+Load that knows what it was told. Some dozens of connections write to Redis, each in keys of its
+own and in keys that all share, and remember every acknowledgement; audit() then compares what is
+there with what was acknowledged.
 
 What one connection (number i) does, in a random order that its seed fixes:
 
@@ -13,11 +13,11 @@ What one connection (number i) does, in a random order that its seed fixes:
     RPUSH l:i n        a list of its own                    -> its length; 0, 1, 2, ... at the end
     RPUSH q:i n, LPOP q:i   a queue                         -> first in, first out, each once
     INCR shared:c      everybody's counter                  -> each number to one connection only
-    RPUSH shared:l i:n everybody's list                     -> each item once, in order per connection
+    RPUSH shared:l i:n everybody's list                     -> each once, in order per connection
 
-A number too low is a lost write, one too high a duplicated one, a wrong neighbour a reordered one.
-A connection that breaks is counted (nobody here has sent anything harmful) and replaced by a new one with a new number;
-what it had sent without an answer may or may not have been done.
+A number too low is a lost write, one too high a duplicated one, a wrong neighbour a reordered
+one. A connection that breaks is counted (nobody here has sent anything harmful) and replaced by a
+new one with a new number; what it had sent without an answer may or may not have been done.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ class Verifier:
             self.connections_reset += 1
 
     def step(self, seconds: float, sending: bool = True) -> None:
-        """Keep the load going for that long. Raises ConnectionError if the server does not come back."""
+        """Keep the load going that long. Raises ConnectionError if the server stays away."""
         end = time.monotonic() + seconds
         if sending:
             for writer in self._by_fd.values():
@@ -323,9 +323,7 @@ class Verifier:
         self.step(patience, sending=False)
         for writer in list(self._by_fd.values()):
             if writer.waiting:
-                self.findings.add(
-                    "unanswered", f"connection {writer.index}", len(writer.waiting)
-                )
+                self.findings.add("unanswered", f"connection {writer.index}", len(writer.waiting))
             self._drop(writer, count_it=False)
         self._poll.close()
 

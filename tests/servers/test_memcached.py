@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""memcached (threads by nature) under `cairn run`: the same answers as the bare one, from several connections."""
+"""
+memcached (threads by nature) under `cairn run`: the same answers as the bare one, from several
+connections.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Programs that are no servers, under `cairn run`: output on both channels and the exit status are the program's own,
-also when it dies of a signal, is missing, or reads all of its input from a pipe.
+Programs that are no servers, under `cairn run`: output on both channels and the exit status are
+the program's own, also when it dies of a signal, is missing, or reads all of its input from a
+pipe.
 """
 
 from __future__ import annotations
@@ -69,11 +70,15 @@ def test(build: Path, mode: str, folder: Path) -> None:
             continue
         results = []
         for which, under in (("bare", []), ("cairn", cairn_run(build, mode))):
-            words = [w if w == LUA else w.replace("{folder}", str(folder)).replace("{which}", which)
-                     for w in command]
+            words = [
+                w if w == LUA else w.replace("{folder}", str(folder)).replace("{which}", which)
+                for w in command
+            ]
             results.append(run([*under, *words], text))
         expected, got = results
-        expect(expected == got, f"{name}: status {expected[0]}, {len(expected[1])} bytes: {got}"[:300])
+        expect(
+            expected == got, f"{name}: status {expected[0]}, {len(expected[1])} bytes: {got}"[:300]
+        )
     if missing:
         skip(f"the rest passed; {', '.join(sorted(set(missing)))} not installed")
 

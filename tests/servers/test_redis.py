@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Redis under `cairn run`: the demo's verifier finds nothing, redis-benchmark sees no error, Lua scripts and a
-transaction answer as in a bare one, and SHUTDOWN ends both with the same status.
+Redis under `cairn run`: the demo's verifier finds nothing, redis-benchmark sees no error, Lua
+scripts and a transaction answer as in a bare one, and SHUTDOWN ends both with the same status.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from servers import RedisServer
 from throughput import requests_per_second
 from verifier import Verifier
 
-SCRIPT = "local t = {} for i = 1, ARGV[1] do t[i] = i * i end redis.call('RPUSH', 'sq', unpack(t)) return t"
+SCRIPT = """
+local t = {}
+for i = 1, ARGV[1] do t[i] = i * i end
+redis.call('RPUSH', 'sq', unpack(t))
+return t
+"""
 
 
 def conversation(port: int) -> list:

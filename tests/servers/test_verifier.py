@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-The demo's verifier must be able to fail. Against a bare redis-server: nothing wrong when nothing is; and each planted
-wrong (a lost, repeated, reordered, stale write; a restart that forgets everything) is found and named. Skipped (77)
-without redis-server.
+The demo's verifier must be able to fail. Against a bare redis-server: nothing wrong when nothing
+is; and each planted wrong (a lost, repeated, reordered, stale write; a restart that forgets
+everything) is found and named. Skipped (77) without redis-server.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def test_restart_without_memory(server: RedisServer) -> None:
     expect(verifier.connections_reset >= 52, f"{verifier.connections_reset} resets were counted")
     missing = audit.acknowledged - audit.present
     # What went into a queue and came out of it again leaves no trace: a quarter of the writes.
-    expect(missing >= acknowledged * 0.7, f"kill -9: {missing} of {acknowledged} writes reported lost")
+    expect(
+        missing >= acknowledged * 0.7, f"kill -9: {missing} of {acknowledged} writes reported lost"
+    )
 
 
 def main() -> int:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-nginx (master and workers) or lighttpd under `cairn run`: every answer is byte for byte that of the bare server,
-`ab` sees no failure with and without keep-alive, and the exit status is the bare one's.
+nginx (master and workers) or lighttpd under `cairn run`: every answer is byte for byte that of
+the bare server, `ab` sees no failure with and without keep-alive, and the exit status is the bare
+one's.
 
     test_web.py BUILD MODE     with SERVER=nginx or lighttpd in the environment
 """

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What the tests in this folder share: the arguments, the modes, skipping, and saying what failed."""
+"""
+What the tests in this folder share: the arguments, the modes, skipping, and saying what failed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "demo"))
+
+from servers import search_path  # noqa: E402
 
 SKIP = 77
 
@@ -44,7 +48,7 @@ def skip(why: str) -> None:
 
 def need_program(*programs: str) -> None:
     for program in programs:
-        if not shutil.which(program):
+        if not shutil.which(program, path=search_path()):
             skip(f"{program} is not installed")
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Requests that a web server must answer alike, bare and under Cairn: every byte except the date."""
+"""
+Requests that a web server must answer alike, bare and under Cairn: every byte except the date.
+"""
 
 from __future__ import annotations
 

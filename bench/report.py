@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""The report: results as tables in Markdown and HTML, with plots if matplotlib is there."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import goals
+from plots import draw
+
+
+@dataclass
+class Section:
+    title: str
+    text: str
+    head: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    plot: str = ""
+
+
+def number(value: float) -> str:
+    """Three digits that matter, thousands separated."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def of(lines: list[dict], table: str, **wanted: object) -> list[dict]:
+    return [
+        line
+        for line in lines
+        if line["table"] == table and all(line.get(k) == v for k, v in wanted.items())
+    ]
+
+
+def missing_rows(lines: list[dict], table: str, columns: int) -> list[list[str]]:
+    return [
+        [line["row"], f"not here: {line['missing']}", *[""] * (columns - 2)]
+        for line in of(lines, table)
+        if "missing" in line
+    ]
+
+
+def table1(lines: list[dict]) -> Section | None:
+    found = [line for line in of(lines, "table1") if "cycles" in line]
+    if not found:
+        return None
+    section = Section(
+        "SMC's Table 1, redone",
+        "What the kernel's mechanisms cost, without the library. `line` is the line in the paper.",
+        ["operation", "line", "setting", "cycles", "ns"],
+    )
+    for line in found:
+        setting = (
+            f"{line['kib'] // 1024 or line['kib']} {'MiB' if line['kib'] >= 1024 else 'KiB'}"
+            if "kib" in line
+            else f"batches of {line['batch']}"
+            if "batch" in line
+            else ""
+        )
+        cells = [line["row"], str(line.get("line", "new")), setting]
+        section.rows.append([*cells, number(line["cycles"]), number(line["ns"])])
+    section.rows += missing_rows(lines, "table1", 5)
+    return section
+
+
+def by_pages(
+    lines: list[dict], table: str, title: str, text: str, **wanted: object
+) -> Section | None:
+    """One row per tracker, one column per number of pages; cycles, and as multiples of memcpy."""
+    found = [line for line in of(lines, table) if "cycles" in line]
+    found = [
+        line
+        for line in found
+        if all(
+            line.get(k, v) == v if line["row"] == "memcpy" else line.get(k) == v
+            for k, v in wanted.items()
+        )
+    ]
+    if not found:
+        return None
+    counts = sorted({line["pages"] for line in found})
+    floor = {line["pages"]: line["cycles"] for line in found if line["row"] == "memcpy"}
+    section = Section(title, text, ["tracker", *(f"{count} pages" for count in counts)])
+    for row in dict.fromkeys(line["row"] for line in found):
+        cells = {line["pages"]: line for line in found if line["row"] == row}
+        texts = []
+        for count in counts:
+            cycles = cells[count]["cycles"] if count in cells else None
+            if cycles is None:
+                texts.append("")
+            elif row == "memcpy":
+                texts.append(number(cycles))
+            else:
+                texts.append(f"{number(cycles)} ({number(cycles / floor[count])}x)")
+        section.rows.append([row, *texts])
+    section.rows += missing_rows(lines, table, len(section.head))
+    return section
+
+
+def trackers(lines: list[dict], mib: int) -> Section | None:
+    section = by_pages(
+        lines,
+        "trackers",
+        f"A checkpoint with n pages written, area of {mib} MiB",
+        "Cycles for the stores with their faults and the checkpoint; in brackets as a multiple of "
+        "copying the same pages, which no checkpoint can beat.",
+        mib=mib,
+    )
+    if section:
+        section.plot = f"trackers_{mib}.png"
+    return section
+
+
+def restores(lines: list[dict], how: str) -> Section | None:
+    return by_pages(
+        lines,
+        "restore",
+        f"Going back: cairn_{how}, n pages written",
+        "Cycles from the call until the program runs again; the floor copies the pages back.",
+        how=how,
+    )
+
+
+def empty(lines: list[dict]) -> Section | None:
+    found = [line for line in of(lines, "empty") if "cycles" in line]
+    if not found:
+        return None
+    section = Section(
+        "Fixed costs",
+        "A checkpoint of 64 MiB with nothing written, and a rewind of 28 open pages.",
+        ["tracker", "what", "cycles", "ns"],
+    )
+    for line in found:
+        section.rows.append([line["row"], line["what"], number(line["cycles"]), number(line["ns"])])
+    section.rows += missing_rows(lines, "empty", 4)
+    return section
+
+
+def keep(lines: list[dict]) -> Section | None:
+    found = [line for line in of(lines, "keep") if "keep" in line]
+    if not found:
+        return None
+    counts = sorted({line["keep"] for line in found})
+    section = Section(
+        "Keeping K checkpoints",
+        "Cycles of cairn_checkpoint alone (without the faults before it), 15 pages written, journal full.",
+        ["tracker", *(f"K = {count}" for count in counts)],
+    )
+    for row in dict.fromkeys(line["row"] for line in found):
+        cells = {line["keep"]: line["cycles"] for line in found if line["row"] == row}
+        section.rows.append([row, *(number(cells[c]) if c in cells else "" for c in counts)])
+    for line in of(lines, "keep", row="memcpy"):
+        section.rows.append(["memcpy of 15 pages", number(line["cycles"])])
+    return section
+
+
+def backtrack(lines: list[dict]) -> Section | None:
+    found = of(lines, "backtrack")
+    if not found:
+        return None
+    section = Section(
+        "Backtracking (examples/backtrack)",
+        "The same search; a wrong guess is taken back by a rewind, by copying the arena, by a fork.",
+        ["method", "rewinds/s"],
+    )
+    section.rows = [[line["row"], number(line["per_second"])] for line in found]
+    return section
+
+
+def serving(lines: list[dict], part: str) -> Section | None:
+    found = of(lines, part)
+    if not found:
+        return None
+    section = Section(
+        f"{part} at a checkpoint per wake-up",
+        "Medians of interleaved rounds; ratio to the bare server, with its spread.",
+        ["variant", "requests/s", "ratio", "spread", "checkpoints/s", "per request", "pages each"],
+        plot=f"{part}.png",
+    )
+    for line in found:
+        if "missing" in line:
+            section.rows.append([line["row"], f"not here: {line['missing'].splitlines()[0]}"])
+            continue
+        spread = f"{line['ratio_least']:.2f} to {line['ratio_most']:.2f}" if "ratio" in line else ""
+        ratio = f"{line['ratio']:.2f}" if "ratio" in line else "1"
+        section.rows.append(
+            [line["row"], number(line["per_second"]), ratio, spread]
+            + [number(line[f"checkpoints_{per}"]) for per in ("per_second", "per_request")]
+            + [number(line["pages_per_checkpoint"])]
+        )
+    return section
+
+
+def sections(lines: list[dict]) -> list[Section]:
+    makers: list[Callable[[], Section | None]] = [
+        lambda: goals_section(lines),
+        lambda: table1(lines),
+        *(lambda mib=mib: trackers(lines, mib) for mib in (8, 64, 1024)),
+        lambda: restores(lines, "restore"),
+        lambda: restores(lines, "rewind"),
+        lambda: empty(lines),
+        lambda: keep(lines),
+        lambda: backtrack(lines),
+        *(lambda part=part: serving(lines, part) for part in ("redis", "nginx", "lighttpd")),
+    ]
+    return [section for make in makers if (section := make())]
+
+
+def goals_section(lines: list[dict]) -> Section | None:
+    rows = goals.rows(lines)
+    if not rows:
+        return None
+    text = "What this version set out to reach, and what this run measured. Losing rows stay in."
+    return Section("Goals", text, ["goal", "limit", "measured", ""], rows)
+
+
+def heading(lines: list[dict]) -> str:
+    first = lines[0]
+    machine = first["machine"]
+    toy = " TOY SIZES: these figures mean nothing." if first["toy"] else ""
+    return (
+        f"{machine['cpu']}, {machine['cpus']} CPUs, {machine['memory_gib']} GiB; "
+        f"Linux {first['kernel']}; commit {first['commit']}; {first['time']}. "
+        f"Cycles are those of the time stamp counter.{toy}"
+    )
+
+
+def markdown(title: str, intro: str, parts: list[Section], plots: set[str]) -> str:
+    out = [f"# {title}", "", intro, ""]
+    for part in parts:
+        out += [f"## {part.title}", "", part.text, ""]
+        out += ["| " + " | ".join(part.head) + " |", "|" + "---|" * len(part.head)]
+        for row in part.rows:
+            cells = row + [""] * (len(part.head) - len(row))
+            out.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        out.append("")
+        if part.plot in plots:
+            out += [f"![{part.title}]({part.plot})", ""]
+    return "\n".join(out)
+
+
+STYLE = (
+    "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse}"
+    "td,th{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:right}"
+    "td:first-child,th:first-child{text-align:left}img{max-width:100%}"
+)
+
+
+def page(title: str, intro: str, parts: list[Section], plots: set[str]) -> str:
+    def row(cells: list[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
+
+    out = [f"<!doctype html><meta charset=utf-8><title>{title}</title><style>{STYLE}</style>"]
+    out += [f"<h1>{title}</h1><p>{html.escape(intro)}</p>"]
+    for part in parts:
+        out += [f"<h2>{html.escape(part.title)}</h2><p>{html.escape(part.text)}</p><table>"]
+        out += [row(part.head, "th"), *(row(r, "td") for r in part.rows), "</table>"]
+        if part.plot in plots:
+            out.append(f'<p><img src="{part.plot}" alt="{html.escape(part.title)}"></p>')
+    return "\n".join(out) + "\n"
+
+
+def write(lines: list[dict], folder: Path) -> str:
+    """report.md, report.html and plots beside the lines; returns what to tell the user."""
+    if not lines:
+        return "nothing was measured"
+    plots, note = draw(lines, folder)
+    parts = sections(lines)
+    intro = heading(lines)
+    (folder / "report.md").write_text(markdown("Cairn: measured", intro, parts, plots))
+    (folder / "report.html").write_text(page("Cairn: measured", intro, parts, plots))
+    missed = [row for row in goals.rows(lines) if row[3] == "missed"]
+    summary = [f"goal missed: {row[0]}: {row[2]} (limit {row[1]})" for row in missed]
+    return "\n".join([*summary, *([note] if note else []), f"report: {folder / 'report.md'}"])

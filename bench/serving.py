@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""
+Servers at a checkpoint per wake-up: requests per second of redis, nginx and lighttpd under each
+tracker, beside the bare server. All variants of a server run at the same time and are loaded turn
+by turn, in an order that rotates, so that each round is one pair per variant with the bare
+server; figures are medians over the rounds. Checkpoints are counted by `cairn stat` before and
+after a load.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from servers import (
+    LighttpdServer,
+    NginxServer,
+    RedisServer,
+    Server,
+    ServerError,
+    search_path,
+)
+from throughput import requests_per_second
+
+# Under Cairn, by name: the options of `cairn run`.
+VARIANTS: dict[str, list[str]] = {
+    "bare": [],
+    "async": ["--at", "wait", "--tracker", "async"],
+    "uffd": ["--at", "wait", "--tracker", "uffd"],
+    "mprotect": ["--at", "wait", "--tracker", "mprotect"],
+    "fork": ["--at", "wait", "--tracker", "fork"],
+    "recover": ["--at", "wait", "--recover"],
+    "no site": ["--at", "timer:3600000"],
+}
+
+PROGRAMS = {
+    "redis": ("redis-server", "redis-benchmark"),
+    "nginx": ("nginx", "ab"),
+    "lighttpd": ("lighttpd", "ab"),
+}
+FILE_BYTES = 4096
+
+
+@dataclass
+class Variant:
+    name: str
+    server: Server
+    rates: list[float] = field(default_factory=list)
+    checkpoints_per_second: list[float] = field(default_factory=list)
+    checkpoints_per_request: list[float] = field(default_factory=list)
+    pages_per_checkpoint: list[float] = field(default_factory=list)
+    requests: int = 0
+
+
+def missing(part: str, build: Path) -> str | None:
+    for program in PROGRAMS[part]:
+        if not shutil.which(program, path=search_path()):
+            return f"{program} is not installed"
+    if not (build / "bin" / "cairn").exists():
+        return "cairn is not built"
+    return None
+
+
+def redis_load(port: int, requests: int) -> float:
+    return requests_per_second(port, "set", requests)
+
+
+def web_load(port: int, requests: int) -> float:
+    """ab with keep-alive over a file of 4 KiB."""
+    command = [shutil.which("ab") or "ab", "-q", "-k", "-c", "20", "-n", str(requests)]
+    done = subprocess.run(
+        [*command, f"http://127.0.0.1:{port}/file"], stdout=subprocess.PIPE, text=True, timeout=120
+    )
+    lines = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
+    if done.returncode or lines.get("Failed requests", "").strip() != "0":
+        raise ServerError(f"ab failed: {done.stdout}")
+    return float(lines["Requests per second"].split()[0])
+
+
+def make(part: str, folder: Path, under: list[str]) -> Server:
+    if part == "redis":
+        return RedisServer(folder, under)
+    www = folder.parent / "www"
+    if not www.exists():
+        www.mkdir()
+        www.chmod(0o755)
+        (www / "file").write_bytes(b"x" * FILE_BYTES)
+    kind = NginxServer if part == "nginx" else LighttpdServer
+    return kind(folder, under, www)
+
+
+def figures(build: Path, server: Server) -> dict[str, float]:
+    """Sums over the server and its workers of what `cairn stat --json` says."""
+    sums: dict[str, float] = {}
+    for pid in server.family():
+        done = subprocess.run(
+            [str(build / "bin" / "cairn"), "stat", "--json", str(pid)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=10,
+        )
+        if done.returncode:
+            continue
+        for key, value in json.loads(done.stdout).items():
+            if isinstance(value, (int, float)):
+                sums[key] = sums.get(key, 0) + value
+    return sums
+
+
+def one_load(
+    build: Path, variant: Variant, load: Callable[[int, int], float], seconds: float, keep: bool
+) -> None:
+    before = figures(build, variant.server) if variant.name != "bare" else {}
+    rate = load(variant.server.port, variant.requests)
+    after = figures(build, variant.server) if variant.name != "bare" else {}
+    if keep:
+        variant.rates.append(rate)
+        taken = after.get("checkpoints", 0) - before.get("checkpoints", 0)
+        pages = after.get("pages_saved", 0) - before.get("pages_saved", 0)
+        variant.checkpoints_per_request.append(taken / variant.requests)
+        variant.checkpoints_per_second.append(taken * rate / variant.requests)
+        variant.pages_per_checkpoint.append(pages / taken if taken else 0)
+    variant.requests = max(100, int(rate * seconds))
+
+
+def start_all(part: str, build: Path, folder: Path) -> tuple[list[Variant], list[dict]]:
+    started, failed = [], []
+    for name, options in VARIANTS.items():
+        under = [str(build / "bin" / "cairn"), "run", *options, "--"] if options else []
+        variant = Variant(name, make(part, folder / name.replace(" ", "-"), under))
+        try:
+            variant.server.start()
+            started.append(variant)
+        except ServerError as error:
+            failed.append({"table": part, "row": name, "missing": str(error)[:400]})
+    return started, failed
+
+
+def measure(part: str, build: Path, toy: bool, rounds: int) -> Iterator[dict]:
+    load = redis_load if part == "redis" else web_load
+    seconds = 0.05 if toy else 1.0
+    folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
+    folder.chmod(0o755)
+    variants: list[Variant] = []
+    try:
+        variants, failed = start_all(part, build, folder)
+        yield from failed
+        for variant in variants:
+            variant.requests = 100 if toy else 500
+            one_load(build, variant, load, seconds / 2, keep=False)
+            one_load(build, variant, load, seconds, keep=False)
+        for number in range(1 if toy else rounds):
+            turn = number % len(variants)
+            for variant in variants[turn:] + variants[:turn]:
+                one_load(build, variant, load, seconds, keep=True)
+        yield from lines(part, variants)
+    finally:
+        for variant in variants:
+            variant.server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def lines(part: str, variants: list[Variant]) -> Iterator[dict]:
+    bare = next((v for v in variants if v.name == "bare"), None)
+    for variant in variants:
+        rates = sorted(variant.rates)
+        line = {
+            "table": part,
+            "row": variant.name,
+            "per_second": round(median(rates), 1),
+            "least": rates[0],
+            "most": rates[-1],
+            "rounds": len(rates),
+            "checkpoints_per_second": round(median(variant.checkpoints_per_second), 1),
+            "checkpoints_per_request": round(median(variant.checkpoints_per_request), 4),
+            "pages_per_checkpoint": round(median(variant.pages_per_checkpoint), 1),
+        }
+        if bare and variant is not bare:
+            ratios = [one / other for one, other in zip(variant.rates, bare.rates)]
+            line["ratio"] = round(median(ratios), 4)
+            line["ratio_least"], line["ratio_most"] = round(min(ratios), 4), round(max(ratios), 4)
+        yield line
