@@ -11,9 +11,10 @@
  * Receives extents and their old content. `old` is a page frame of the arena if len is a page and
  * `owned` is set: the sink then owns it. old == NULL means zeros. Negative results stop the walk.
  *
- * prepare (interval_end only) announces at most `count` pages; after it returned 0 no take or absorb
- * of them fails, and `count` crn_frame_alloc calls of the tracker succeed too. So a tracker finds
- * the written pages first, then prepares, then hands over: that is how interval_end fails before
+ * prepare (interval_end only) announces at most `count` pages, of which `bare` have no frame yet;
+ * after it returned 0 no take or absorb of them fails, and the tracker may crn_frame_alloc the
+ * frames that replace those it hands over and those of the bare pages. So a tracker finds the
+ * written pages first, then prepares, then hands over: that is how interval_end fails before
  * anything is handed over.
  *
  * absorb is set when the sink wants differences instead of whole pages. `frame` holds the old
@@ -23,11 +24,17 @@
  * took the frame over, as by take(): the tracker copies live into a new one. A tracker uses absorb
  * for pages that have a frame, if it is not NULL, and take for all others. With K = 1 absorb just
  * copies live to frame; a tracker that has no use for the new content then takes instead.
+ *
+ * exchange is set when the sink wants whole pages: it takes `old` over like take() and gives another
+ * frame for the new content (its content undefined; NULL: out of memory, nothing taken), which spares
+ * the way through the arena. If it is set, a tracker that needs a frame for the new content must use
+ * it: the frames that prepare promised for replacement wait there.
  */
 struct crn_sink {
-	int (*prepare)(struct crn_sink *self, size_t count); /* NULL: nothing to prepare */
+	int (*prepare)(struct crn_sink *self, size_t count, size_t bare); /* or NULL */
 	int (*take)(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned);
 	int (*absorb)(struct crn_sink *self, uintptr_t addr, void *frame, const void *live); /* or NULL */
+	void *(*exchange)(struct crn_sink *self, uintptr_t addr, void *old); /* or NULL */
 };
 
 #endif

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening, filling and dropping records; journal_walk.c reads them. */
+#include "journal/journal.h"
+
+#include "base/arena.h"
+#include "base/copy.h"
+#include "base/status.h"
+#include "journal/delta.h"
+#include "journal/record.h"
+
+#define STAGING_FIRST 1024u /* entries; 16 KiB */
+#define SPARES_FIRST  512u  /* pointers; 4 KiB */
+#define SPARES_KEPT   64u   /* frames that may lie idle between checkpoints; 256 KiB */
+
+static struct crn_journal *of_sink(struct crn_sink *sink)
+{
+	return (struct crn_journal *)sink;
+}
+
+/* ---- Memory ------------------------------------------------------------------------ */
+
+/* Under pressure the oldest record goes first; a record that is only looked at may not cost one. */
+static bool make_room(struct crn_journal *j)
+{
+	return j->open_kind == CRN_RECORD_KEPT && crn_journal_evict(j);
+}
+
+static int staging_reserve(struct crn_journal *j, size_t more)
+{
+	size_t need = j->staging_count + more;
+	size_t capacity = j->staging_capacity;
+	struct crn_entry *e;
+
+	if (crn_likely(need <= capacity))
+		return 0;
+	while (capacity < need)
+		capacity *= 2;
+	while (!(e = crn_block_alloc(j->arena, capacity * sizeof(*e)))) {
+		if (!make_room(j))
+			return CAIRN_EMEMORY;
+	}
+	crn_copy(e, j->staging, j->staging_count * sizeof(*e));
+	crn_block_free(j->arena, j->staging, j->staging_capacity * sizeof(*e));
+	j->staging = e;
+	j->staging_capacity = capacity;
+	return 0;
+}
+
+static int frames_reserve(struct crn_journal *j, size_t count)
+{
+	while (crn_frame_reserve(j->arena, count) < 0) {
+		if (!make_room(j))
+			return CAIRN_EMEMORY;
+	}
+	return 0;
+}
+
+static void stage(struct crn_journal *j, uintptr_t page, enum crn_form form, const void *ref)
+{
+	struct crn_entry *e = &j->staging[j->staging_count++];
+
+	CRN_DASSERT(j->staging_count <= j->staging_capacity);
+	e->key = page | form;
+	e->ref = (uint64_t)(uintptr_t)ref;
+	j->staging_sorted = false;
+}
+
+/* Let go of what an entry owns; `spare`: kept for exchange while there is room. */
+static void entry_drop(struct crn_journal *j, const struct crn_entry *e, bool spare)
+{
+	void *frame = (void *)(uintptr_t)e->ref;
+
+	if (crn_entry_form(e) != CRN_FORM_WHOLE)
+		return;
+	j->whole_count--;
+	if (spare && j->spare_count < j->spare_capacity)
+		j->spares[j->spare_count++] = frame;
+	else
+		crn_frame_free(j->arena, frame);
+}
+
+static void drop_entries(struct crn_journal *j, const struct crn_record *r, bool spare)
+{
+	struct crn_cursor c;
+
+	if (!j->whole_count)
+		return;
+	for (c = crn_cursor_open(j, r); c.left; crn_cursor_step(&c))
+		entry_drop(j, c.at, spare);
+}
+
+static void clear_fifos(struct crn_journal *j)
+{
+	crn_fifo_clear(&j->entries);
+	crn_fifo_clear(&j->deltas);
+}
+
+static bool evict(struct crn_journal *j, bool spare)
+{
+	const struct crn_record *next = &j->open;
+
+	if (!j->count)
+		return false;
+	drop_entries(j, crn_record_at(j, 0), spare);
+	j->first = j->first + 1 < j->keep ? j->first + 1 : 0;
+	j->count--;
+	if (j->count)
+		next = crn_record_at(j, 0);
+	else if (j->open_kind == CRN_RECORD_NONE)
+		next = NULL;
+	if (next) {
+		crn_fifo_evict(&j->entries, next->entries);
+		crn_fifo_evict(&j->deltas, next->deltas);
+	} else {
+		clear_fifos(j);
+	}
+	return true;
+}
+
+/* ---- The sink ------------------------------------------------------------------------ */
+
+static int spares_grow(struct crn_journal *j, size_t need)
+{
+	size_t capacity = j->spare_capacity;
+	void **spares;
+
+	if (crn_likely(need <= capacity))
+		return 0;
+	while (capacity < need)
+		capacity *= 2;
+	while (!(spares = crn_block_alloc(j->arena, capacity * sizeof(*spares)))) {
+		if (!make_room(j))
+			return CAIRN_EMEMORY;
+	}
+	crn_copy(spares, j->spares, j->spare_count * sizeof(*spares));
+	crn_block_free(j->arena, j->spares, j->spare_capacity * sizeof(*spares));
+	j->spares = spares;
+	j->spare_capacity = capacity;
+	return 0;
+}
+
+static void spares_trim(struct crn_journal *j, size_t keep)
+{
+	while (j->spare_count > keep)
+		crn_frame_free(j->arena, j->spares[--j->spare_count]);
+}
+
+/*
+ * `count` spares: the frames of the record that this interval will push out of the journal, and
+ * what is missing from the arena. All of them before the first page is copied, because the arena's
+ * atomic operations would wait for the stores of the copy before.
+ */
+static int spares_prepare(struct crn_journal *j, size_t count)
+{
+	CRN_TRY(spares_grow(j, count));
+	if (j->count == j->keep - 1)
+		evict(j, true);
+	while (j->spare_count < count) {
+		void *frame = crn_frame_alloc(j->arena);
+
+		if (frame)
+			j->spares[j->spare_count++] = frame;
+		else if (!evict(j, true))
+			return CAIRN_EMEMORY;
+	}
+	return 0;
+}
+
+/*
+ * A page needs one frame at most: the one that replaces what was taken over, or (absorbed) a part
+ * of a frame of the delta FIFO, whose frames each hold at least one delta. The rest are the entries
+ * themselves.
+ */
+static int sink_prepare(struct crn_sink *sink, size_t count, size_t bare)
+{
+	struct crn_journal *j = of_sink(sink);
+	size_t entry_frames = count / CRN_ENTRIES_PER_FRAME + 2;
+
+	if (j->keep == 1)
+		return frames_reserve(j, bare);
+	CRN_TRY(staging_reserve(j, count));
+	if (!sink->exchange)
+		return frames_reserve(j, count + entry_frames);
+	CRN_TRY(spares_prepare(j, count - bare));
+	return frames_reserve(j, bare + entry_frames);
+}
+
+static void *sink_exchange(struct crn_sink *sink, uintptr_t addr, void *old)
+{
+	struct crn_journal *j = of_sink(sink);
+
+	if (!j->spare_count)
+		return NULL;
+	CRN_DASSERT(j->staging_count < j->staging_capacity);
+	stage(j, addr, CRN_FORM_WHOLE, old);
+	j->whole_count++;
+	j->pages++;
+	return j->spares[--j->spare_count];
+}
+
+static int take_copy(struct crn_journal *j, uintptr_t page, const void *old)
+{
+	void *frame;
+
+	while (!(frame = crn_frame_alloc(j->arena))) {
+		if (!make_room(j))
+			return CAIRN_EMEMORY;
+	}
+	crn_copy_page(frame, old);
+	stage(j, page, CRN_FORM_WHOLE, frame);
+	j->whole_count++;
+	return 0;
+}
+
+static int take_page(struct crn_journal *j, uintptr_t page, void *old, bool owned)
+{
+	CRN_TRY(staging_reserve(j, 1));
+	if (!old) {
+		stage(j, page, CRN_FORM_ZERO, NULL);
+	} else if (j->open_kind == CRN_RECORD_STAGED) {
+		CRN_ASSERT(!owned);
+		stage(j, page, CRN_FORM_BORROWED, old);
+	} else if (owned) {
+		stage(j, page, CRN_FORM_WHOLE, old);
+		j->whole_count++;
+	} else {
+		return take_copy(j, page, old);
+	}
+	return 0;
+}
+
+static int sink_take(struct crn_sink *sink, uintptr_t addr, size_t len, void *old, bool owned)
+{
+	struct crn_journal *j = of_sink(sink);
+
+	CRN_ASSERT(j->open_kind != CRN_RECORD_NONE);
+	CRN_ASSERT(!(addr & (CRN_PAGE_SIZE - 1)) && !(len & (CRN_PAGE_SIZE - 1)));
+	CRN_ASSERT(!owned || len == CRN_PAGE_SIZE);
+	if (j->open_kind == CRN_RECORD_KEPT) {
+		j->pages += crn_pages(len);
+		if (j->keep == 1) {
+			if (owned && old)
+				crn_frame_free(j->arena, old);
+			return 0;
+		}
+	}
+	for (size_t at = 0; at < len; at += CRN_PAGE_SIZE)
+		CRN_TRY(take_page(j, addr + at, old ? (char *)old + at : NULL, owned));
+	return 0;
+}
+
+/* K = 1: nothing is kept, the frame just becomes the new content. */
+static int sink_absorb_last(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
+{
+	of_sink(sink)->pages++;
+	crn_copy_page(frame, live);
+	return 1;
+}
+
+static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
+{
+	struct crn_journal *j = of_sink(sink);
+	struct crn_delta_plan plan;
+	void *delta;
+
+	CRN_ASSERT(j->open_kind == CRN_RECORD_KEPT && !(addr & (CRN_PAGE_SIZE - 1)));
+	CRN_TRY(staging_reserve(j, 1));
+	crn_delta_plan(&plan, frame, live);
+	if (!plan.size) {
+		stage(j, addr, CRN_FORM_WHOLE, frame);
+		j->whole_count++;
+		j->pages++;
+		return 0;
+	}
+	while (!(delta = crn_fifo_room(&j->deltas, plan.size))) {
+		if (!make_room(j))
+			return CAIRN_EMEMORY;
+	}
+	crn_delta_make(delta, &plan, frame, live);
+	crn_fifo_push(&j->deltas, plan.size);
+	stage(j, addr, CRN_FORM_DELTA, delta);
+	j->pages++;
+	return 1;
+}
+
+/* ---- Records ---------------------------------------------------------------------------- */
+
+static void open_record(struct crn_journal *j, uint64_t id, enum crn_open_record kind)
+{
+	CRN_ASSERT(j->open_kind == CRN_RECORD_NONE);
+	CRN_ASSERT(!j->count || crn_record_at(j, j->count - 1)->id < id);
+	j->open_kind = kind;
+	j->staging_count = 0;
+	j->staging_sorted = true;
+	j->open.id = id;
+	j->open.count = 0;
+	j->open.entries = crn_fifo_tail(&j->entries);
+	j->open.deltas = crn_fifo_tail(&j->deltas);
+}
+
+struct crn_sink *crn_journal_begin(struct crn_journal *j, uint64_t id)
+{
+	open_record(j, id, CRN_RECORD_KEPT);
+	j->sink.prepare = sink_prepare;
+	j->sink.absorb = NULL;
+	j->sink.exchange = NULL;
+	if (j->keep == 1)
+		j->sink.absorb = sink_absorb_last;
+	else if (j->keep > CRN_JOURNAL_WHOLE_MAX)
+		j->sink.absorb = sink_absorb;
+	else
+		j->sink.exchange = sink_exchange;
+	return &j->sink;
+}
+
+struct crn_sink *crn_journal_stage(struct crn_journal *j, uint64_t id)
+{
+	open_record(j, id, CRN_RECORD_STAGED);
+	j->sink.prepare = NULL;
+	j->sink.absorb = NULL;
+	j->sink.exchange = NULL;
+	return &j->sink;
+}
+
+/* Move the sorted entries from the block to the FIFO. */
+static int seal_entries(struct crn_journal *j)
+{
+	const struct crn_entry *e = j->staging;
+	size_t left = j->staging_count;
+
+	while (left) {
+		struct crn_entry *to = crn_fifo_room(&j->entries, sizeof(*to));
+		size_t n;
+
+		if (!to) {
+			if (make_room(j))
+				continue;
+			crn_fifo_truncate(&j->entries, j->open.entries);
+			return CAIRN_EMEMORY;
+		}
+		n = (CRN_FIFO_CAPACITY - j->entries.used) / sizeof(*to);
+		n = CRN_MIN(n, left);
+		for (size_t i = 0; i < n; i++)
+			to[i] = e[i];
+		crn_fifo_push(&j->entries, n * sizeof(*to));
+		e += n;
+		left -= n;
+	}
+	return 0;
+}
+
+int crn_journal_commit(struct crn_journal *j)
+{
+	CRN_ASSERT(j->open_kind == CRN_RECORD_KEPT);
+	if (j->keep > 1) {
+		crn_staging_sort(j);
+		CRN_TRY(seal_entries(j));
+		j->open.count = j->staging_count;
+		*crn_record_at(j, j->count) = j->open;
+		j->count++;
+		if (j->count > j->keep - 1)
+			evict(j, false);
+		spares_trim(j, SPARES_KEPT);
+	}
+	j->open_kind = CRN_RECORD_NONE;
+	j->staging_count = 0;
+	CRN_XASSERT((crn_journal_check(j), true));
+	return 0;
+}
+
+void crn_journal_abort(struct crn_journal *j)
+{
+	CRN_ASSERT(j->open_kind != CRN_RECORD_NONE);
+	for (size_t i = 0; i < j->staging_count; i++)
+		entry_drop(j, &j->staging[i], false);
+	crn_fifo_truncate(&j->deltas, j->open.deltas);
+	j->staging_count = 0;
+	j->open_kind = CRN_RECORD_NONE;
+	if (!j->count) /* all were evicted meanwhile: only the mark held the last frames */
+		clear_fifos(j);
+}
+
+bool crn_journal_evict(struct crn_journal *j)
+{
+	return evict(j, false);
+}
+
+void crn_journal_truncate(struct crn_journal *j, uint64_t id)
+{
+	uint32_t from = crn_record_lower(j, id);
+
+	CRN_ASSERT(j->open_kind == CRN_RECORD_NONE);
+	if (from == j->count)
+		return;
+	for (uint32_t i = from; i < j->count; i++)
+		drop_entries(j, crn_record_at(j, i), false);
+	if (from) {
+		crn_fifo_truncate(&j->entries, crn_record_at(j, from)->entries);
+		crn_fifo_truncate(&j->deltas, crn_record_at(j, from)->deltas);
+	} else {
+		clear_fifos(j);
+	}
+	j->count = from;
+	CRN_XASSERT((crn_journal_check(j), true));
+}
+
+/* ---- Opening and closing -------------------------------------------------------------------- */
+
+static size_t tables_size(uint32_t keep, size_t *ring, size_t *cursors, size_t *heap)
+{
+	*ring = keep * sizeof(struct crn_record);
+	*cursors = keep * sizeof(struct crn_cursor);
+	*heap = keep * sizeof(uint32_t);
+	return sizeof(struct crn_journal) + *ring + *cursors + *heap + 2 * CRN_PAGE_SIZE;
+}
+
+int crn_journal_open(struct crn_journal **out, struct crn_arena *arena, uint32_t keep)
+{
+	size_t ring, cursors, heap;
+	struct crn_journal *j;
+
+	if (!keep || keep > CRN_JOURNAL_KEEP_MAX)
+		return CAIRN_EOPTION;
+	(void)tables_size(keep, &ring, &cursors, &heap);
+	j = crn_block_alloc(arena, sizeof(*j));
+	if (!j)
+		return CAIRN_EMEMORY;
+	j->arena = j->entries.arena = j->deltas.arena = arena;
+	j->keep = keep;
+	j->sink.take = sink_take;
+	j->staging_capacity = STAGING_FIRST;
+	j->spare_capacity = SPARES_FIRST;
+	j->ring = crn_block_alloc(arena, ring);
+	j->cursors = crn_block_alloc(arena, cursors);
+	j->heap = crn_block_alloc(arena, heap);
+	j->staging = crn_block_alloc(arena, STAGING_FIRST * sizeof(struct crn_entry));
+	j->scratch[0] = crn_frame_alloc(arena);
+	j->scratch[1] = crn_frame_alloc(arena);
+	j->spares = crn_block_alloc(arena, SPARES_FIRST * sizeof(void *));
+	if (!j->ring || !j->cursors || !j->spares || !j->heap || !j->staging || !j->scratch[0] ||
+		!j->scratch[1]) {
+		crn_journal_close(j);
+		return CAIRN_EMEMORY;
+	}
+	*out = j;
+	return 0;
+}
+
+static void block_drop(struct crn_journal *j, void *block, size_t size)
+{
+	if (block)
+		crn_block_free(j->arena, block, size);
+}
+
+void crn_journal_close(struct crn_journal *j)
+{
+	size_t ring, cursors, heap;
+
+	if (!j)
+		return;
+	if (j->open_kind != CRN_RECORD_NONE)
+		crn_journal_abort(j);
+	while (crn_journal_evict(j))
+		;
+	(void)tables_size(j->keep, &ring, &cursors, &heap);
+	block_drop(j, j->ring, ring);
+	block_drop(j, j->cursors, cursors);
+	block_drop(j, j->heap, heap);
+	spares_trim(j, 0);
+	block_drop(j, j->spares, j->spare_capacity * sizeof(void *));
+	block_drop(j, j->staging, j->staging_capacity * sizeof(struct crn_entry));
+	for (int i = 0; i < 2; i++) {
+		if (j->scratch[i])
+			crn_frame_free(j->arena, j->scratch[i]);
+	}
+	crn_block_free(j->arena, j, sizeof(*j));
+}
+
+uint64_t crn_journal_bytes(const struct crn_journal *j)
+{
+	size_t ring, cursors, heap;
+	size_t tables = tables_size(j->keep, &ring, &cursors, &heap);
+
+	return tables + j->staging_capacity * sizeof(struct crn_entry) +
+	       j->spare_capacity * sizeof(void *) +
+	       (j->whole_count + j->spare_count + j->entries.frame_count + j->deltas.frame_count) *
+		       CRN_PAGE_SIZE;
+}
+
+uint64_t crn_journal_pages(const struct crn_journal *j)
+{
+	return j->pages;
+}
