@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The arena: a bump allocator with two ends. arena.h has the picture.
+ *
+ * Frames are allocated from write-fault handlers of any thread, so that half is lock-free: the free list is a stack of
+ * frame numbers whose head carries a tag against ABA, and growing is idempotent (making a range usable twice
+ * is harmless), so that a handler never waits for what it interrupted.
+ */
+#include <stdatomic.h>
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/copy.h"
+
+#define CRN_COMMIT_STEP (2ul << 20)
+#define CRN_COMMIT_MIN  (64ul << 10)
+#define CRN_BLOCK_ALIGN 64ul
+#define CRN_CLASS_MIN   6  /* 64 bytes */
+#define CRN_CLASS_COUNT 48
+
+/* A free frame's first words. */
+struct crn_free_frame {
+	_Atomic uint32_t next; /* frame number + 1; 0 ends the list */
+};
+
+struct crn_free_block {
+	struct crn_free_block *next;
+};
+
+struct crn_arena {
+	uintptr_t base, end;
+	crn_commit_fn commit;
+	uint64_t memory_max;
+	_Atomic uint64_t committed, committed_max;
+
+	/* Blocks: the session's lock. */
+	uintptr_t blocks_end, blocks_committed;
+	struct crn_free_block *free_blocks[CRN_CLASS_COUNT];
+
+	/* Frames: lock-free. Usable memory is [frames_committed, end). */
+	_Atomic uintptr_t frames_begin, frames_committed;
+	_Atomic uint64_t free_head; /* tag << 32 | frame number + 1 */
+	_Atomic uint64_t free_count;
+};
+
+/* ---- Committing ----------------------------------------------------------------- */
+
+/* Take `len` bytes out of memory_max; false if there are not so many. */
+static bool account(struct crn_arena *a, uint64_t len)
+{
+	uint64_t now = atomic_load(&a->committed), max;
+
+	do {
+		if (len > a->memory_max || now > a->memory_max - len)
+			return false;
+	} while (!atomic_compare_exchange_weak(&a->committed, &now, now + len));
+
+	now += len;
+	max = atomic_load(&a->committed_max);
+	while (max < now && !atomic_compare_exchange_weak(&a->committed_max, &max, now))
+		;
+	return true;
+}
+
+/* How far to go in one step when at least `need` bytes are wanted and at most `room` are there; 0 if it cannot be. */
+static size_t step_size(struct crn_arena *a, size_t need, size_t room)
+{
+	uint64_t used = atomic_load(&a->committed);
+	uint64_t left = used < a->memory_max ? a->memory_max - used : 0;
+	size_t step = (need + CRN_COMMIT_STEP - 1) & ~(CRN_COMMIT_STEP - 1);
+
+	left = crn_page_down(CRN_MIN(left, room));
+	need = crn_page_up(need);
+	if (need > left)
+		return 0;
+	/* Near the limit: small steps, so that neither end starves the other. */
+	if (step > left)
+		step = CRN_MIN(left, crn_page_up(CRN_MAX(need, CRN_COMMIT_MIN)));
+	return step;
+}
+
+static bool grow_blocks(struct crn_arena *a, uintptr_t new_end)
+{
+	size_t need, step;
+
+	if (new_end <= a->blocks_committed)
+		return true;
+	need = new_end - a->blocks_committed;
+	step = step_size(a, need, atomic_load(&a->frames_committed) - a->blocks_committed);
+	if (!step || !account(a, step))
+		return false;
+	if (a->commit((void *)a->blocks_committed, step) < 0) {
+		atomic_fetch_sub(&a->committed, step);
+		return false;
+	}
+	a->blocks_committed += step;
+	return true;
+}
+
+/* SAFETY: several threads, or a handler and what it interrupted, may be here at once; the last one to publish wins. */
+static bool grow_frames(struct crn_arena *a, uintptr_t wanted)
+{
+	uintptr_t old = atomic_load(&a->frames_committed);
+	size_t step;
+
+	while (wanted < old) {
+		step = step_size(a, old - wanted, old - a->blocks_committed);
+		if (!step || !account(a, step))
+			return false;
+		if (a->commit((void *)(old - step), step) < 0) {
+			atomic_fetch_sub(&a->committed, step);
+			return false;
+		}
+		if (!atomic_compare_exchange_strong(&a->frames_committed, &old, old - step))
+			atomic_fetch_sub(&a->committed, step); /* somebody else has done it */
+		else
+			old -= step;
+	}
+	return true;
+}
+
+int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max, crn_commit_fn commit)
+{
+	struct crn_arena *a = base;
+	size_t first = CRN_COMMIT_MIN;
+
+	CRN_ASSERT(((uintptr_t)base & (CRN_PAGE_SIZE - 1)) == 0 && (reserved & (CRN_PAGE_SIZE - 1)) == 0);
+	if (memory_max < 2 * first || reserved < 2 * first)
+		return CAIRN_EMEMORY;
+	CRN_TRY(commit(base, first));
+
+	a->base = (uintptr_t)base;
+	a->end = a->base + CRN_MIN(reserved, (size_t)UINT32_MAX << CRN_PAGE_SHIFT);
+	a->commit = commit;
+	a->memory_max = memory_max;
+	atomic_store(&a->committed, first);
+	atomic_store(&a->committed_max, first);
+	a->blocks_end = (a->base + sizeof(*a) + CRN_BLOCK_ALIGN - 1) & ~(CRN_BLOCK_ALIGN - 1);
+	a->blocks_committed = a->base + first;
+	atomic_store(&a->frames_begin, a->end);
+	atomic_store(&a->frames_committed, a->end);
+	*out = a;
+	return 0;
+}
+
+/* ---- Blocks --------------------------------------------------------------------- */
+
+/* Sizes are powers of two up to a page and whole pages' powers of two beyond: tables double anyway. */
+static unsigned size_class(size_t size)
+{
+	unsigned c = CRN_CLASS_MIN;
+
+	while (((size_t)1 << c) < size)
+		c++;
+	return c;
+}
+
+void *crn_block_alloc(struct crn_arena *a, size_t size)
+{
+	unsigned class;
+	struct crn_free_block *b;
+	uintptr_t at;
+
+	if (!size || size > (size_t)1 << (CRN_CLASS_COUNT - 1))
+		return NULL;
+	class = size_class(size);
+	size = (size_t)1 << class;
+	b = a->free_blocks[class];
+	if (b) {
+		a->free_blocks[class] = b->next;
+		crn_fill(b, 0, size);
+		return b;
+	}
+	at = a->blocks_end;
+	if (!grow_blocks(a, at + size))
+		return NULL;
+	a->blocks_end = at + size;
+	return (void *)at; /* fresh pages are zeros */
+}
+
+void crn_block_free(struct crn_arena *a, void *block, size_t size)
+{
+	struct crn_free_block *b = block;
+	unsigned class;
+
+	if (!block)
+		return;
+	CRN_ASSERT((uintptr_t)block >= a->base && (uintptr_t)block < a->blocks_end);
+	class = size_class(size);
+	b->next = a->free_blocks[class];
+	a->free_blocks[class] = b;
+}
+
+/* ---- Frames --------------------------------------------------------------------- */
+
+static uint32_t frame_number(const struct crn_arena *a, const void *frame)
+{
+	return (uint32_t)(((uintptr_t)frame - a->base) >> CRN_PAGE_SHIFT) + 1;
+}
+
+static struct crn_free_frame *frame_at(const struct crn_arena *a, uint32_t number)
+{
+	return (struct crn_free_frame *)(a->base + ((uintptr_t)(number - 1) << CRN_PAGE_SHIFT));
+}
+
+void *crn_frame_alloc(struct crn_arena *a)
+{
+	uint64_t head = atomic_load_explicit(&a->free_head, memory_order_acquire);
+	uintptr_t begin;
+
+	while ((uint32_t)head) {
+		struct crn_free_frame *f = frame_at(a, (uint32_t)head);
+		/* May read a page that somebody else just took: the tag then makes the exchange fail. */
+		uint32_t next = atomic_load_explicit(&f->next, memory_order_relaxed);
+		uint64_t with = ((head >> 32) + 1) << 32 | next;
+
+		if (atomic_compare_exchange_weak(&a->free_head, &head, with)) {
+			atomic_fetch_sub_explicit(&a->free_count, 1, memory_order_relaxed);
+			return f;
+		}
+	}
+
+	begin = atomic_load(&a->frames_begin);
+	do {
+		if (!grow_frames(a, begin - CRN_PAGE_SIZE))
+			return NULL;
+	} while (!atomic_compare_exchange_weak(&a->frames_begin, &begin, begin - CRN_PAGE_SIZE));
+	return (void *)(begin - CRN_PAGE_SIZE);
+}
+
+void crn_frame_free(struct crn_arena *a, void *frame)
+{
+	struct crn_free_frame *f = frame;
+	uint64_t head = atomic_load(&a->free_head), with;
+
+	CRN_ASSERT(((uintptr_t)frame & (CRN_PAGE_SIZE - 1)) == 0 && (uintptr_t)frame < a->end &&
+		   (uintptr_t)frame >= atomic_load_explicit(&a->frames_begin, memory_order_relaxed));
+	do {
+		atomic_store_explicit(&f->next, (uint32_t)head, memory_order_relaxed);
+		with = ((head >> 32) + 1) << 32 | frame_number(a, frame);
+	} while (!atomic_compare_exchange_weak_explicit(&a->free_head, &head, with, memory_order_release,
+							memory_order_acquire));
+	atomic_fetch_add_explicit(&a->free_count, 1, memory_order_relaxed);
+}
+
+int crn_frame_reserve(struct crn_arena *a, size_t count)
+{
+	uint64_t free = atomic_load(&a->free_count);
+	uintptr_t begin = atomic_load(&a->frames_begin);
+	size_t more;
+
+	if (crn_likely(count <= free))
+		return 0;
+	more = count - free;
+	if (more > crn_pages(begin - a->blocks_committed))
+		return CAIRN_EMEMORY;
+	return grow_frames(a, begin - (more << CRN_PAGE_SHIFT)) ? 0 : CAIRN_EMEMORY;
+}
+
+/* ---- Figures -------------------------------------------------------------------- */
+
+bool crn_arena_owns(const struct crn_arena *a, uintptr_t addr)
+{
+	return addr >= a->base && addr < a->end;
+}
+
+uint64_t crn_arena_bytes(const struct crn_arena *a)
+{
+	return atomic_load(&((struct crn_arena *)a)->committed);
+}
+
+uint64_t crn_arena_bytes_max(const struct crn_arena *a)
+{
+	return atomic_load(&((struct crn_arena *)a)->committed_max);
+}
+
+void crn_arena_range(const struct crn_arena *a, uintptr_t *begin, uintptr_t *end)
+{
+	*begin = a->base;
+	*end = a->end;
+}
+
+void crn_arena_check(const struct crn_arena *a)
+{
+	uintptr_t begin = atomic_load(&((struct crn_arena *)a)->frames_begin);
+	uintptr_t committed = atomic_load(&((struct crn_arena *)a)->frames_committed);
+	uint64_t free = 0;
+
+	CRN_ASSERT(a->blocks_end <= a->blocks_committed && a->blocks_committed <= committed);
+	CRN_ASSERT(committed <= begin && begin <= a->end);
+	CRN_ASSERT(crn_arena_bytes(a) == (a->blocks_committed - a->base) + (a->end - committed));
+	CRN_ASSERT(crn_arena_bytes(a) <= a->memory_max);
+	for (uint32_t n = (uint32_t)atomic_load(&((struct crn_arena *)a)->free_head); n; free++) {
+		struct crn_free_frame *f = frame_at(a, n);
+
+		CRN_ASSERT((uintptr_t)f >= begin && (uintptr_t)f < a->end);
+		n = atomic_load(&f->next);
+	}
+	CRN_ASSERT(free == atomic_load(&((struct crn_arena *)a)->free_count));
+	CRN_ASSERT(free <= crn_pages(a->end - begin));
+}
+
+uint64_t crn_arena_frames_used(const struct crn_arena *a)
+{
+	struct crn_arena *w = (struct crn_arena *)a;
+
+	return crn_pages(a->end - atomic_load(&w->frames_begin)) - atomic_load(&w->free_count);
+}
