@@ -58,6 +58,9 @@ struct crn_track_env {
 	uint32_t keep; /* K */
 	/* Put old bytes into live memory around excluded bytes (cairn_area_exclude, rseq, tid words). */
 	void (*store)(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
+	/* Copy live memory that may be unreadable by now. 0 or negative; needed only while `closed`. */
+	int (*load)(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
+	bool closed; /* the program has made a part of some area unreadable */
 	/* The engine could not keep an old content: the present interval cannot be undone. Any context. */
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
 };
@@ -86,6 +89,13 @@ struct crn_tracker_ops {
 	int (*area_add)(void *t, struct crn_area *area);
 	/* Stop tracking it. Its mapping may be gone already. */
 	void (*area_drop)(void *t, struct crn_area *area);
+
+	/*
+	 * The mapping of [begin, end) vanished in the open interval: interval_end hands its content over, then
+	 * forgets it. area_add of the same range before that means that the mapping is back, with other
+	 * content. NULL: the tracker cannot, and such an interval cannot be undone.
+	 */
+	int (*area_gone)(void *t, struct crn_area *area);
 
 	int (*interval_begin)(void *t);
 	/*

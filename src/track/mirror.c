@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+#include "track/mirror.h"
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/copy.h"
+
+#define FANOUT     512
+#define LEVELS     4
+#define LEAF_BYTES (CRN_PAGE_SIZE * FANOUT)
+
+struct crn_mirror_node {
+	void *slot[FANOUT]; /* nodes; in a leaf, page frames */
+};
+
+/* Level 3 is the root, level 0 the leaf. */
+static unsigned slot_index(uintptr_t addr, unsigned level)
+{
+	return (addr >> (CRN_PAGE_SHIFT + 9 * level)) & (FANOUT - 1);
+}
+
+static uintptr_t span_of(unsigned level)
+{
+	return CRN_PAGE_SIZE << (9 * level);
+}
+
+static struct crn_mirror_node *node_alloc(struct crn_mirror *m)
+{
+	struct crn_mirror_node *n = crn_frame_alloc(m->env->arena);
+
+	if (n) {
+		crn_fill(n, 0, sizeof(*n));
+		m->node_count++;
+	}
+	return n;
+}
+
+int crn_mirror_open(struct crn_mirror *m, struct crn_track_env *env)
+{
+	crn_fill(m, 0, sizeof(*m));
+	m->env = env;
+	m->root = node_alloc(m);
+	m->scratch = crn_frame_alloc(env->arena);
+	if (!m->root || !m->scratch) {
+		crn_mirror_close(m);
+		return CAIRN_EMEMORY;
+	}
+	return 0;
+}
+
+static struct crn_mirror_node *leaf_of(struct crn_mirror *m, uintptr_t addr)
+{
+	uintptr_t begin = addr & ~(LEAF_BYTES - 1);
+	struct crn_mirror_node *n = m->root;
+
+	if (crn_likely(m->leaf && m->leaf_begin == begin))
+		return m->leaf;
+	for (unsigned level = LEVELS - 1; n && level > 0; level--)
+		n = n->slot[slot_index(addr, level)];
+	if (n) {
+		m->leaf = n;
+		m->leaf_begin = begin;
+	}
+	return n;
+}
+
+static int cover_leaf(struct crn_mirror *m, uintptr_t addr)
+{
+	struct crn_mirror_node *n = m->root;
+
+	for (unsigned level = LEVELS - 1; level > 0; level--) {
+		void **slot = &n->slot[slot_index(addr, level)];
+
+		if (!*slot)
+			*slot = node_alloc(m);
+		if (!*slot)
+			return CAIRN_EMEMORY; /* empty nodes are found again by the next cover */
+		n = *slot;
+	}
+	return 0;
+}
+
+int crn_mirror_cover(struct crn_mirror *m, uintptr_t begin, uintptr_t end)
+{
+	for (uintptr_t a = begin & ~(LEAF_BYTES - 1); a < end; a += LEAF_BYTES)
+		CRN_TRY(cover_leaf(m, a));
+	return 0;
+}
+
+void **crn_mirror_slot(struct crn_mirror *m, uintptr_t page)
+{
+	struct crn_mirror_node *leaf = leaf_of(m, page);
+
+	return leaf ? &leaf->slot[slot_index(page, 0)] : NULL;
+}
+
+/* The live page, or a copy of it if the program itself may not read it now. NULL if nobody can. */
+static const void *live_page(struct crn_mirror *m, uintptr_t page, bool doubtful)
+{
+	if (crn_likely(!doubtful && !m->env->closed))
+		return (const void *)page;
+	return m->env->load(m->env, m->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : m->scratch;
+}
+
+int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		void **slot = crn_mirror_slot(m, page);
+		const void *live = live_page(m, page, doubtful);
+
+		CRN_ASSERT(slot);
+		if (!live)
+			continue;
+		if (!*slot) {
+			*slot = crn_frame_alloc(m->env->arena);
+			if (!*slot)
+				return CAIRN_EMEMORY;
+			m->page_count++;
+		}
+		crn_copy_page(*slot, live);
+	}
+	return 0;
+}
+
+/* A page that nobody can read any more (its file was cut short) has no content: zeros. */
+static void renew(struct crn_mirror *m, void **slot, const void *live)
+{
+	*slot = NULL;
+	if (!live)
+		return;
+	*slot = crn_frame_alloc(m->env->arena);
+	CRN_ASSERT(*slot); /* the sink's prepare() promised it */
+	m->page_count++;
+	crn_copy_page(*slot, live);
+}
+
+static int turn_page(struct crn_mirror *m, uintptr_t page, struct crn_sink *sink)
+{
+	void **slot = crn_mirror_slot(m, page), *old;
+	const void *live = live_page(m, page, false);
+	int r;
+
+	CRN_ASSERT(slot);
+	old = *slot;
+	if (!old) {
+		CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, NULL, false));
+		renew(m, slot, live);
+		return 0;
+	}
+	if (sink->absorb && live) {
+		r = sink->absorb(sink, page, old, live);
+		if (r)
+			return r < 0 ? r : 0;
+	} else {
+		CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, old, true));
+	}
+	m->page_count--;
+	renew(m, slot, live);
+	return 0;
+}
+
+int crn_mirror_turn(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
+		CRN_TRY(turn_page(m, page, sink));
+	return 0;
+}
+
+int crn_mirror_show(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		void **slot = crn_mirror_slot(m, page);
+
+		CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, slot ? *slot : NULL, false));
+	}
+	return 0;
+}
+
+/* The first address >= addr that a leaf covers, or `end`. */
+static uintptr_t skip_uncovered(struct crn_mirror *m, uintptr_t addr, uintptr_t end)
+{
+	while (addr < end) {
+		struct crn_mirror_node *n = m->root;
+		unsigned level = LEVELS - 1;
+
+		for (; level > 0; level--) {
+			n = n->slot[slot_index(addr, level)];
+			if (!n)
+				break;
+		}
+		if (n)
+			return addr;
+		addr = (addr & ~(span_of(level) - 1)) + span_of(level);
+	}
+	return end;
+}
+
+bool crn_mirror_next(struct crn_mirror *m, uintptr_t *begin, uintptr_t *end)
+{
+	uintptr_t a = *begin, limit = *end, b;
+	void **slot;
+
+	for (;; a += CRN_PAGE_SIZE) {
+		a = skip_uncovered(m, a, limit);
+		if (a >= limit)
+			return false;
+		slot = crn_mirror_slot(m, a);
+		if (*slot)
+			break;
+	}
+	for (b = a + CRN_PAGE_SIZE; b < limit; b += CRN_PAGE_SIZE) {
+		slot = crn_mirror_slot(m, b);
+		if (!slot || !*slot)
+			break;
+	}
+	*begin = a;
+	*end = b;
+	return true;
+}
+
+int crn_mirror_give(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink)
+{
+	uintptr_t a = begin, b = end;
+
+	for (; crn_mirror_next(m, &a, &b); a = b, b = end) {
+		for (uintptr_t page = a; page < b; page += CRN_PAGE_SIZE) {
+			void **slot = crn_mirror_slot(m, page);
+
+			CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, *slot, true));
+			*slot = NULL;
+			m->page_count--;
+		}
+	}
+	crn_mirror_drop(m, begin, end);
+	return 0;
+}
+
+/* Free what lies in [begin, end) under node n, which covers [base, base + FANOUT spans). True if n is empty now. */
+static bool drop_under(struct crn_mirror *m, struct crn_mirror_node *n, unsigned level, uintptr_t base,
+	uintptr_t begin, uintptr_t end)
+{
+	bool empty = true;
+
+	for (unsigned i = 0; i < FANOUT; i++) {
+		uintptr_t at = base + i * span_of(level);
+		void *child = n->slot[i];
+
+		if (!child)
+			continue;
+		if (at >= end || at + span_of(level) <= begin) {
+			empty = false;
+			continue;
+		}
+		if (level == 0)
+			m->page_count--;
+		else if (drop_under(m, child, level - 1, at, begin, end))
+			m->node_count--;
+		else {
+			empty = false;
+			continue;
+		}
+		crn_frame_free(m->env->arena, child);
+		n->slot[i] = NULL;
+	}
+	return empty;
+}
+
+/*
+ * Nodes become free when their last page does. A leaf that a neighbouring area has covered but not filled
+ * would go too, so it is only freed when the range spans it whole.
+ */
+static bool drop_tree(struct crn_mirror *m, uintptr_t begin, uintptr_t end)
+{
+	return drop_under(m, m->root, LEVELS - 1, 0, begin, end);
+}
+
+void crn_mirror_drop(struct crn_mirror *m, uintptr_t begin, uintptr_t end)
+{
+	uintptr_t inner_begin = (begin + LEAF_BYTES - 1) & ~(LEAF_BYTES - 1);
+	uintptr_t inner_end = end & ~(LEAF_BYTES - 1);
+	uintptr_t a = begin, b = end;
+
+	for (; crn_mirror_next(m, &a, &b); a = b, b = end) {
+		for (uintptr_t page = a; page < b; page += CRN_PAGE_SIZE) {
+			void **slot = crn_mirror_slot(m, page);
+
+			crn_frame_free(m->env->arena, *slot);
+			*slot = NULL;
+			m->page_count--;
+		}
+	}
+	m->leaf = NULL;
+	if (inner_begin < inner_end)
+		drop_tree(m, inner_begin, inner_end);
+}
+
+void crn_mirror_close(struct crn_mirror *m)
+{
+	if (m->root) {
+		drop_tree(m, 0, UINTPTR_MAX);
+		crn_frame_free(m->env->arena, m->root);
+	}
+	if (m->scratch)
+		crn_frame_free(m->env->arena, m->scratch);
+	crn_fill(m, 0, sizeof(*m));
+}
+
+int crn_mirror_put(struct crn_mirror *m, uintptr_t page, const void *content)
+{
+	void **slot = crn_mirror_slot(m, page);
+
+	if (!slot) {
+		CRN_TRY(cover_leaf(m, page));
+		slot = crn_mirror_slot(m, page);
+	}
+	if (!content) {
+		if (*slot) {
+			crn_frame_free(m->env->arena, *slot);
+			m->page_count--;
+		}
+		*slot = NULL;
+		return 0;
+	}
+	if (!*slot) {
+		*slot = crn_frame_alloc(m->env->arena);
+		if (!*slot)
+			return CAIRN_EMEMORY;
+		m->page_count++;
+	}
+	if (*slot != content)
+		crn_copy_page(*slot, content);
+	return 0;
+}
+
+uint64_t crn_mirror_bytes(const struct crn_mirror *m)
+{
+	return (uint64_t)(m->page_count + m->node_count) << CRN_PAGE_SHIFT;
+}
+
+static void count_under(const struct crn_mirror *m, const struct crn_mirror_node *n, unsigned level,
+	size_t *nodes, size_t *pages)
+{
+	++*nodes;
+	for (unsigned i = 0; i < FANOUT; i++) {
+		if (!n->slot[i])
+			continue;
+		CRN_ASSERT(crn_arena_owns(m->env->arena, (uintptr_t)n->slot[i]));
+		if (level == 0)
+			++*pages;
+		else
+			count_under(m, n->slot[i], level - 1, nodes, pages);
+	}
+}
+
+void crn_mirror_check(const struct crn_mirror *m)
+{
+	size_t nodes = 0, pages = 0;
+
+	count_under(m, m->root, LEVELS - 1, &nodes, &pages);
+	CRN_ASSERT(nodes == m->node_count && pages == m->page_count);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+#include "track/range_list.h"
+#include "base/copy.h"
+
+#define FIRST_CAPACITY 1024
+
+void crn_range_list_open(struct crn_range_list *l, struct crn_arena *arena)
+{
+	crn_fill(l, 0, sizeof(*l));
+	l->arena = arena;
+}
+
+void crn_range_list_close(struct crn_range_list *l)
+{
+	crn_block_free(l->arena, l->at, l->capacity * sizeof(*l->at));
+	l->at = NULL;
+	l->count = l->capacity = 0;
+}
+
+int crn_range_list_reserve(struct crn_range_list *l, size_t more)
+{
+	size_t capacity = l->capacity ? l->capacity : FIRST_CAPACITY;
+	struct crn_page_run *at;
+
+	if (crn_likely(l->count + more <= l->capacity))
+		return 0;
+	while (capacity < l->count + more)
+		capacity *= 2;
+	at = crn_block_alloc(l->arena, capacity * sizeof(*at));
+	if (!at)
+		return CAIRN_EMEMORY;
+	crn_copy(at, l->at, l->count * sizeof(*at));
+	crn_block_free(l->arena, l->at, l->capacity * sizeof(*at));
+	l->at = at;
+	l->capacity = capacity;
+	return 0;
+}
+
+int crn_range_list_add(struct crn_range_list *l, uintptr_t begin, uintptr_t end)
+{
+	struct crn_page_run *last = l->count ? &l->at[l->count - 1] : NULL;
+
+	if (begin >= end)
+		return 0;
+	if (last && last->end == begin) {
+		last->end = end;
+		return 0;
+	}
+	CRN_TRY(crn_range_list_reserve(l, 1));
+	l->at[l->count].begin = begin;
+	l->at[l->count].end = end;
+	l->count++;
+	return 0;
+}
+
+int crn_range_list_cut(struct crn_range_list *l, uintptr_t begin, uintptr_t end)
+{
+	size_t kept = 0, count = l->count, inside = 0;
+
+	for (size_t i = 0; i < count; i++)
+		inside += l->at[i].begin < begin && l->at[i].end > end;
+	CRN_TRY(crn_range_list_reserve(l, inside));
+
+	for (size_t i = 0; i < count; i++) {
+		struct crn_page_run r = l->at[i];
+
+		if (r.end <= begin || r.begin >= end) {
+			l->at[kept++] = r;
+			continue;
+		}
+		if (r.begin < begin && r.end > end) {
+			/* The tail goes behind all others; callers that need order normalise. */
+			l->at[l->count].begin = end;
+			l->at[l->count].end = r.end;
+			l->count++;
+		}
+		if (r.begin < begin) {
+			l->at[kept] = r;
+			l->at[kept++].end = begin;
+		} else if (r.end > end) {
+			l->at[kept] = r;
+			l->at[kept++].begin = end;
+		}
+	}
+	for (size_t i = count; i < l->count; i++)
+		l->at[kept++] = l->at[i];
+	crn_range_list_shrink(l, kept);
+	return 0;
+}
+
+static void sift_down(struct crn_page_run *a, size_t root, size_t count)
+{
+	for (;;) {
+		size_t child = 2 * root + 1;
+		struct crn_page_run swap;
+
+		if (child >= count)
+			return;
+		if (child + 1 < count && a[child].begin < a[child + 1].begin)
+			child++;
+		if (a[root].begin >= a[child].begin)
+			return;
+		swap = a[root];
+		a[root] = a[child];
+		a[child] = swap;
+		root = child;
+	}
+}
+
+void crn_range_list_normalise(struct crn_range_list *l)
+{
+	struct crn_page_run *a = l->at, swap;
+	size_t kept = 0;
+
+	if (l->count < 2)
+		return;
+	for (size_t i = l->count / 2; i-- > 0;)
+		sift_down(a, i, l->count);
+	for (size_t n = l->count; n-- > 1;) {
+		swap = a[0];
+		a[0] = a[n];
+		a[n] = swap;
+		sift_down(a, 0, n);
+	}
+	for (size_t i = 1; i < l->count; i++) {
+		if (a[i].begin <= a[kept].end)
+			a[kept].end = CRN_MAX(a[kept].end, a[i].end);
+		else
+			a[++kept] = a[i];
+	}
+	crn_range_list_shrink(l, kept + 1);
+}
+
+void crn_range_list_shrink(struct crn_range_list *l, size_t count)
+{
+	crn_fill(l->at + count, 0, (l->count - count) * sizeof(*l->at));
+	l->count = count;
+}
+
+bool crn_range_list_meets(const struct crn_range_list *l, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		if (l->at[i].begin < end && l->at[i].end > begin)
+			return true;
+	}
+	return false;
+}
+
+size_t crn_range_list_pages(const struct crn_range_list *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		n += crn_pages(l->at[i].end - l->at[i].begin);
+	return n;
+}

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* All trackers, best first: "auto" takes the first that the host can run. */
+#include "track/track.h"
+
+const struct crn_tracker_ops *const crn_trackers[] = {
+	&crn_tracker_async,
+	NULL,
+};
