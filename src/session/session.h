@@ -57,6 +57,9 @@ int crn_surface_omit(uintptr_t begin, uintptr_t end);
 /* The process's engine, or NULL. */
 cairn_t *crn_session_current(void);
 
+/* cairn_open for the agent: every tracker may have every surface, and the program's own cairn_open joins. */
+int crn_session_open(cairn_t **out, const struct cairn_options *options, bool agent);
+
 /* The engine's block allocator for the agent's tables: zeroed, never tracked, wiped on fork. */
 void *crn_session_alloc(cairn_t *c, size_t size);
 

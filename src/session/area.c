@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of areas, and the calls by which a program changes it. */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/copy.h"
+
+/* ---- Ranges: exclusions, omissions ------------------------------------------------------ */
+
+size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr)
+{
+	size_t low = 0, high = r->count;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (r->at[mid].end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t end)
+{
+	size_t i, j;
+
+	CRN_TRY(crn_grow(c, (void **)&r->at, &r->capacity, r->count + 1, sizeof(*r->at)));
+	i = crn_ranges_from(r, begin ? begin - 1 : 0); /* one that merely touches is joined as well */
+	for (j = i; j < r->count && r->at[j].begin <= end; j++) {
+		begin = CRN_MIN(begin, r->at[j].begin);
+		end = CRN_MAX(end, r->at[j].end);
+	}
+	/* Entries i .. j-1 become one. */
+	if (j == i) {
+		for (size_t k = r->count; k > i; k--)
+			r->at[k] = r->at[k - 1];
+		r->count++;
+	} else {
+		for (size_t k = j; k < r->count; k++)
+			r->at[i + 1 + k - j] = r->at[k];
+		r->count -= j - i - 1;
+	}
+	r->at[i].begin = begin;
+	r->at[i].end = end;
+	return 0;
+}
+
+/* ---- The table ------------------------------------------------------------------------------ */
+
+size_t crn_area_from(const cairn_t *c, uintptr_t addr)
+{
+	size_t low = 0, high = c->area_count;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (c->areas[mid]->end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr)
+{
+	size_t i = crn_area_from(c, addr);
+
+	return i < c->area_count && c->areas[i]->begin <= addr ? c->areas[i] : NULL;
+}
+
+bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = crn_area_from(c, begin); begin < end; i++) {
+		if (i == c->area_count || c->areas[i]->begin > begin)
+			return false;
+		begin = c->areas[i]->end;
+	}
+	return true;
+}
+
+static void table_insert(cairn_t *c, struct crn_area *area)
+{
+	size_t at = crn_area_from(c, area->begin);
+
+	CRN_ASSERT(c->area_count < c->area_capacity);
+	CRN_ASSERT(at == c->area_count || c->areas[at]->begin >= area->end);
+	for (size_t i = c->area_count; i > at; i--)
+		c->areas[i] = c->areas[i - 1];
+	c->areas[at] = area;
+	c->area_count++;
+}
+
+static void table_remove(cairn_t *c, size_t at)
+{
+	c->area_count--;
+	for (size_t i = at; i < c->area_count; i++)
+		c->areas[i] = c->areas[i + 1];
+}
+
+int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born)
+{
+	struct crn_area *area;
+	int err;
+
+	CRN_TRY(crn_grow(c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
+	area = crn_block_alloc(c->arena, sizeof(*area));
+	if (!area)
+		return CAIRN_EMEMORY;
+	area->begin = begin;
+	area->end = end;
+	area->flags = flags;
+	area->born = born;
+	/* Memory that is short is taken from the past first. */
+	while ((err = c->ops->area_add(c->tracker, area)) == CAIRN_EMEMORY) {
+		if (!c->journal || !crn_journal_evict(c->journal))
+			break;
+	}
+	if (err < 0) {
+		crn_block_free(c->arena, area, sizeof(*area));
+		return err;
+	}
+	table_insert(c, area);
+	c->youngest = CRN_MAX(c->youngest, born);
+	return 0;
+}
+
+static void untrack(cairn_t *c, size_t at)
+{
+	struct crn_area *area = c->areas[at];
+
+	c->ops->area_drop(c->tracker, area);
+	table_remove(c, at);
+	crn_block_free(c->arena, area, sizeof(*area));
+}
+
+/* Cut [begin, end) out of the area at `at`; a middle cut needs a second area, which has been made in *spare. */
+static void cut_area(cairn_t *c, size_t at, uintptr_t begin, uintptr_t end, struct crn_area **spare)
+{
+	struct crn_area *area = c->areas[at];
+
+	if (area->begin >= begin && area->end <= end) {
+		table_remove(c, at);
+		crn_block_free(c->arena, area, sizeof(*area));
+	} else if (area->begin < begin && area->end > end) {
+		struct crn_area *tail = *spare;
+
+		*spare = NULL;
+		*tail = *area;
+		tail->begin = end;
+		area->end = begin;
+		table_insert(c, tail);
+	} else if (area->begin < begin) {
+		area->end = begin;
+	} else {
+		area->begin = end;
+	}
+}
+
+/* A tracker that goes by whole areas: the area ends, what is left of it begins anew, the interval cannot be undone. */
+static int vanish_whole(cairn_t *c, size_t at, uintptr_t begin, uintptr_t end)
+{
+	struct crn_area old = *c->areas[at];
+
+	untrack(c, at);
+	c->lost = CAIRN_ELAYOUT;
+	if (old.begin < begin)
+		CRN_TRY(crn_area_track(c, old.begin, begin, old.flags, old.born));
+	if (old.end > end)
+		CRN_TRY(crn_area_track(c, end, old.end, old.flags, old.born));
+	return 0;
+}
+
+int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_area *spare;
+	size_t i;
+	int err = 0;
+
+	CRN_TRY(crn_grow(c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
+	spare = crn_block_alloc(c->arena, sizeof(*spare));
+	if (!spare)
+		return CAIRN_EMEMORY;
+	while ((i = crn_area_from(c, begin)) < c->area_count && c->areas[i]->begin < end) {
+		struct crn_area part = *c->areas[i];
+		uintptr_t next = CRN_MIN(end, part.end);
+
+		part.begin = CRN_MAX(part.begin, begin);
+		part.end = next;
+		if (!c->ops->area_gone) {
+			err = vanish_whole(c, i, part.begin, part.end);
+		} else {
+			err = c->ops->area_gone(c->tracker, &part);
+			if (err >= 0)
+				cut_area(c, i, part.begin, part.end, &spare);
+		}
+		if (err < 0 || next >= end)
+			break;
+		begin = next;
+	}
+	crn_block_free(c->arena, spare, sizeof(*spare));
+	return err;
+}
+
+void crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_area *spare = crn_block_alloc(c->arena, sizeof(*spare));
+	size_t i = crn_area_from(c, begin);
+
+	while (i < c->area_count && c->areas[i]->begin < end) {
+		struct crn_area part = *c->areas[i];
+		size_t count = c->area_count;
+
+		part.begin = CRN_MAX(part.begin, begin);
+		part.end = CRN_MIN(part.end, end);
+		if (part.begin == c->areas[i]->begin && part.end == c->areas[i]->end) {
+			untrack(c, i);
+		} else if (c->ops->area_gone && spare && count < c->area_capacity) {
+			c->ops->area_drop(c->tracker, &part);
+			cut_area(c, i, part.begin, part.end, &spare);
+			i = crn_area_from(c, part.end);
+		} else {
+			i++; /* watched for nothing until the next look */
+		}
+	}
+	crn_block_free(c->arena, spare, sizeof(*spare));
+}
+
+/* ---- Explicit areas --------------------------------------------------------------------------- */
+
+/* Widen to whole pages. False if there is nothing, or it wraps. */
+static bool widen(uintptr_t addr, size_t len, uintptr_t *begin, uintptr_t *end)
+{
+	if (!len || addr + len < addr || addr + len > UINTPTR_MAX - CRN_PAGE_SIZE)
+		return false;
+	*begin = crn_page_down(addr);
+	*end = crn_page_up(addr + len);
+	return true;
+}
+
+/* Is all of [begin, end) mapped, readable and writable? *flags: what kinds of mapping there are. */
+static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t *flags)
+{
+	struct crn_mapping m;
+	uintptr_t at = begin;
+	int more;
+
+	*flags = 0;
+	CRN_TRY(crn_maps_begin(&c->maps, begin, 0));
+	while (at < end && (more = crn_maps_next(&c->maps, &m)) > 0) {
+		if (m.begin > at || (m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE) ||
+			crn_mapping_special(&m))
+			return CAIRN_EUNMAPPED;
+		*flags |= crn_mapping_flags(&m);
+		at = m.end;
+	}
+	if (at < end)
+		return more < 0 ? more : CAIRN_EUNMAPPED;
+	*flags &= CRN_AREA_SHARED | CRN_AREA_FILE;
+	if (*flags & CRN_AREA_SHARED && !(c->ops->caps & CRN_TRACK_SHARED))
+		return CAIRN_ESHARED;
+	return 0;
+}
+
+static int add_locked(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	uintptr_t engine, engine_end;
+	uint32_t flags;
+	size_t i = crn_area_from(c, begin);
+
+	if (i < c->area_count && c->areas[i]->begin < end)
+		return CAIRN_EOVERLAP;
+	crn_arena_range(c->arena, &engine, &engine_end);
+	if (begin < engine_end && end > engine)
+		return CAIRN_EUNMAPPED; /* the program has no such memory */
+	CRN_TRY(inspect(c, begin, end, &flags));
+	c->maps_stale = true; /* the layout must learn of its pieces */
+	return crn_area_track(c, begin, end, flags | CRN_AREA_EXPLICIT, c->last_id + 1);
+}
+
+int cairn_area_add(cairn_t *c, void *addr, size_t len)
+{
+	uintptr_t begin, end;
+	int err;
+
+	if (!widen((uintptr_t)addr, len, &begin, &end))
+		return -EINVAL;
+	CRN_TRY(crn_lock(c));
+	err = add_locked(c, begin, end);
+	crn_unlock(c);
+	return err;
+}
+
+int cairn_area_remove(cairn_t *c, void *addr, size_t len)
+{
+	uintptr_t begin, end;
+	size_t i;
+	int err = 0;
+
+	if (!widen((uintptr_t)addr, len, &begin, &end))
+		return CAIRN_ENOTAREA;
+	CRN_TRY(crn_lock(c));
+	i = crn_area_from(c, begin);
+	if (i < c->area_count && c->areas[i]->begin == begin && c->areas[i]->end == end &&
+		c->areas[i]->flags & CRN_AREA_EXPLICIT) {
+		untrack(c, i);
+		/* The journal may still name its pages: restores must look before they store. */
+		c->youngest = c->last_id + 1;
+		c->maps_stale = true;
+	} else {
+		err = CAIRN_ENOTAREA;
+	}
+	crn_unlock(c);
+	return err;
+}
+
+int cairn_area_exclude(cairn_t *c, void *addr, size_t len)
+{
+	uintptr_t begin = (uintptr_t)addr;
+	int err;
+
+	if (!len || begin + len < begin)
+		return -EINVAL;
+	CRN_TRY(crn_lock(c));
+	err = crn_ranges_add(c, &c->excluded, begin, begin + len);
+	crn_unlock(c);
+	return err;
+}
+
+int cairn_area_touch(cairn_t *c, void *addr, size_t len)
+{
+	uintptr_t begin, end;
+	int err;
+
+	if (!widen((uintptr_t)addr, len, &begin, &end))
+		return CAIRN_ENOTAREA;
+	CRN_TRY(crn_lock(c));
+	if (!crn_areas_cover(c, begin, end))
+		err = CAIRN_ENOTAREA;
+	else
+		err = c->ops->page.unprotect ? c->ops->page.unprotect(c->tracker, begin, end - begin) : 0;
+	crn_unlock(c);
+	return err;
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/* Taking checkpoints, and the marks that name them. */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/copy.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/thread.h"
+
+#define STACK_IMAGE_MAX (64ul << 20)
+
+/* ---- Marks ------------------------------------------------------------------------------- */
+
+struct crn_mark *crn_mark_at(const cairn_t *c, size_t i)
+{
+	return &c->marks.at[(c->marks.first + i) & (c->marks.capacity - 1)];
+}
+
+struct crn_mark *crn_mark_newest(const cairn_t *c)
+{
+	CRN_DASSERT(c->marks.count);
+	return crn_mark_at(c, c->marks.count - 1);
+}
+
+struct crn_mark *crn_mark_find(const cairn_t *c, uint64_t id)
+{
+	size_t low = 0, high = c->marks.count;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (crn_mark_at(c, mid)->id < id)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < c->marks.count && crn_mark_at(c, low)->id == id ? crn_mark_at(c, low) : NULL;
+}
+
+int crn_mark_usable(const cairn_t *c, uint64_t id)
+{
+	if (id > c->last_id)
+		return CAIRN_ENOCKPT;
+	if (crn_mark_find(c, id))
+		return c->lost ? CAIRN_EFAILED : 0;
+	for (size_t i = 0; i < CRN_MIN(c->failed_count, (size_t)CRN_FAILED_KEPT); i++) {
+		if (c->failed[i] == id)
+			return CAIRN_EFAILED;
+	}
+	return CAIRN_EEVICTED;
+}
+
+static int marks_reserve(cairn_t *c)
+{
+	struct crn_marks *m = &c->marks;
+	size_t capacity = m->capacity ? m->capacity * 2 : 2;
+	struct crn_mark *at;
+
+	if (m->count < m->capacity)
+		return 0;
+	at = crn_block_alloc(c->arena, capacity * sizeof(*at));
+	if (!at)
+		return CAIRN_EMEMORY;
+	for (size_t i = 0; i < m->count; i++)
+		at[i] = *crn_mark_at(c, i);
+	crn_block_free(c->arena, m->at, m->capacity * sizeof(*at));
+	m->at = at;
+	m->capacity = capacity;
+	m->first = 0;
+	return 0;
+}
+
+/* The slot behind the newest mark, emptied. Its buffers are kept for the next user. Room has been reserved. */
+static struct crn_mark *next_slot(cairn_t *c)
+{
+	struct crn_mark *m = crn_mark_at(c, c->marks.count);
+
+	m->id_out = NULL;
+	m->thread = 0;
+	m->mask_known = false;
+	m->stack_len = m->tag_len = 0;
+	m->changes.count = 0;
+	return m;
+}
+
+int crn_marks_push(cairn_t *c, uint64_t id)
+{
+	CRN_TRY(marks_reserve(c));
+	next_slot(c)->id = id;
+	c->marks.count++;
+	return 0;
+}
+
+static void drop_oldest(cairn_t *c)
+{
+	c->marks.first = (c->marks.first + 1) & (c->marks.capacity - 1);
+	c->marks.count--;
+}
+
+void crn_marks_truncate(cairn_t *c, uint64_t id)
+{
+	while (c->marks.count && crn_mark_newest(c)->id > id)
+		c->marks.count--;
+}
+
+/* The journal decides how far back one can go. */
+static void marks_follow_journal(cairn_t *c)
+{
+	uint64_t oldest = crn_mark_newest(c)->id;
+
+	if (c->journal)
+		(void)crn_journal_oldest(c->journal, &oldest);
+	while (c->marks.count > c->keep || (c->journal && crn_mark_at(c, 0)->id < oldest))
+		drop_oldest(c);
+}
+
+/* ---- The active stack ------------------------------------------------------------------------ */
+
+/* Where the kernel put the main thread's first frame: above it there are only arguments and environment. */
+static uintptr_t start_of_stack(void)
+{
+	char text[1024];
+	long n = crn_file_read("/proc/self/stat", text, sizeof(text));
+	uintptr_t value = 0;
+	const char *s;
+
+	if (n < 0)
+		return 0;
+	for (s = text + n; s > text && *s != ')'; s--)
+		; /* the program's name may hold anything */
+	for (unsigned field = 2; *s && field < 28; s++)
+		field += *s == ' ';
+	for (; *s >= '0' && *s <= '9'; s++)
+		value = value * 10 + (uintptr_t)(*s - '0');
+	return value;
+}
+
+int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
+{
+	uintptr_t self = crn_self(c), top;
+	struct crn_mapping m;
+	int found;
+
+	if (c->stack_thread != self || rsp < c->stack_low || rsp >= c->stack_top) {
+		found = crn_maps_find(&c->maps, rsp, &m);
+		if (found <= 0)
+			return found < 0 ? found : -EFAULT;
+		top = m.end;
+		if (crn_streq(m.name, "[stack]")) {
+			uintptr_t start = start_of_stack();
+
+			if (start > rsp && start < m.end)
+				top = start;
+		} else if ((self & ~1ul) > rsp && (self & ~1ul) < m.end) {
+			top = self & ~1ul; /* libc puts a thread's descriptor above its stack */
+		}
+		c->stack_thread = self;
+		c->stack_low = m.begin;
+		c->stack_top = top;
+	}
+	out->begin = c->stack_low;
+	out->end = c->stack_top;
+	return 0;
+}
+
+/* Room for the image of the stack from rsp up, if the surface does not hold it. */
+static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *len)
+{
+	struct crn_range stack;
+	size_t size;
+
+	*len = 0;
+	/* Grown since it was asked for, it is still the same stack: only its upper end matters. */
+	if (c->mode != CRN_SURFACE_NONE && crn_area_at(c, rsp))
+		return 0;
+	CRN_TRY(crn_stack_find(c, rsp, &stack));
+	if (crn_areas_cover(c, rsp, stack.end))
+		return 0;
+	*len = stack.end - rsp;
+	if (*len > STACK_IMAGE_MAX)
+		return CAIRN_EMEMORY;
+	if (m->stack_size >= *len)
+		return 0;
+	for (size = CRN_PAGE_SIZE; size < *len;)
+		size *= 2;
+	crn_block_free(c->arena, m->stack, m->stack_size);
+	m->stack_size = 0;
+	m->stack = crn_block_alloc(c->arena, size);
+	if (!m->stack)
+		return CAIRN_EMEMORY;
+	m->stack_size = size;
+	return 0;
+}
+
+/* ---- Taking -------------------------------------------------------------------------------------- */
+
+static void note_failed(cairn_t *c, uint64_t id)
+{
+	c->failed[c->failed_count++ % CRN_FAILED_KEPT] = id;
+}
+
+static int end_interval(cairn_t *c)
+{
+	struct crn_sink *sink;
+	uint64_t pages;
+	int err;
+
+	if (c->ops->caps & CRN_TRACK_KEEPS)
+		return c->ops->interval_end(c->tracker, NULL);
+	pages = crn_journal_pages(c->journal);
+	sink = crn_journal_begin(c->journal, crn_mark_newest(c)->id);
+	err = c->ops->interval_end(c->tracker, sink);
+	if (err < 0) {
+		crn_journal_abort(c->journal);
+		return err;
+	}
+	while ((err = crn_journal_commit(c->journal)) == CAIRN_EMEMORY) {
+		if (crn_journal_evict(c->journal))
+			continue;
+		/* A tracker that did not prepare: this interval's past is lost, the new checkpoint is not. */
+		crn_journal_abort(c->journal);
+		c->lost = CAIRN_EMEMORY;
+		err = 0;
+		break;
+	}
+	c->figures.pages_saved += crn_journal_pages(c->journal) - pages;
+	return err;
+}
+
+/* The interval that just ended cannot be undone: neither can all before it. */
+static void forget_past(cairn_t *c)
+{
+	note_failed(c, crn_mark_newest(c)->id);
+	while (c->journal && crn_journal_evict(c->journal))
+		;
+	while (c->marks.count)
+		drop_oldest(c);
+	c->lost = 0;
+}
+
+static void fill_mark(cairn_t *c, struct crn_mark *m, uint64_t *id_out, const struct crn_jump *jump, size_t image)
+{
+	m->id_out = id_out;
+	m->thread = crn_self(c);
+	m->jump = *jump;
+	m->stack_len = image;
+	crn_copy(m->stack, (const void *)jump->rsp, image);
+	/* Where a checkpoint makes system calls anyway, one more makes restores from handlers exact. */
+	if (c->ops->caps & CRN_TRACK_SEES_KERNEL)
+		m->mask_known = crn_sys4(SYS_rt_sigprocmask, 0, NULL, &m->signals, 8) >= 0;
+}
+
+static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
+{
+	struct crn_mark *m;
+	size_t image = 0;
+
+	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));
+	CRN_TRY(marks_reserve(c));
+	m = next_slot(c);
+	if (jump)
+		CRN_TRY(reserve_image(c, m, jump->rsp, &image));
+	CRN_TRY(end_interval(c));
+	if (crn_unlikely(c->lost)) {
+		struct crn_mark keep = *m;
+
+		forget_past(c);
+		m = next_slot(c);
+		m->stack = keep.stack;
+		m->stack_size = keep.stack_size;
+	}
+	m->id = c->last_id + 1;
+	if (jump)
+		fill_mark(c, m, id_out, jump, image);
+	c->marks.count++;
+	marks_follow_journal(c);
+	return c->ops->interval_begin(c->tracker);
+}
+
+static int take_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
+{
+	uint64_t start = crn_clock_ns(&c->host.clock);
+	int err = take(c, id, jump);
+
+	c->last_id++;
+	c->figures.checkpoints++;
+	if (err < 0) {
+		c->figures.failed++;
+		note_failed(c, c->last_id);
+	} else {
+		*id = c->last_id;
+	}
+	c->figures.checkpoint_ns += crn_clock_ns(&c->host.clock) - start;
+	return err;
+}
+
+/* From registers.S, with the caller's registers. */
+int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
+{
+	int err;
+
+	if (!id)
+		return -EINVAL;
+	CRN_TRY(crn_lock(c));
+	err = take_timed(c, id, jump);
+	crn_unlock(c);
+	return err < 0 ? err : CAIRN_TAKEN;
+}
+
+int crn_memory_checkpoint(cairn_t *c, uint64_t *id)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = take_timed(c, id, NULL);
+	crn_unlock(c);
+	return err;
+}
+
+/* ---- Tags ------------------------------------------------------------------------------------------ */
+
+#define TAG_MAX 4096
+
+static int tag_locked(cairn_t *c, uint64_t id, const void *blob, size_t len)
+{
+	struct crn_mark *m;
+	void *block;
+
+	CRN_TRY(crn_mark_usable(c, id));
+	m = crn_mark_find(c, id);
+	if (len > m->tag_size) {
+		block = crn_block_alloc(c->arena, len);
+		if (!block)
+			return CAIRN_EMEMORY;
+		crn_block_free(c->arena, m->tag, m->tag_size);
+		m->tag = block;
+		m->tag_size = len;
+	}
+	crn_copy(m->tag, blob, len);
+	m->tag_len = len;
+	return 0;
+}
+
+int cairn_checkpoint_tag(cairn_t *c, uint64_t id, const void *blob, size_t len)
+{
+	int err;
+
+	if (len > TAG_MAX)
+		return -E2BIG;
+	if (len && !blob)
+		return -EINVAL;
+	CRN_TRY(crn_lock(c));
+	err = tag_locked(c, id, blob, len);
+	crn_unlock(c);
+	return err;
+}
+
+int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, void *blob, size_t len)
+{
+	struct crn_mark *m;
+	int err;
+
+	if (len && !blob)
+		return -EINVAL;
+	CRN_TRY(crn_lock(c));
+	err = crn_mark_usable(c, id);
+	if (err >= 0) {
+		m = crn_mark_find(c, id);
+		crn_copy(blob, m->tag, CRN_MIN(len, m->tag_len));
+		err = (int)m->tag_len;
+	}
+	crn_unlock(c);
+	return err;
+}
+
+int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *newest)
+{
+	CRN_TRY(crn_lock(c));
+	if (oldest)
+		*oldest = crn_mark_at(c, 0)->id;
+	if (newest)
+		*newest = crn_mark_newest(c)->id;
+	crn_unlock(c);
+	return 0;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the session share. One engine per process; everything below lives in the arena.
+ *
+ *	session.c     open, close, the lock, the one pointer
+ *	area.c        the table of areas; explicit areas of the program
+ *	surface.c     which mappings belong to the surface
+ *	layout.c      how the mappings change, and how that is undone
+ *	store.c       live memory: what may be put back, and how
+ *	checkpoint.c  marks: one for each checkpoint that can be named
+ *	restore.c     going back
+ *	past.c        peek, changes
+ *	figures.c     stats
+ *
+ * Lock order: the session's lock is the only one.
+ */
+#ifndef CRN_ENGINE_H
+#define CRN_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/arena.h"
+#include "base/bits.h"
+#include "base/status.h"
+#include "journal/journal.h"
+#include "os/host.h"
+#include "os/maps.h"
+#include "session/session.h"
+#include "track/track.h"
+
+/* The registers that a C function must preserve, and where it returns to. registers.S knows the offsets. */
+struct crn_jump {
+	uint64_t rbx, rbp, r12, r13, r14, r15; /* 0 .. 40 */
+	uint64_t rsp, rip;                     /* 48, 56: as after the return */
+	uint32_t mxcsr;                        /* 64 */
+	uint16_t x87_control;                  /* 68 */
+	uint16_t reserved;
+};
+
+/* A run of pages whose mapping has one kind, for the surface. */
+struct crn_piece {
+	uintptr_t begin, end;
+	uint32_t flags; /* enum crn_area_flags | enum crn_piece_flags */
+	int prot;
+	uint64_t inode, base; /* of a file: its inode, and the offset minus the address */
+};
+
+enum crn_piece_flags {
+	CRN_PIECE_HEAP = 1u << 16,    /* grows and shrinks by brk */
+	CRN_PIECE_REFUSED = 1u << 17, /* the tracker cannot take it (said once in the log) */
+};
+
+struct crn_pieces {
+	struct crn_piece *at;
+	size_t count, capacity;
+};
+
+/* One change of the layout within an interval. */
+struct crn_change {
+	struct crn_piece piece; /* as it was before; as it is, if BORN */
+	enum { CRN_CHANGE_GONE, CRN_CHANGE_BORN, CRN_CHANGE_PROT } kind;
+};
+
+struct crn_changes {
+	struct crn_change *at;
+	size_t count, capacity;
+};
+
+/* A checkpoint that can be named. `changes` are those of the interval that it starts. */
+struct crn_mark {
+	uint64_t id;
+	uint64_t *id_out;  /* where cairn_checkpoint's caller wants the id */
+	uintptr_t thread;  /* who took it; 0: memory alone */
+	uint64_t signals;  /* blocked then, if mask_known */
+	bool mask_known;
+	struct crn_jump jump;
+	void *stack;       /* image of [jump.rsp, + stack_len), if the stack is not in the surface */
+	size_t stack_len, stack_size;
+	void *tag;
+	size_t tag_len, tag_size;
+	struct crn_changes changes;
+};
+
+/* Marks in order of id: a ring of `capacity` (a power of two). */
+struct crn_marks {
+	struct crn_mark *at;
+	size_t first, count, capacity;
+};
+
+#define CRN_FAILED_KEPT 64
+
+enum crn_surface_mode {
+	CRN_SURFACE_NONE,
+	CRN_SURFACE_ALL,
+	CRN_SURFACE_PROGRAM,
+	CRN_SURFACE_LIST,
+};
+
+struct crn_ranges {
+	struct crn_range *at; /* sorted, disjoint */
+	size_t count, capacity;
+};
+
+struct crn_figures {
+	uint64_t checkpoints, failed, restores, pages_saved, pages_eager, pages_restored;
+	uint64_t checkpoint_ns, restore_ns;
+	uint64_t faults_before; /* the tracker's count at the last reset */
+};
+
+#define CRN_RESTORE_STACK (64ul << 10)
+
+struct cairn {
+	struct crn_track_env env; /* first: the tracker's callbacks find the session by it */
+	struct crn_arena *arena;
+	struct crn_host host;
+	const struct crn_tracker_ops *ops;
+	void *tracker;
+	struct crn_journal *journal;
+
+	uint32_t lock;         /* futex: 0 free, 1 held, 2 held and wanted */
+	uintptr_t lock_owner;
+	uint32_t users;        /* cairn_open calls that are not closed yet */
+	bool agent;            /* opened by the agent: joins are always welcome */
+	bool watched;          /* map changes are reported */
+	bool maps_stale;
+	bool maps_known;       /* looked at least once */
+	int lost;              /* the open interval cannot be undone: why */
+
+	/* Options as given, defaults filled in. */
+	enum crn_surface_mode mode;
+	char surface[256];
+	uint32_t keep, flags, threads;
+	uint64_t memory_max;
+
+	struct crn_area **areas; /* sorted by address, disjoint */
+	size_t area_count, area_capacity;
+	uint64_t youngest;       /* greatest area->born; removals count as well */
+
+	struct crn_ranges excluded; /* by the program */
+	struct crn_ranges builtin;  /* rseq, tid words, robust lists */
+	uintptr_t thread_seen;      /* whose words are in builtin already */
+	struct crn_ranges omitted;  /* never part of the surface */
+
+	struct crn_maps maps;
+	char *maps_buffer;
+	struct crn_pieces layout, fresh, awkward; /* awkward: not readable and writable now */
+
+	struct crn_marks marks;
+	uint64_t last_id;
+	uint64_t failed[CRN_FAILED_KEPT];
+	size_t failed_count;
+
+	uintptr_t stack_thread, stack_low, stack_top; /* the newest thread asked for its stack, and the answer */
+	uint8_t *restore_stack;
+	void *scratch; /* one frame */
+
+	/* While a restore runs. */
+	const struct crn_range *skip;
+	uint64_t target;
+	bool filter;  /* some pages of the journal may not be put back: look at the areas */
+	uint64_t put; /* pages put back */
+
+	struct crn_figures figures;
+};
+
+/* ---- session.c */
+int crn_lock(cairn_t *c); /* 0, -EDEADLK if the calling thread holds it, -EINVAL for NULL */
+void crn_unlock(cairn_t *c);
+uintptr_t crn_self(const cairn_t *c); /* names the calling thread; never 0 */
+
+/* ---- area.c */
+struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr); /* or NULL */
+size_t crn_area_from(const cairn_t *c, uintptr_t addr); /* index of the first that ends above addr */
+bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
+int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born);
+/* The mapping is gone: areas there end. `keep_past`: its content goes to the journal. */
+int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end);
+/* Stop tracking [begin, end); its past is of no interest any more. */
+void crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
+int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t end);
+/* The first range that ends above addr. */
+size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr);
+
+/* ---- surface.c */
+int crn_surface_parse(cairn_t *c, const char *expr);
+/* Read the map into c->fresh. */
+int crn_surface_read(cairn_t *c);
+uint32_t crn_mapping_flags(const struct crn_mapping *m);
+bool crn_mapping_special(const struct crn_mapping *m);
+
+/* ---- layout.c */
+enum crn_follow {
+	CRN_FOLLOW_ADOPT, /* bring new mappings under tracking */
+	CRN_FOLLOW_NOTE,  /* a restore is coming: only note them */
+};
+/* Bring layout and areas up to date; changes go to the newest mark. */
+int crn_layout_follow(cairn_t *c, enum crn_follow how);
+/* Can every change since `id` be undone? 0 or CAIRN_ELAYOUT. Call after CRN_FOLLOW_NOTE. */
+int crn_layout_undoable(cairn_t *c, uint64_t id);
+/* Has any mapping changed since `id`, as far as we know? */
+bool crn_layout_changed(const cairn_t *c, uint64_t id);
+/* Mappings as they were: first the places, then, when the content is back, the protections. */
+int crn_layout_undo_places(cairn_t *c, uint64_t id);
+void crn_layout_undo_protections(cairn_t *c, uint64_t id);
+
+/* ---- store.c */
+void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
+int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
+void crn_lost(struct crn_track_env *env, uintptr_t addr, int why);
+/* Note the calling thread's rseq area, tid word and robust list. */
+int crn_exempt_self(cairn_t *c);
+/* And those of every other thread. */
+int crn_exempt_all(cairn_t *c);
+
+/* ---- checkpoint.c */
+struct crn_mark *crn_mark_find(const cairn_t *c, uint64_t id);
+struct crn_mark *crn_mark_newest(const cairn_t *c);
+struct crn_mark *crn_mark_at(const cairn_t *c, size_t i);
+/* 0, or why the id cannot be restored or looked at. */
+int crn_mark_usable(const cairn_t *c, uint64_t id);
+void crn_marks_truncate(cairn_t *c, uint64_t id); /* drop all newer ones */
+int crn_marks_push(cairn_t *c, uint64_t id);
+void crn_marks_close(cairn_t *c);
+void crn_changes_close(cairn_t *c, struct crn_changes *l);
+int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
+/* The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it. 0 or negative. */
+int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out);
+
+/* ---- restore.c */
+int crn_restore_check(cairn_t *c, uint64_t id);
+
+/* ---- registers.S */
+_Noreturn void crn_jump_to(const struct crn_jump *jump, int value);
+/* Call fn(arg) on another stack. */
+long crn_on_stack(long (*fn)(void *arg), void *arg, void *stack_top);
+
+/* A growing array of plain entries in the arena. 0 or CAIRN_EMEMORY. */
+int crn_grow(cairn_t *c, void **at, size_t *capacity, size_t need, size_t entry_size);
+
+#endif

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the program's mappings change between checkpoints, and how a restore undoes that.
+ *
+ * The layout is the list of pieces that the surface had when last looked at. Looking again gives, for every address, one of
+ *
+ *	before   now       change   tracking                        a restore to before
+ *	-        piece     BORN     a new area                      unmaps it
+ *	piece    -         GONE     its content goes to the journal maps it again, content from the journal
+ *	piece    other     GONE+BORN
+ *	piece    same, other protection  PROT                       sets the old protection
+ *
+ * Changes are kept with the mark whose interval they happened in, and undone newest first.
+ */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/memory.h"
+#include "os/thread.h"
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+#define AREA_FLAGS 0xffffu
+
+/* ---- Lists ------------------------------------------------------------------------------ */
+
+void crn_changes_close(cairn_t *c, struct crn_changes *l)
+{
+	crn_block_free(c->arena, l->at, l->capacity * sizeof(*l->at));
+	crn_fill(l, 0, sizeof(*l));
+}
+
+static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece, uintptr_t begin,
+	uintptr_t end, int kind)
+{
+	struct crn_change *change;
+
+	if (begin >= end)
+		return 0;
+	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, l->count + 1, sizeof(*l->at)));
+	change = &l->at[l->count++];
+	change->piece = *piece;
+	change->piece.begin = begin;
+	change->piece.end = end;
+	change->kind = kind;
+	return 0;
+}
+
+/* Cut [begin, end) out; room for one piece more has been reserved. */
+static void pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = 0; i < l->count; i++) {
+		struct crn_piece *p = &l->at[i];
+
+		if (p->end <= begin || p->begin >= end)
+			continue;
+		if (p->begin < begin && p->end > end) {
+			CRN_ASSERT(l->count < l->capacity);
+			for (size_t j = l->count++; j > i; j--)
+				l->at[j] = l->at[j - 1];
+			l->at[i].end = begin;
+			l->at[i + 1].begin = end;
+			return;
+		}
+		if (p->begin < begin) {
+			p->end = begin;
+		} else if (p->end > end) {
+			p->begin = end;
+		} else {
+			l->count--;
+			for (size_t j = i; j < l->count; j++)
+				l->at[j] = l->at[j + 1];
+			i--;
+		}
+	}
+}
+
+static bool same_kind(const struct crn_piece *a, const struct crn_piece *b)
+{
+	uint32_t kind = CRN_AREA_SHARED | CRN_AREA_FILE;
+
+	return (a->flags & kind) == (b->flags & kind) && a->inode == b->inode &&
+		(!(a->flags & CRN_AREA_FILE) || a->base == b->base);
+}
+
+static bool same_pieces(const struct crn_pieces *a, const struct crn_pieces *b)
+{
+	if (a->count != b->count)
+		return false;
+	for (size_t i = 0; i < a->count; i++) {
+		const struct crn_piece *p = &a->at[i], *q = &b->at[i];
+
+		if (p->begin != q->begin || p->end != q->end || p->prot != q->prot || !same_kind(p, q))
+			return false;
+	}
+	return true;
+}
+
+/* ---- Finding the changes ------------------------------------------------------------------- */
+
+/* What is different between two pieces over the addresses they share. */
+static int compare(cairn_t *c, struct crn_changes *to, const struct crn_piece *o, struct crn_piece *n,
+	uintptr_t begin, uintptr_t end)
+{
+	if (!same_kind(o, n)) {
+		CRN_TRY(change_add(c, to, o, begin, end, CRN_CHANGE_GONE));
+		return change_add(c, to, n, begin, end, CRN_CHANGE_BORN);
+	}
+	n->flags |= o->flags & CRN_PIECE_REFUSED;
+	return o->prot == n->prot ? 0 : change_add(c, to, o, begin, end, CRN_CHANGE_PROT);
+}
+
+static int diff(cairn_t *c, struct crn_changes *to)
+{
+	size_t i = 0, j = 0;
+	uintptr_t at = 0;
+
+	while (i < c->layout.count || j < c->fresh.count) {
+		struct crn_piece *o = i < c->layout.count ? &c->layout.at[i] : NULL;
+		struct crn_piece *n = j < c->fresh.count ? &c->fresh.at[j] : NULL;
+		uintptr_t ob = o ? CRN_MAX(o->begin, at) : UINTPTR_MAX;
+		uintptr_t nb = n ? CRN_MAX(n->begin, at) : UINTPTR_MAX;
+
+		if (ob < nb) {
+			at = CRN_MIN(o->end, nb);
+			CRN_TRY(change_add(c, to, o, ob, at, CRN_CHANGE_GONE));
+		} else if (nb < ob) {
+			at = CRN_MIN(n->end, ob);
+			CRN_TRY(change_add(c, to, n, nb, at, CRN_CHANGE_BORN));
+		} else {
+			at = CRN_MIN(o->end, n->end);
+			CRN_TRY(compare(c, to, o, n, ob, at));
+		}
+		i += o && o->end <= at;
+		j += n && n->end <= at;
+	}
+	return 0;
+}
+
+/* ---- Following them ---------------------------------------------------------------------------- */
+
+/* A stack that grew: its tracker finds the pages below by itself. */
+static bool continues_stack(cairn_t *c, const struct crn_piece *p)
+{
+	struct crn_area *above = crn_area_at(c, p->end);
+
+	if (!(p->flags & CRN_AREA_STACK) || !above || !(above->flags & CRN_AREA_STACK) || above->begin != p->end)
+		return false;
+	if (!(c->ops->caps & CRN_TRACK_MIRROR))
+		return false;
+	above->begin = p->begin;
+	return true;
+}
+
+/* Track the parts of a new piece that no area covers yet. */
+static int adopt(cairn_t *c, const struct crn_piece *p)
+{
+	uintptr_t at = p->begin;
+
+	while (at < p->end) {
+		size_t i = crn_area_from(c, at);
+		uintptr_t next = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
+
+		if (next <= at) {
+			at = c->areas[i]->end;
+			continue;
+		}
+		next = CRN_MIN(next, p->end);
+		CRN_TRY(crn_area_track(c, at, next, p->flags & AREA_FLAGS, c->maps_known ? c->last_id + 1 : 0));
+		at = next;
+	}
+	return 0;
+}
+
+static void refuse(cairn_t *c, const struct crn_piece *p, int err)
+{
+	for (size_t i = 0; i < c->fresh.count; i++) {
+		struct crn_piece *q = &c->fresh.at[i];
+
+		if (q->begin < p->end && q->end > p->begin)
+			q->flags |= CRN_PIECE_REFUSED;
+	}
+	crn_warn("mapping %lx-%lx is not tracked: %s", p->begin, p->end, cairn_strerror(err));
+}
+
+/* `record` has room for every change. */
+static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_follow how, struct crn_changes *record)
+{
+	const struct crn_piece *p = &change->piece;
+	int err;
+
+	if (continues_stack(c, p) || crn_areas_cover(c, p->begin, p->end))
+		return 0;
+	if (how == CRN_FOLLOW_NOTE) {
+		pieces_cut(&c->fresh, p->begin, p->end); /* found again after the restore, if it is left */
+		record->at[record->count++] = *change;
+		return 0;
+	}
+	err = adopt(c, p);
+	if (err == CAIRN_EMEMORY) {
+		pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
+		return err;
+	}
+	if (err < 0)
+		refuse(c, p, err);
+	else
+		record->at[record->count++] = *change;
+	return 0;
+}
+
+/* What the program may not read or write at present. */
+static int find_awkward(cairn_t *c)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+
+	CRN_TRY(crn_grow(c, (void **)&c->awkward.at, &c->awkward.capacity, c->layout.count, sizeof(*c->awkward.at)));
+	c->awkward.count = 0;
+	c->env.closed = false;
+	for (size_t i = 0; i < c->layout.count; i++) {
+		const struct crn_piece *p = &c->layout.at[i];
+
+		if ((p->prot & rw) == rw)
+			continue;
+		c->awkward.at[c->awkward.count++] = *p;
+		c->env.closed |= !(p->prot & PROT_READ);
+	}
+	return 0;
+}
+
+static void swap_layout(cairn_t *c)
+{
+	struct crn_pieces old = c->layout;
+
+	c->layout = c->fresh;
+	c->fresh = old;
+}
+
+static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow how)
+{
+	struct crn_changes *record = &crn_mark_newest(c)->changes;
+	int err = 0, first = 0;
+
+	CRN_TRY(crn_grow(c, (void **)&record->at, &record->capacity, record->count + found->count,
+		sizeof(*record->at)));
+	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity, c->fresh.count + found->count,
+		sizeof(*c->fresh.at)));
+	for (size_t i = 0; i < found->count; i++) {
+		const struct crn_change *change = &found->at[i];
+
+		if (change->kind == CRN_CHANGE_GONE) {
+			CRN_TRY(crn_area_vanish(c, change->piece.begin, change->piece.end));
+			record->at[record->count++] = *change;
+			/* What has been followed is not found again, should the rest fail. */
+			pieces_cut(&c->layout, change->piece.begin, change->piece.end);
+		}
+	}
+	for (size_t i = 0; i < found->count; i++) {
+		const struct crn_change *change = &found->at[i];
+
+		if (change->kind == CRN_CHANGE_BORN)
+			err = follow_born(c, change, how, record);
+		else if (change->kind == CRN_CHANGE_PROT)
+			record->at[record->count++] = *change;
+		if (err < 0 && !first)
+			first = err;
+		err = 0;
+	}
+	swap_layout(c);
+	err = find_awkward(c);
+	return first ? first : err;
+}
+
+static bool must_look(const cairn_t *c)
+{
+	if (c->watched || c->maps_stale)
+		return c->maps_stale;
+	/* Trackers whose checkpoints make no system call take explicit areas that stay where they are. */
+	return c->mode != CRN_SURFACE_NONE || c->ops->caps & CRN_TRACK_MIRROR;
+}
+
+int crn_layout_follow(cairn_t *c, enum crn_follow how)
+{
+	struct crn_changes found = { NULL, 0, 0 };
+	int err;
+
+	if (!must_look(c))
+		return 0;
+	__atomic_store_n(&c->maps_stale, false, __ATOMIC_RELAXED);
+	err = crn_surface_read(c);
+	if (err >= 0 && !(c->maps_known && same_pieces(&c->layout, &c->fresh))) {
+		/* Pieces are cut in place: room for that first. */
+		err = crn_grow(c, (void **)&c->layout.at, &c->layout.capacity,
+			c->layout.count + c->fresh.count + 1, sizeof(*c->layout.at));
+		if (err >= 0)
+			err = diff(c, &found);
+		if (err >= 0)
+			err = follow_changes(c, &found, how);
+		crn_changes_close(c, &found);
+	}
+	if (err < 0)
+		c->maps_stale = true;
+	else
+		c->maps_known = true;
+	return err;
+}
+
+/* ---- Undoing ---------------------------------------------------------------------------------- */
+
+/* Is every byte of [begin, end) in a mapping that was born since `id`? */
+static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
+{
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = 0; i < l->count; i++) {
+			const struct crn_piece *p = &l->at[i].piece;
+
+			if (l->at[i].kind != CRN_CHANGE_BORN || p->end <= begin || p->begin >= end)
+				continue;
+			return (p->begin <= begin || born_since(c, id, begin, p->begin)) &&
+				(p->end >= end || born_since(c, id, p->end, end));
+		}
+	}
+	return false;
+}
+
+/* The place of a vanished mapping must be free, or become so. */
+static int place_available(cairn_t *c, uint64_t id, const struct crn_piece *p)
+{
+	struct crn_mapping m;
+	int more;
+
+	CRN_TRY(crn_maps_begin(&c->maps, p->begin, CRN_MAPS_NO_NAMES));
+	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < p->end) {
+		if (!born_since(c, id, CRN_MAX(m.begin, p->begin), CRN_MIN(m.end, p->end)))
+			return CAIRN_ELAYOUT;
+	}
+	return more < 0 ? more : 0;
+}
+
+int crn_layout_undoable(cairn_t *c, uint64_t id)
+{
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = 0; i < l->count; i++) {
+			const struct crn_piece *p = &l->at[i].piece;
+
+			if (l->at[i].kind != CRN_CHANGE_GONE)
+				continue;
+			if (p->flags & (CRN_AREA_FILE | CRN_AREA_SHARED) || !c->ops->area_gone)
+				return CAIRN_ELAYOUT;
+			CRN_TRY(place_available(c, id, p));
+		}
+	}
+	return 0;
+}
+
+/* Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be touched. */
+static bool must_stay(const cairn_t *c, const struct crn_piece *p)
+{
+	size_t i = crn_ranges_from(&c->excluded, p->begin);
+	size_t j = crn_ranges_from(&c->builtin, p->begin);
+
+	return (i < c->excluded.count && c->excluded.at[i].begin < p->end) ||
+		(j < c->builtin.count && c->builtin.at[j].begin < p->end) ||
+		(c->skip && c->skip->begin < p->end && c->skip->end > p->begin) || p->flags & CRN_AREA_STACK;
+}
+
+static void undo_born(cairn_t *c, const struct crn_piece *p)
+{
+	long brk;
+
+	if (must_stay(c, p))
+		return;
+	crn_area_forget(c, p->begin, p->end);
+	if (p->flags & CRN_PIECE_HEAP) {
+		/* By brk, so that the kernel's idea of the heap's end goes back as well. */
+		brk = crn_sys1(SYS_brk, p->begin);
+		if (brk == (long)p->begin)
+			return;
+	}
+	crn_memory_unmap((void *)p->begin, p->end - p->begin);
+}
+
+static int undo_gone(cairn_t *c, const struct crn_piece *p)
+{
+	size_t len = p->end - p->begin;
+	long at = 0;
+
+	if (p->flags & CRN_PIECE_HEAP && crn_sys1(SYS_brk, 0) == (long)p->begin)
+		at = crn_sys1(SYS_brk, p->end) == (long)p->end ? (long)p->begin : 0;
+	if (at != (long)p->begin)
+		at = crn_sys6(SYS_mmap, (long)p->begin, (long)len, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+	if (at != (long)p->begin)
+		return CAIRN_ELAYOUT;
+	if (p->flags & CRN_PIECE_REFUSED)
+		return 0;
+	return crn_area_track(c, p->begin, p->end, p->flags & AREA_FLAGS, 0);
+}
+
+/* The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new. */
+static int reread(cairn_t *c)
+{
+	CRN_TRY(crn_surface_read(c));
+	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity, c->fresh.count + c->area_count + 2,
+		sizeof(*c->fresh.at)));
+	for (size_t i = 0; i <= c->area_count; i++) {
+		uintptr_t from = i ? c->areas[i - 1]->end : 0;
+		uintptr_t to = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
+
+		if (from < to)
+			pieces_cut(&c->fresh, from, to);
+	}
+	swap_layout(c);
+	c->maps_stale = true;
+	return find_awkward(c);
+}
+
+bool crn_layout_changed(const cairn_t *c, uint64_t id)
+{
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		if (crn_mark_at(c, k)->changes.count)
+			return true;
+	}
+	return false;
+}
+
+int crn_layout_undo_places(cairn_t *c, uint64_t id)
+{
+	if (!crn_layout_changed(c, id))
+		return 0;
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = l->count; i-- > 0;) {
+			if (l->at[i].kind == CRN_CHANGE_BORN)
+				undo_born(c, &l->at[i].piece);
+			else if (l->at[i].kind == CRN_CHANGE_GONE)
+				CRN_TRY(undo_gone(c, &l->at[i].piece));
+		}
+	}
+	return reread(c);
+}
+
+void crn_layout_undo_protections(cairn_t *c, uint64_t id)
+{
+	if (!crn_layout_changed(c, id))
+		return;
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = l->count; i-- > 0;) {
+			const struct crn_piece *p = &l->at[i].piece;
+
+			/* Fails where a newer mapping was left in place or an older one is gone: then there is nothing to do. */
+			if (l->at[i].kind != CRN_CHANGE_BORN)
+				(void)crn_memory_protect((void *)p->begin, p->end - p->begin, p->prot);
+		}
+		l->count = 0;
+	}
+	(void)reread(c);
+}

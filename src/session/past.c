@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* Looking into the past: nothing changes. */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/copy.h"
+
+/* The content of a page at the newest checkpoint; NULL: zeros. May be c->scratch. */
+static const void *newest_content(cairn_t *c, uintptr_t page)
+{
+	const void *old = NULL;
+
+	if (c->ops->look(c->tracker, page, &old))
+		return NULL;
+	if (old)
+		return old;
+	/* Not written since, so the live page has it. */
+	if (!c->env.closed)
+		return (const void *)page;
+	return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : c->scratch;
+}
+
+/* ---- Peek ------------------------------------------------------------------------------------ */
+
+static int peek_page(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, size_t len)
+{
+	uintptr_t page = crn_page_down(addr);
+	const void *content;
+
+	if (c->ops->caps & CRN_TRACK_KEEPS)
+		return c->ops->kept_peek(c->tracker, id, addr, buf, len);
+	content = newest_content(c, page);
+	if (id != crn_mark_newest(c)->id)
+		CRN_TRY(crn_journal_look(c->journal, id, page, content, &content));
+	if (content)
+		crn_copy(buf, (const uint8_t *)content + (addr - page), len);
+	else
+		crn_fill(buf, 0, len);
+	return 0;
+}
+
+/* Every byte in areas that the checkpoint covers? */
+static int check_range(cairn_t *c, uint64_t id, uintptr_t addr, size_t len)
+{
+	if (addr + len < addr)
+		return CAIRN_ENOTAREA;
+	for (uintptr_t at = addr; at < addr + len;) {
+		const struct crn_area *area = crn_area_at(c, at);
+
+		if (!area || area->born > id)
+			return CAIRN_ENOTAREA;
+		at = area->end;
+	}
+	return 0;
+}
+
+static int peek_locked(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, size_t len)
+{
+	while (len) {
+		size_t n = CRN_MIN(len, CRN_PAGE_SIZE - (addr & (CRN_PAGE_SIZE - 1)));
+
+		CRN_TRY(peek_page(c, id, addr, buf, n));
+		addr += n;
+		buf += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct iovec *remote, size_t count)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = crn_mark_usable(c, id);
+	for (size_t i = 0; i < count && err >= 0; i++) {
+		if (local[i].iov_len != remote[i].iov_len)
+			err = -EINVAL;
+		else
+			err = check_range(c, id, (uintptr_t)remote[i].iov_base, remote[i].iov_len);
+	}
+	for (size_t i = 0; i < count && err >= 0; i++)
+		err = peek_locked(c, id, (uintptr_t)remote[i].iov_base, local[i].iov_base, local[i].iov_len);
+	crn_unlock(c);
+	return err < 0 ? err : 0;
+}
+
+int cairn_peek(cairn_t *c, uint64_t id, const void *addr, void *buf, size_t len)
+{
+	struct iovec local = { buf, len }, remote = { (void *)addr, len };
+
+	return cairn_peekv(c, id, &local, &remote, 1);
+}
+
+/* ---- Changes ----------------------------------------------------------------------------------- */
+
+struct change_walk {
+	struct crn_walk walk;
+	cairn_t *c;
+	bool now;
+	cairn_change_fn fn;
+	void *ctx;
+};
+
+static const void *change_present(struct crn_walk *self, uintptr_t page)
+{
+	struct change_walk *w = (struct change_walk *)self;
+	cairn_t *c = w->c;
+
+	if (!crn_area_at(c, page))
+		return NULL;
+	if (!w->now)
+		return newest_content(c, page);
+	if (c->env.closed)
+		return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : c->scratch;
+	return (const void *)page;
+}
+
+/* Report maximal runs of differing words. */
+static int change_page(struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
+{
+	static const uint64_t zeros[CRN_PAGE_SIZE / 8];
+	struct change_walk *w = (struct change_walk *)self;
+	const uint64_t *a = at_from ? at_from : zeros, *b = at_to ? at_to : zeros;
+	size_t words = CRN_PAGE_SIZE / 8;
+
+	for (size_t i = 0; i < words; i++) {
+		size_t first = i;
+		int r;
+
+		while (i < words && a[i] != b[i])
+			i++;
+		if (i == first)
+			continue;
+		r = w->fn(w->ctx, (void *)(page + first * 8), (i - first) * 8, a + first, b + first);
+		if (r)
+			return r > 0 ? r : 1;
+	}
+	return 0;
+}
+
+static int changes_locked(cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w)
+{
+	uint64_t newest = crn_mark_newest(c)->id;
+	int err;
+
+	CRN_TRY(crn_mark_usable(c, from));
+	if (to != CAIRN_NOW)
+		CRN_TRY(crn_mark_usable(c, to));
+	if (from >= to)
+		return -EINVAL;
+	if (c->ops->caps & CRN_TRACK_KEEPS)
+		return CAIRN_EUNSUPPORTED;
+	if (to != CAIRN_NOW)
+		return crn_journal_walk(c->journal, from, to, &w->walk);
+
+	/* Up to the present: the open interval takes part as a record that is only looked at. */
+	w->now = true;
+	err = c->ops->undo(c->tracker, crn_journal_stage(c->journal, newest));
+	if (err >= 0)
+		err = crn_journal_walk(c->journal, from, CRN_JOURNAL_NOW, &w->walk);
+	crn_journal_abort(c->journal);
+	return err;
+}
+
+int cairn_changes(cairn_t *c, uint64_t from, uint64_t to, cairn_change_fn fn, void *ctx)
+{
+	struct change_walk w = {
+		.walk = { .page = change_page, .present = change_present, .want_to = true },
+		.c = c, .fn = fn, .ctx = ctx,
+	};
+	int err;
+
+	if (!fn)
+		return -EINVAL;
+	CRN_TRY(crn_lock(c));
+	err = changes_locked(c, from, to, &w);
+	crn_unlock(c);
+	return err;
+}

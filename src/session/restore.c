@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Going back. Everything that may fail is asked first; then mappings, content, protections, in this order.
+ *
+ * The content of a page at checkpoint id is what the open interval overwrote, if id is the newest checkpoint; else the
+ * journal's walk over the open interval (staged) and the records down to id gives each page once.
+ */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/clock.h"
+#include "os/signal.h"
+#include "os/thread.h"
+
+/* ---- Content ---------------------------------------------------------------------------------- */
+
+struct store_sink {
+	struct crn_sink sink;
+	cairn_t *c;
+};
+
+static int store_take(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
+{
+	cairn_t *c = ((struct store_sink *)self)->c;
+
+	CRN_DASSERT(!owned);
+	for (size_t at = 0; at < len; at += CRN_PAGE_SIZE)
+		c->env.store(&c->env, addr + at, old ? (char *)old + at : NULL, CRN_PAGE_SIZE);
+	return 0;
+}
+
+struct store_walk {
+	struct crn_walk walk;
+	cairn_t *c;
+	size_t bare; /* counting: pages that need a frame of the tracker */
+};
+
+/* A page that ends its chain at the present: as the tracker or the live page has it. */
+static const void *present_page(struct crn_walk *self, uintptr_t page)
+{
+	cairn_t *c = ((struct store_walk *)self)->c;
+
+	if (!crn_area_at(c, page))
+		return NULL; /* vanished: mapped again, empty */
+	if (c->env.closed && c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) >= 0)
+		return c->scratch;
+	return (const void *)page;
+}
+
+static int store_page(struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
+{
+	cairn_t *c = ((struct store_walk *)self)->c;
+
+	if (c->filter && !crn_area_at(c, page))
+		return 0;
+	/* The tracker first: it may have to open the page. */
+	CRN_TRY(c->ops->rebase(c->tracker, page, at_from));
+	c->env.store(&c->env, page, at_from, CRN_PAGE_SIZE);
+	return 0;
+}
+
+static int count_page(struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
+{
+	((struct store_walk *)self)->bare++;
+	return 0;
+}
+
+/* Back beyond the open interval: stage it, walk down to id. Fails before the first store, or not at all. */
+static int go_back(cairn_t *c, uint64_t id)
+{
+	struct store_walk w = { .walk = { .page = count_page, .present = present_page }, .c = c };
+	struct crn_sink *sink = crn_journal_stage(c->journal, crn_mark_newest(c)->id);
+	int err;
+
+	err = c->ops->undo(c->tracker, sink);
+	if (err >= 0)
+		err = crn_journal_walk(c->journal, id, CRN_JOURNAL_NOW, &w.walk);
+	/* Frames for rebasing; nodes of the mirror on top. What is older than id may go for it. */
+	while (err >= 0 && crn_frame_reserve(c->arena, w.bare + w.bare / 256 + 8) < 0) {
+		uint64_t oldest;
+
+		if (!crn_journal_oldest(c->journal, &oldest) || oldest >= id || !crn_journal_evict(c->journal))
+			err = CAIRN_EMEMORY;
+	}
+	if (err >= 0) {
+		w.walk.page = store_page;
+		err = crn_journal_walk(c->journal, id, CRN_JOURNAL_NOW, &w.walk);
+		CRN_ASSERT(err >= 0);
+	}
+	crn_journal_abort(c->journal);
+	if (err >= 0)
+		crn_journal_truncate(c->journal, id);
+	return err;
+}
+
+static int put_content(cairn_t *c, uint64_t id)
+{
+	struct store_sink s = { .sink = { .take = store_take }, .c = c };
+
+	if (c->ops->caps & CRN_TRACK_KEEPS)
+		return c->ops->kept_restore(c->tracker, id);
+	if (id == crn_mark_newest(c)->id)
+		return c->ops->undo(c->tracker, &s.sink);
+	return go_back(c, id);
+}
+
+/* ---- Checks ------------------------------------------------------------------------------------- */
+
+int crn_restore_check(cairn_t *c, uint64_t id)
+{
+	CRN_TRY(crn_mark_usable(c, id));
+	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_NOTE));
+	CRN_TRY(crn_mark_usable(c, id)); /* a mapping that vanished may have ended it */
+	return crn_layout_undoable(c, id);
+}
+
+static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip, bool checked)
+{
+	int err;
+
+	c->skip = skip;
+	CRN_TRY(c->mode == CRN_SURFACE_NONE ? crn_exempt_self(c) : crn_exempt_all(c));
+	if (!checked)
+		CRN_TRY(crn_restore_check(c, id));
+	c->target = id;
+	c->put = 0;
+	c->filter = c->youngest > id || crn_layout_changed(c, id);
+	CRN_TRY(crn_layout_undo_places(c, id));
+	err = put_content(c, id);
+	if (err < 0)
+		return err;
+	crn_layout_undo_protections(c, id);
+	crn_marks_truncate(c, id);
+	c->figures.pages_restored += c->put;
+	c->figures.restores++;
+	return 0;
+}
+
+static int restore_timed(cairn_t *c, uint64_t id, const struct crn_range *skip, bool checked)
+{
+	uint64_t start = crn_clock_ns(&c->host.clock);
+	int err = restore_memory(c, id, skip, checked);
+
+	c->skip = NULL;
+	if (err >= 0)
+		c->figures.restore_ns += crn_clock_ns(&c->host.clock) - start;
+	return err;
+}
+
+/* ---- With registers ------------------------------------------------------------------------------ */
+
+struct restore_call {
+	cairn_t *c;
+	uint64_t id;
+};
+
+/*
+ * A handler that leaves by a restore leaves the signals blocked that the kernel blocked for it. The checkpoint's
+ * mask comes back where it is known, else the faults are unblocked: a blocked fault would kill.
+ */
+static void restore_mask(const struct crn_mark *m)
+{
+	uint64_t faults = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1) |
+		1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1);
+
+	if (m->mask_known)
+		crn_sys4(SYS_rt_sigprocmask, SIG_SETMASK, &m->signals, NULL, 8);
+	else
+		crn_sys4(SYS_rt_sigprocmask, SIG_UNBLOCK, &faults, NULL, 8);
+}
+
+/* On the engine's stack, so that the caller's own may be overwritten. Returns only if it fails. */
+static long restore_and_jump(void *arg)
+{
+	struct restore_call call = *(struct restore_call *)arg;
+	cairn_t *c = call.c;
+	struct crn_mark *m;
+	int err;
+
+	err = restore_timed(c, call.id, NULL, false);
+	if (err < 0)
+		return err;
+	m = crn_mark_newest(c);
+	CRN_ASSERT(m->id == call.id);
+	crn_copy((void *)m->jump.rsp, m->stack, m->stack_len);
+	*m->id_out = m->id;
+	restore_mask(m);
+	crn_unlock(c);
+	crn_jump_to(&m->jump, CAIRN_RESTORED);
+}
+
+int cairn_restore(cairn_t *c, uint64_t id)
+{
+	struct restore_call call = { .c = c, .id = id };
+	const struct crn_mark *m;
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = crn_mark_usable(c, id);
+	if (err >= 0) {
+		m = crn_mark_find(c, id);
+		if (!m->thread)
+			err = CAIRN_EUNSUPPORTED; /* taken without registers: the implicit one, or the agent's */
+		else if (m->thread != crn_self(c))
+			err = CAIRN_ETHREADS;
+		else
+			err = (int)crn_on_stack(restore_and_jump, &call, c->restore_stack + CRN_RESTORE_STACK);
+	}
+	crn_unlock(c);
+	return err;
+}
+
+/* ---- Memory alone ---------------------------------------------------------------------------------- */
+
+int cairn_rewind(cairn_t *c, uint64_t id)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+	struct crn_range stack = { 0, 0 };
+	int err = 0;
+
+	CRN_TRY(crn_lock(c));
+	/* The caller's stack stays as it is: the whole mapping, for it is the caller's to run on. */
+	if (crn_area_at(c, here))
+		err = crn_stack_find(c, here, &stack);
+	if (err >= 0)
+		err = restore_timed(c, id, stack.end ? &stack : NULL, false);
+	crn_unlock(c);
+	return err;
+}
+
+int crn_memory_restore(cairn_t *c, uint64_t id, const struct crn_range *skip, struct crn_restored *out)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = restore_timed(c, id, skip, false);
+	if (err >= 0 && out)
+		out->pages = c->put;
+	crn_unlock(c);
+	return err;
+}
+
+int crn_memory_restorable(cairn_t *c, uint64_t id)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = crn_restore_check(c, id);
+	crn_unlock(c);
+	return err;
+}
+
+int crn_interval_dirty(cairn_t *c, uintptr_t addr, size_t len)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = c->ops->page.collect ? c->ops->page.collect(c->tracker, addr, len) : CAIRN_EUNSUPPORTED;
+	crn_unlock(c);
+	return err;
+}

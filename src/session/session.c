@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opening and closing the engine. The only mutable static of the library is the pointer to it: a restore that puts .data
+ * back cannot hurt, and after fork the child finds zeros behind it (MADV_WIPEONFORK), which means: no engine.
+ */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/memory.h"
+#include "os/thread.h"
+
+#define MEMORY_MIN (1ul << 20)
+
+/* What the pointer points to: the start of the arena's first block. Zeros after fork. */
+struct engine_anchor {
+	uint64_t alive;
+	cairn_t *session;
+};
+
+#define ALIVE 0x6e72696163ull /* "cairn" */
+
+/* Set before anything is tracked, and then the same until the engine is closed. */
+static struct engine_anchor *anchor;
+static void *reserve_base;
+static size_t reserve_size;
+
+cairn_t *crn_session_current(void)
+{
+	return anchor && anchor->alive == ALIVE ? anchor->session : NULL;
+}
+
+/* ---- The lock ------------------------------------------------------------------------- */
+
+uintptr_t crn_self(const cairn_t *c)
+{
+	uintptr_t base = 0;
+
+	/* The thread's TLS base names it, and costs no system call where the processor helps. */
+	if (c->host.fsgsbase)
+		__asm__ volatile("rdfsbase %0" : "=r"(base));
+	else
+		crn_sys2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS */, &base);
+	return base | 1; /* before TLS is set up there is but one thread */
+}
+
+int crn_lock(cairn_t *c)
+{
+	uintptr_t self;
+	uint32_t zero = 0;
+
+	if (!c || crn_session_current() != c)
+		return -EINVAL;
+	self = crn_self(c);
+	if (__atomic_load_n(&c->lock_owner, __ATOMIC_RELAXED) == self)
+		return -EDEADLK; /* a signal handler or callback that interrupted the engine */
+	if (!__atomic_compare_exchange_n(&c->lock, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+		while (__atomic_exchange_n(&c->lock, 2, __ATOMIC_ACQUIRE))
+			(void)crn_futex_wait(&c->lock, 2, 0);
+	}
+	__atomic_store_n(&c->lock_owner, self, __ATOMIC_RELAXED);
+	return 0;
+}
+
+void crn_unlock(cairn_t *c)
+{
+	__atomic_store_n(&c->lock_owner, 0, __ATOMIC_RELAXED);
+	if (__atomic_exchange_n(&c->lock, 0, __ATOMIC_RELEASE) == 2)
+		crn_futex_wake(&c->lock, 1);
+}
+
+/* ---- Options ---------------------------------------------------------------------------- */
+
+static bool tail_is_zero(const struct cairn_options *o)
+{
+	const uint8_t *at = (const uint8_t *)o;
+
+	for (size_t i = sizeof(*o); i < o->size; i++) {
+		if (at[i])
+			return false;
+	}
+	return true;
+}
+
+/* A copy of the caller's options in our version of the struct, defaults filled in. */
+static int read_options(struct cairn_options *to, const struct cairn_options *from)
+{
+	static const struct cairn_options defaults = CAIRN_OPTIONS_INIT;
+
+	*to = defaults;
+	if (from) {
+		if (from->size < sizeof(from->size) || from->size > 4096)
+			return CAIRN_EOPTION;
+		if (from->size > sizeof(*to) && !tail_is_zero(from))
+			return CAIRN_EOPTION; /* made for a newer library, and it matters */
+		crn_copy(to, from, CRN_MIN(from->size, sizeof(*to)));
+		to->size = sizeof(*to);
+	}
+	if (!to->tracker)
+		to->tracker = "auto";
+	if (!to->strategy)
+		to->strategy = "none";
+	if (!to->surface)
+		to->surface = "all";
+	if (!to->keep)
+		to->keep = 1;
+	if (to->keep > CRN_JOURNAL_KEEP_MAX || to->threads > CAIRN_THREADS_ONE || to->reserved ||
+		to->flags & ~CAIRN_PROTECT || !crn_streq(to->strategy, "none"))
+		return CAIRN_EOPTION;
+	if (to->memory_max && to->memory_max < MEMORY_MIN)
+		return CAIRN_EOPTION;
+	return 0;
+}
+
+static int choose_tracker(const struct crn_tracker_ops **out, const char *name, const struct crn_host *host)
+{
+	bool any = crn_streq(name, "auto");
+
+	for (size_t i = 0; crn_trackers[i]; i++) {
+		const struct crn_tracker_ops *ops = crn_trackers[i];
+		int err;
+
+		if (!any && !crn_streq(name, ops->name))
+			continue;
+		err = ops->probe(host);
+		if (err >= 0) {
+			*out = ops;
+			return 0;
+		}
+		if (!any)
+			return CAIRN_ENOTRACK;
+	}
+	return any ? CAIRN_ENOTRACK : CAIRN_ETRACKER;
+}
+
+static bool tracker_exists(const char *name)
+{
+	for (size_t i = 0; crn_trackers[i]; i++) {
+		if (crn_streq(name, crn_trackers[i]->name))
+			return true;
+	}
+	return crn_streq(name, "auto");
+}
+
+/* A second cairn_open: the program's under the agent, or two parts of one program that want the same. */
+static int join(cairn_t *c, const struct cairn_options *o)
+{
+	if (!c->agent) {
+		if (!crn_streq(o->surface, c->surface) || o->keep != c->keep || o->flags != c->flags ||
+			o->threads != c->threads || (o->memory_max && o->memory_max != c->memory_max))
+			return CAIRN_EBUSY;
+		if (!crn_streq(o->tracker, "auto") && !crn_streq(o->tracker, c->ops->name))
+			return CAIRN_EBUSY;
+	}
+	__atomic_fetch_add(&c->users, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+static int build(void *base, size_t reserved, const struct crn_host *host, uint64_t memory_max, cairn_t **out)
+{
+	struct crn_arena *arena;
+	struct engine_anchor *a;
+	cairn_t *c;
+
+	CRN_TRY(crn_arena_init(&arena, base, reserved, memory_max, crn_memory_commit));
+	a = crn_block_alloc(arena, sizeof(*a));
+	c = crn_block_alloc(arena, sizeof(*c));
+	if (!a || !c)
+		return CAIRN_EMEMORY;
+	c->arena = arena;
+	c->host = *host;
+	c->memory_max = memory_max;
+	c->restore_stack = crn_block_alloc(arena, CRN_RESTORE_STACK);
+	c->maps_buffer = crn_block_alloc(arena, CRN_MAPS_BUFFER);
+	c->scratch = crn_frame_alloc(arena);
+	if (!c->restore_stack || !c->maps_buffer || !c->scratch)
+		return CAIRN_EMEMORY;
+	a->session = c;
+	*out = c;
+	anchor = a; /* alive is still 0: nobody sees it yet */
+	reserve_base = base;
+	reserve_size = reserved;
+	return 0;
+}
+
+static int start(cairn_t *c, const struct cairn_options *o)
+{
+	c->keep = o->keep;
+	c->flags = o->flags;
+	c->threads = o->threads;
+	c->users = 1;
+	c->maps_stale = true;
+	CRN_TRY(crn_surface_parse(c, o->surface));
+	if (!(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS)) && c->mode != CRN_SURFACE_NONE && !c->agent)
+		return CAIRN_EAREAONLY;
+
+	c->env.arena = c->arena;
+	c->env.host = &c->host;
+	c->env.keep = c->keep;
+	c->env.store = crn_store;
+	c->env.load = crn_load;
+	c->env.lost = crn_lost;
+	CRN_TRY(crn_maps_open(&c->maps, c->maps_buffer));
+	CRN_TRY(crn_journal_open(&c->journal, c->arena, c->keep));
+	CRN_TRY(c->ops->open(&c->tracker, &c->env));
+	CRN_TRY(crn_marks_push(c, 0)); /* the implicit checkpoint */
+	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));
+	crn_mark_newest(c)->changes.count = 0; /* what was there before is no change */
+	if (c->mode == CRN_SURFACE_LIST && !c->area_count)
+		return CAIRN_ESURFACE;
+	CRN_TRY(c->ops->interval_begin(c->tracker));
+	return 0;
+}
+
+static void tear_down(cairn_t *c)
+{
+	anchor->alive = 0;
+	if (c->tracker)
+		c->ops->close(c->tracker);
+	crn_journal_close(c->journal);
+	if (c->maps.buffer)
+		crn_maps_close(&c->maps);
+	crn_after_fork_child();
+}
+
+/* What a parent's engine left in this process: zeros. Its descriptors point to the parent's memory and stay unused. */
+void crn_after_fork_child(void)
+{
+	if (anchor)
+		crn_memory_unmap(reserve_base, reserve_size);
+	anchor = NULL;
+}
+
+int crn_session_open(cairn_t **out, const struct cairn_options *options, bool agent)
+{
+	const struct crn_tracker_ops *ops;
+	struct cairn_options o;
+	struct crn_host host;
+	cairn_t *c = crn_session_current();
+	size_t reserved;
+	void *base;
+	int err;
+
+	if (!out)
+		return -EINVAL;
+	CRN_TRY(read_options(&o, options));
+	if (!tracker_exists(o.tracker))
+		return CAIRN_ETRACKER;
+	if (c) {
+		CRN_TRY(join(c, &o));
+		*out = c;
+		return 0;
+	}
+	crn_after_fork_child();
+	(void)crn_log_start();
+	crn_host_probe(&host);
+	CRN_TRY(choose_tracker(&ops, o.tracker, &host));
+	if (!o.memory_max)
+		o.memory_max = host.memory_bytes / 2;
+
+	CRN_TRY(crn_memory_reserve(&base, &reserved));
+	err = build(base, reserved, &host, o.memory_max, &c);
+	if (err < 0) {
+		crn_memory_unmap(base, reserved);
+		return err;
+	}
+	c->ops = ops;
+	c->agent = agent;
+	err = start(c, &o);
+	if (err < 0) {
+		tear_down(c);
+		return err;
+	}
+	crn_info("session open: tracker %s, surface %s, keep %u", ops->name, c->surface, c->keep);
+	anchor->alive = ALIVE;
+	*out = c;
+	return 0;
+}
+
+int cairn_open(cairn_t **out, const struct cairn_options *options)
+{
+	return crn_session_open(out, options, false);
+}
+
+int cairn_close(cairn_t *c)
+{
+	CRN_TRY(crn_lock(c));
+	if (--c->users) {
+		crn_unlock(c);
+		return 0;
+	}
+	tear_down(c);
+	return 0;
+}
+
+/* ---- Small things ---------------------------------------------------------------------------- */
+
+void *crn_session_alloc(cairn_t *c, size_t size)
+{
+	void *block;
+
+	if (crn_lock(c) < 0)
+		return NULL;
+	block = crn_block_alloc(c->arena, size);
+	crn_unlock(c);
+	return block;
+}
+
+void crn_maps_watch(cairn_t *c)
+{
+	c->watched = true;
+	c->maps_stale = true;
+}
+
+void crn_maps_changed(cairn_t *c)
+{
+	__atomic_store_n(&c->maps_stale, true, __ATOMIC_RELEASE);
+}
+
+int crn_surface_omit(uintptr_t begin, uintptr_t end)
+{
+	cairn_t *c = crn_session_current();
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = crn_ranges_add(c, &c->omitted, begin, end);
+	c->maps_stale = true;
+	crn_unlock(c);
+	return err;
+}
+
+int crn_grow(cairn_t *c, void **at, size_t *capacity, size_t need, size_t entry_size)
+{
+	size_t wanted = *capacity ? *capacity : 16;
+	void *block;
+
+	if (crn_likely(need <= *capacity))
+		return 0;
+	while (wanted < need)
+		wanted *= 2;
+	block = crn_block_alloc(c->arena, wanted * entry_size);
+	if (!block)
+		return CAIRN_EMEMORY;
+	crn_copy(block, *at, *capacity * entry_size);
+	crn_block_free(c->arena, *at, *capacity * entry_size);
+	*at = block;
+	*capacity = wanted;
+	return 0;
+}

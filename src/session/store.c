@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Live memory: putting old content back around what must survive, and reading what the program has closed.
+ */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/descriptor.h"
+#include "os/memory.h"
+#include "os/thread.h"
+
+/* ---- What survives a restore ---------------------------------------------------------------- */
+
+static int exempt_words(cairn_t *c, const struct crn_thread_words *w)
+{
+	if (w->clear_tid)
+		CRN_TRY(crn_ranges_add(c, &c->builtin, w->clear_tid, w->clear_tid + 4));
+	if (w->robust_list)
+		CRN_TRY(crn_ranges_add(c, &c->builtin, w->robust_list, w->robust_list + w->robust_len));
+	if (w->rseq)
+		CRN_TRY(crn_ranges_add(c, &c->builtin, w->rseq, w->rseq + w->rseq_len));
+	return 0;
+}
+
+int crn_exempt_self(cairn_t *c)
+{
+	struct crn_thread_words w;
+	uintptr_t self = crn_self(c);
+
+	if (c->thread_seen == self)
+		return 0;
+	crn_thread_words(&w);
+	CRN_TRY(exempt_words(c, &w));
+	c->thread_seen = self;
+	return 0;
+}
+
+struct exempt {
+	cairn_t *c;
+	struct crn_thread_words mine;
+	int self;
+};
+
+/*
+ * Only the robust list of another thread can be asked for; libc keeps the other words in the same structure at the same
+ * distances.
+ */
+static int exempt_other(void *ctx, int tid)
+{
+	struct exempt *e = ctx;
+	struct crn_thread_words w = e->mine;
+	uintptr_t head = 0, shift;
+	size_t len = 0;
+
+	if (tid == e->self || crn_sys3(SYS_get_robust_list, tid, &head, &len) < 0 || !head)
+		return 0;
+	shift = head - e->mine.robust_list;
+	w.robust_list = head;
+	w.robust_len = len;
+	w.clear_tid += w.clear_tid ? shift : 0;
+	w.rseq += w.rseq ? shift : 0;
+	return exempt_words(e->c, &w);
+}
+
+int crn_exempt_all(cairn_t *c)
+{
+	struct exempt e = { .c = c, .self = crn_gettid() };
+
+	c->builtin.count = 0;
+	c->thread_seen = crn_self(c);
+	crn_thread_words(&e.mine);
+	CRN_TRY(exempt_words(c, &e.mine));
+	return e.mine.robust_list ? crn_thread_each(exempt_other, &e) : 0;
+}
+
+/* ---- Closed memory -------------------------------------------------------------------------------- */
+
+static const struct crn_piece *awkward_at(const cairn_t *c, uintptr_t addr)
+{
+	size_t low = 0, high = c->awkward.count;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (c->awkward.at[mid].end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < c->awkward.count && c->awkward.at[low].begin <= addr ? &c->awkward.at[low] : NULL;
+}
+
+/* The kernel reads and writes private memory for us whatever its protection, as it does for debuggers. */
+static long through_mem(uintptr_t addr, void *buf, size_t len, bool write)
+{
+	int fd = crn_fd_open("/proc/self/mem", write ? O_RDWR : O_RDONLY);
+	long n;
+
+	if (fd < 0)
+		return fd;
+	n = crn_sys4(write ? SYS_pwrite64 : SYS_pread64, fd, buf, len, addr);
+	crn_fd_close(fd);
+	return n == (long)len ? 0 : n < 0 ? n : -EFAULT;
+}
+
+int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
+{
+	if (crn_memory_peek(dst, (const void *)addr, len) == (long)len)
+		return 0;
+	return through_mem(addr, dst, len, false) < 0 ? -EFAULT : 0;
+}
+
+static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
+{
+	const struct crn_piece *p = c->awkward.count ? awkward_at(c, addr) : NULL;
+	uintptr_t page = crn_page_down(addr);
+
+	if (p && !(p->prot & PROT_WRITE)) {
+		if (!old) {
+			crn_fill(c->scratch, 0, len);
+			old = c->scratch;
+		}
+		if (through_mem(addr, (void *)old, len, true) >= 0)
+			return;
+		/* Refused by policy: open the page for a moment. */
+		if (crn_memory_protect((void *)page, CRN_PAGE_SIZE, p->prot | PROT_READ | PROT_WRITE) < 0) {
+			crn_error("cannot put back %lx: protected", addr);
+			return;
+		}
+		crn_copy((void *)addr, old, len);
+		(void)crn_memory_protect((void *)page, CRN_PAGE_SIZE, p->prot);
+		return;
+	}
+	if (old)
+		crn_copy((void *)addr, old, len);
+	else
+		crn_fill((void *)addr, 0, len);
+}
+
+/* ---- Storing ------------------------------------------------------------------------------------------ */
+
+/* The next byte range within [*at, end) that may be written; false if there is none. */
+static bool next_open(const cairn_t *c, uintptr_t *at, uintptr_t end, uintptr_t *stop)
+{
+	const struct crn_ranges *lists[] = { &c->excluded, &c->builtin };
+
+again:
+	*stop = end;
+	if (c->skip && *at < c->skip->end && end > c->skip->begin) {
+		if (*at >= c->skip->begin) {
+			*at = c->skip->end;
+			if (*at >= end)
+				return false;
+			goto again;
+		}
+		*stop = c->skip->begin;
+	}
+	for (size_t k = 0; k < CRN_ARRAY_SIZE(lists); k++) {
+		size_t i = crn_ranges_from(lists[k], *at);
+		const struct crn_range *r = &lists[k]->at[i];
+
+		if (i == lists[k]->count || r->begin >= *stop)
+			continue;
+		if (r->begin <= *at) {
+			*at = r->end;
+			if (*at >= end)
+				return false;
+			goto again;
+		}
+		*stop = r->begin;
+	}
+	return *at < end;
+}
+
+static void store_page(cairn_t *c, uintptr_t page, const void *old)
+{
+	uintptr_t at = page, end = page + CRN_PAGE_SIZE, stop;
+
+	/* Areas that are younger than the checkpoint, or removed since, stay as they are. */
+	if (crn_unlikely(c->filter)) {
+		const struct crn_area *area = crn_area_at(c, page);
+
+		if (!area || area->born > c->target)
+			return;
+	}
+	c->put++;
+	for (; next_open(c, &at, end, &stop); at = stop)
+		put_bytes(c, at, old ? (const char *)old + (at - page) : NULL, stop - at);
+}
+
+void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len)
+{
+	cairn_t *c = (cairn_t *)env;
+
+	CRN_DASSERT(!(addr & (CRN_PAGE_SIZE - 1)) && !(len & (CRN_PAGE_SIZE - 1)));
+	for (size_t at = 0; at < len; at += CRN_PAGE_SIZE)
+		store_page(c, addr + at, old ? (const char *)old + at : NULL);
+}
+
+/* SAFETY: called from write-fault handlers: one store, no lock. */
+void crn_lost(struct crn_track_env *env, uintptr_t addr, int why)
+{
+	cairn_t *c = (cairn_t *)env;
+
+	__atomic_store_n(&c->lost, why, __ATOMIC_RELAXED);
+}

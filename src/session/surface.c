@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which mappings belong to the surface. The answer is a sorted list of pieces, made anew from the process's map whenever the map
+ * may have changed; layout.c finds out what is different.
+ */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/copy.h"
+#include "os/thread.h"
+
+/* ---- Kinds of mapping ------------------------------------------------------------------- */
+
+bool crn_mapping_special(const struct crn_mapping *m)
+{
+	/* The kernel's own pages in the process. */
+	return crn_starts_with(m->name, "[vvar") || crn_streq(m->name, "[vdso]") ||
+		crn_streq(m->name, "[vsyscall]") || crn_streq(m->name, "[uprobes]");
+}
+
+uint32_t crn_mapping_flags(const struct crn_mapping *m)
+{
+	uint32_t flags = 0;
+
+	if (m->shared)
+		flags |= CRN_AREA_SHARED;
+	if (m->inode || m->name[0] == '/')
+		flags |= CRN_AREA_FILE;
+	if (crn_streq(m->name, "[stack]"))
+		flags |= CRN_AREA_STACK;
+	if (crn_streq(m->name, "[heap]"))
+		flags |= CRN_PIECE_HEAP;
+	return flags;
+}
+
+/* ---- Parsing ---------------------------------------------------------------------------------- */
+
+static const char *parse_hex(const char *s, uint64_t *out)
+{
+	uint64_t v = 0;
+	const char *start;
+
+	if (!crn_starts_with(s, "0x"))
+		return NULL;
+	for (start = s += 2;; s++) {
+		unsigned digit;
+
+		if (*s >= '0' && *s <= '9')
+			digit = *s - '0';
+		else if (*s >= 'a' && *s <= 'f')
+			digit = *s - 'a' + 10;
+		else
+			break;
+		if (v >> 60)
+			return NULL;
+		v = v << 4 | digit;
+	}
+	*out = v;
+	return s == start ? NULL : s;
+}
+
+/* "0x1000-0x2000" up to `stop`. */
+static bool parse_range(const char *s, const char *stop, struct crn_range *out)
+{
+	uint64_t begin, end;
+
+	s = parse_hex(s, &begin);
+	if (!s || *s != '-')
+		return false;
+	s = parse_hex(s + 1, &end);
+	if (s != stop || begin >= end || begin & (CRN_PAGE_SIZE - 1) || end & (CRN_PAGE_SIZE - 1))
+		return false;
+	out->begin = begin;
+	out->end = end;
+	return true;
+}
+
+static const char *item_end(const char *s)
+{
+	while (*s && *s != ',')
+		s++;
+	return s;
+}
+
+int crn_surface_parse(cairn_t *c, const char *expr)
+{
+	size_t len = crn_strlen(expr);
+
+	if (!len || len >= sizeof(c->surface))
+		return CAIRN_ESURFACE;
+	crn_copy(c->surface, expr, len + 1);
+	c->mode = CRN_SURFACE_LIST;
+	if (crn_streq(expr, "none"))
+		c->mode = CRN_SURFACE_NONE;
+	else if (crn_streq(expr, "all"))
+		c->mode = CRN_SURFACE_ALL;
+	else if (crn_streq(expr, "program"))
+		c->mode = CRN_SURFACE_PROGRAM;
+	if (c->mode != CRN_SURFACE_LIST)
+		return 0;
+
+	for (const char *s = expr;; s++) {
+		const char *end = item_end(s);
+		struct crn_range range;
+
+		if (s == end || (crn_starts_with(s, "0x") && !parse_range(s, end, &range)))
+			return CAIRN_ESURFACE;
+		s = end;
+		if (!*s)
+			return 0;
+	}
+}
+
+/* ---- Choosing ----------------------------------------------------------------------------------- */
+
+/* Does an item of the list name the mapping: the whole name, or a path's last component? */
+static bool item_names(const char *item, const char *end, const char *name)
+{
+	size_t len = (size_t)(end - item), n = crn_strlen(name);
+
+	if (!len || n < len)
+		return false;
+	if (n > len && name[n - len - 1] != '/')
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		if (item[i] != name[n - len + i])
+			return false;
+	}
+	return true;
+}
+
+static int piece_add(cairn_t *c, struct crn_pieces *l, const struct crn_mapping *m, uint32_t flags,
+	uintptr_t begin, uintptr_t end)
+{
+	struct crn_piece *p;
+
+	begin = CRN_MAX(begin, m->begin);
+	end = CRN_MIN(end, m->end);
+	if (begin >= end)
+		return 0;
+	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, l->count + 1, sizeof(*l->at)));
+	/* Order is kept here: a list may name its ranges in any. Overlaps (named twice) are dropped. */
+	for (size_t i = 0; i < l->count && l->at[l->count - 1].end > begin; i++) {
+		if (l->at[i].begin < end && l->at[i].end > begin) {
+			if (l->at[i].begin <= begin && l->at[i].end >= end)
+				return 0;
+			if (l->at[i].begin > begin)
+				CRN_TRY(piece_add(c, l, m, flags, begin, l->at[i].begin));
+			if (l->at[i].end < end)
+				return piece_add(c, l, m, flags, l->at[i].end, end);
+			return 0;
+		}
+	}
+	p = &l->at[l->count++];
+	for (; p > l->at && p[-1].begin >= end; p--)
+		*p = p[-1];
+	p->begin = begin;
+	p->end = end;
+	p->flags = flags;
+	p->prot = m->prot;
+	p->inode = m->inode;
+	p->base = m->inode ? m->offset - m->begin : 0;
+	return 0;
+}
+
+static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+{
+	for (const char *s = c->surface;; s++) {
+		const char *end = item_end(s);
+		struct crn_range r;
+
+		if (parse_range(s, end, &r))
+			CRN_TRY(piece_add(c, &c->fresh, m, flags, r.begin, r.end));
+		else if (item_names(s, end, m->name) && m->prot & PROT_WRITE)
+			CRN_TRY(piece_add(c, &c->fresh, m, flags, m->begin, m->end));
+		s = end;
+		if (!*s)
+			return 0;
+	}
+}
+
+/* Explicit areas in this mapping. */
+static int add_explicit(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+{
+	for (size_t i = crn_area_from(c, m->begin); i < c->area_count && c->areas[i]->begin < m->end; i++) {
+		const struct crn_area *a = c->areas[i];
+
+		if (a->flags & CRN_AREA_EXPLICIT)
+			CRN_TRY(piece_add(c, &c->fresh, m, (flags & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT,
+				a->begin, a->end));
+	}
+	return 0;
+}
+
+struct thread_heads {
+	uintptr_t at[256];
+	size_t count;
+};
+
+static int note_head(void *ctx, int tid)
+{
+	struct thread_heads *h = ctx;
+	uintptr_t head = 0;
+	size_t len = 0;
+
+	if (h->count < CRN_ARRAY_SIZE(h->at) && crn_sys3(SYS_get_robust_list, tid, &head, &len) >= 0 && head)
+		h->at[h->count++] = head;
+	return 0;
+}
+
+/* libc keeps a thread's descriptor, with its robust list head, at the top of its stack. */
+static bool holds_thread(const struct thread_heads *h, const struct crn_mapping *m)
+{
+	for (size_t i = 0; i < h->count; i++) {
+		if (h->at[i] >= m->begin && h->at[i] < m->end)
+			return true;
+	}
+	return false;
+}
+
+/* What was already tracked stays so while it is mapped, whatever its protection: it may have been written before. */
+static bool tracked_already(cairn_t *c, const struct crn_mapping *m)
+{
+	size_t i = crn_area_from(c, m->begin);
+
+	return i < c->area_count && c->areas[i]->begin < m->end && !(c->areas[i]->flags & CRN_AREA_EXPLICIT);
+}
+
+static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, const struct crn_mapping *before,
+	const struct thread_heads *heads)
+{
+	if (m->shared || crn_mapping_special(m))
+		return false;
+	if (c->mode == CRN_SURFACE_ALL) {
+		/* Code that is made at run time is written before anybody can see it as writable. */
+		return m->prot & PROT_WRITE || (m->prot && !(flags & CRN_AREA_FILE)) || tracked_already(c, m);
+	}
+	if (!(m->prot & PROT_WRITE))
+		return tracked_already(c, m);
+	if (flags & (CRN_AREA_FILE | CRN_AREA_STACK | CRN_PIECE_HEAP))
+		return true;
+	/* .bss continues .data without a file; a thread's stack is anonymous. */
+	if (before->end == m->begin && before->inode && before->prot & PROT_WRITE && !before->shared)
+		return true;
+	return holds_thread(heads, m);
+}
+
+/* The mapping without what may never be tracked. */
+static int add_found(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+{
+	uintptr_t at = m->begin, engine, engine_end;
+	size_t i;
+
+	crn_arena_range(c->arena, &engine, &engine_end);
+	if (m->begin < engine_end && m->end > engine)
+		return 0;
+	for (i = crn_ranges_from(&c->omitted, at); i < c->omitted.count && c->omitted.at[i].begin < m->end; i++) {
+		CRN_TRY(piece_add(c, &c->fresh, m, flags, at, c->omitted.at[i].begin));
+		at = c->omitted.at[i].end;
+	}
+	return piece_add(c, &c->fresh, m, flags, at, m->end);
+}
+
+/* With explicit areas only, the rest of the address space is of no interest. */
+static int read_explicit(cairn_t *c)
+{
+	for (size_t i = 0; i < c->area_count; i++) {
+		struct crn_mapping m;
+		int more = 0;
+
+		CRN_TRY(crn_maps_begin(&c->maps, c->areas[i]->begin, 0));
+		while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < c->areas[i]->end) {
+			uint32_t flags = (crn_mapping_flags(&m) & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT;
+
+			CRN_TRY(piece_add(c, &c->fresh, &m, flags, c->areas[i]->begin, c->areas[i]->end));
+		}
+		CRN_TRY(more);
+	}
+	return 0;
+}
+
+int crn_surface_read(cairn_t *c)
+{
+	struct thread_heads heads = { .count = 0 };
+	struct crn_mapping m, before = { .end = 0 };
+	int more;
+
+	c->fresh.count = 0;
+	if (c->mode == CRN_SURFACE_NONE)
+		return read_explicit(c);
+	if (c->mode == CRN_SURFACE_PROGRAM)
+		CRN_TRY(crn_thread_each(note_head, &heads));
+	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
+	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
+		uint32_t flags = crn_mapping_flags(&m);
+
+		CRN_TRY(add_explicit(c, &m, flags));
+		if (c->mode == CRN_SURFACE_LIST)
+			CRN_TRY(add_listed(c, &m, flags));
+		else if (wanted(c, &m, flags, &before, &heads))
+			CRN_TRY(add_found(c, &m, flags));
+		before = m;
+		before.name = "";
+	}
+	return more;
+}
