@@ -147,7 +147,7 @@ def keep(lines: list[dict]) -> Section | None:
     counts = sorted({line["keep"] for line in found})
     section = Section(
         "Keeping K checkpoints",
-        "Cycles of cairn_checkpoint alone (without the faults before it), 15 pages written, journal full.",
+        "Cycles of cairn_checkpoint alone, without the faults before it; 15 pages written.",
         ["tracker", *(f"K = {count}" for count in counts)],
     )
     for row in dict.fromkeys(line["row"] for line in found):
@@ -164,7 +164,7 @@ def backtrack(lines: list[dict]) -> Section | None:
         return None
     section = Section(
         "Backtracking (examples/backtrack)",
-        "The same search; a wrong guess is taken back by a rewind, by copying the arena, by a fork.",
+        "The same search; a wrong guess is undone by a rewind, by copying the arena, by a fork.",
         ["method", "rewinds/s"],
     )
     section.rows = [[line["row"], number(line["per_second"])] for line in found]
