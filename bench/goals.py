@@ -42,6 +42,11 @@ def rows(lines: list[dict]) -> list[list[str]]:
         other = _cycles(lines, "trackers", row, **at)
         if scan and other:
             found += _ratio(f"{row} beside async, 15 pages of 64 MiB", other, scan, limit, True)
+    for keep, limit in ((1, 1.25), (10, 1.25), (1000, 2.5)):
+        at = {"keep": keep, "pages": 15}
+        copy = _cycles(lines, "hand_over", "copy (floor)", **at)
+        ours = _cycles(lines, "hand_over", f"K = {keep}", **at)
+        found += _ratio(f"handing 15 pages to a journal of {keep}", ours, copy, limit, False)
     floor = _cycles(lines, "empty", "memcpy", what="rewind")
     for row in ("uffd", "mprotect"):
         for line in lines:

@@ -158,6 +158,24 @@ def keep(lines: list[dict]) -> Section | None:
     return section
 
 
+def handover(lines: list[dict]) -> Section | None:
+    found = of(lines, "hand_over", pages=15)
+    if not found:
+        return None
+    floors = {line["keep"]: line["cycles"] for line in found if line["row"].startswith("copy")}
+    section = Section(
+        "Handing 15 pages to a journal of K",
+        "The journal alone, from inside: pages copied and handed over, beside copying them.",
+        ["K", "copy", "copy and hand over", "ratio"],
+    )
+    for line in found:
+        if not line["row"].startswith("copy"):
+            floor = floors[line["keep"]]
+            ratio = number(line["cycles"] / floor)
+            section.rows.append([str(line["keep"]), number(floor), number(line["cycles"]), ratio])
+    return section
+
+
 def backtrack(lines: list[dict]) -> Section | None:
     found = of(lines, "backtrack")
     if not found:
@@ -203,6 +221,7 @@ def sections(lines: list[dict]) -> list[Section]:
         lambda: restores(lines, "restore"),
         lambda: restores(lines, "rewind"),
         lambda: empty(lines),
+        lambda: handover(lines),
         lambda: keep(lines),
         lambda: backtrack(lines),
         *(lambda part=part: serving(lines, part) for part in ("redis", "nginx", "lighttpd")),

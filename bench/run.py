@@ -5,8 +5,8 @@ Measure, and write the report. Without arguments everything, in about a quarter 
 
     run.py [--build DIR] [--results DIR] [--toy] [PART...]
 
-    table1 trackers restore empty keep backtrack    native, against libcairn
-    redis nginx lighttpd                            servers at a checkpoint per wake-up
+    table1 trackers restore empty handover keep backtrack    native, against libcairn
+    redis nginx lighttpd    servers at a checkpoint per wake-up
     native, servers                                 all of either
     report FILE                                     only the report, from an earlier run's lines
 
@@ -32,7 +32,7 @@ import report  # noqa: E402
 import serving  # noqa: E402
 from results import Results, load  # noqa: E402
 
-NATIVE = ("table1", "trackers", "restore", "empty", "keep", "backtrack")
+NATIVE = ("table1", "trackers", "restore", "empty", "handover", "keep", "backtrack")
 SERVERS = ("redis", "nginx", "lighttpd")
 
 
