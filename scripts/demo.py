@@ -18,12 +18,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "demo"))
 
+from audit import Audit  # noqa: E402
 from resp import Connection, Parser, ReplyError, command  # noqa: E402
-from servers import NO_BG_THREAD, RedisServer, ServerError  # noqa: E402
+from servers import NO_BG_THREAD, Recovery, RedisServer, ServerError  # noqa: E402
 from throughput import BackgroundLoad, BenchmarkError, Comparison  # noqa: E402
 from verifier import Verifier  # noqa: E402
 
@@ -48,12 +50,21 @@ def progress_end() -> None:
         print("\r", end="", flush=True)
 
 
-def crash(port: int, number: int, patience: float = 5.0) -> float:
+@dataclass
+class Crash:
+    """One crash that was sent: from which port, and how long until that connection was reset."""
+
+    sender: str
+    seconds: float
+
+
+def crash(port: int, number: int, patience: float = 5.0) -> Crash:
     """
-    Send DEBUG SEGFAULT on a connection of its own; seconds until that connection was reset. A write
-    acknowledged just before it, on the same connection, must survive (the end of the demo looks).
+    Send DEBUG SEGFAULT on a connection of its own and wait for the reset. A write acknowledged just
+    before it, on the same connection, must survive (the end of the demo looks).
     """
     client = socket.create_connection(("127.0.0.1", port), timeout=patience)
+    sender = "{}:{}".format(*client.getsockname())
     with client:
         client.sendall(command("SET", f"crash:{number}", number))
         parser = Parser()
@@ -74,7 +85,7 @@ def crash(port: int, number: int, patience: float = 5.0) -> float:
             raise DemoFailed(f"crash {number}: the connection that sent it was not reset") from None
         if answer:
             raise DemoFailed(f"crash {number}: DEBUG SEGFAULT was answered: {answer[:80]!r}")
-        return time.monotonic() - begin
+        return Crash(sender, time.monotonic() - begin)
 
 
 class Demo:
@@ -133,7 +144,7 @@ class Demo:
         self.background = BackgroundLoad(self.cairn.port)
         verifier.step(0.2)  # until redis has accepted everybody
         descriptors = self.cairn.descriptor_count() - len(verifier.writers)
-        resets: list[float] = []
+        sent: list[Crash] = []
         say()
         say(
             f"crashing it {crashes} times under {self.arguments.connections} verifying connections"
@@ -142,14 +153,14 @@ class Demo:
         for number in range(1, crashes + 1):
             self.load(verifier, self.arguments.crash_every)
             progress(f"crash {number} of {crashes}: {verifier.acknowledged:,} writes acknowledged")
-            resets.append(self.crash_during(verifier, number))
+            sent.append(self.crash_during(verifier, number))
         self.load(verifier, self.arguments.crash_every)
         progress("waiting for the last answers")
         while self.background.draining():
             self.load(verifier, 0.05)
         verifier.finish()
         progress_end()
-        self.report(verifier, crashes, resets, descriptors)
+        self.report(verifier, sent, descriptors)
 
     def load(self, verifier: Verifier, seconds: float) -> None:
         assert self.background
@@ -164,7 +175,7 @@ class Demo:
                     "a connection that did not send the crash was reset\n" + self.cairn.tail()
                 )
 
-    def crash_during(self, verifier: Verifier, number: int) -> float:
+    def crash_during(self, verifier: Verifier, number: int) -> Crash:
         # The verifier's requests are on their way while the crash arrives.
         verifier.step(0.002)
         try:
@@ -172,55 +183,60 @@ class Demo:
         except OSError as error:
             raise DemoFailed(f"crash {number}: {error}\n{self.cairn.tail()}") from error
 
-    def report(
-        self, verifier: Verifier, crashes: int, resets: list[float], descriptors_before: int
-    ) -> None:
-        assert self.background
+    def report(self, verifier: Verifier, sent: list[Crash], descriptors_before: int) -> None:
         if not self.cairn.alive():
             raise DemoFailed(f"redis-server is dead:\n{self.cairn.tail()}")
         audit = verifier.audit()
-        with Connection(self.cairn.port) as connection:
-            kept = connection.pipeline([("GET", f"crash:{n}") for n in range(1, crashes + 1)])
-        for number, value in enumerate(kept, 1):
-            audit.acknowledged += 1
-            if value == b"%d" % number:
-                audit.present += 1
-            else:
-                audit.findings.add("lost", f"crash:{number} is {value!r}")
+        self.audit_crashes(audit, len(sent))
         recoveries = self.cairn.recoveries()
-        times = sorted(r.microseconds for r in recoveries)
-        for recovery in recoveries[:3]:
-            say(f"  {recovery.line.strip()}")
-        if len(recoveries) > 3:
-            say(f"  ... {len(recoveries) - 3} more")
-        say()
-        say(f"  recoveries              {len(recoveries)} of {crashes} crashes")
-        if times:
-            say(f"  microseconds            median {median(times):.0f}, most {times[-1]:.0f}")
-            say(f"  until the reset         median {median(resets) * 1e3:.1f} ms, for the sender")
-        say(
-            f"  connections reset       {len(resets)} that sent a crash, "
-            f"{verifier.connections_reset} others"
-        )
+        descriptors = self.cairn.descriptor_count()
+        self.show_recoveries(recoveries, sent)
+        assert self.background
+        others = verifier.connections_reset
+        say(f"  connections reset       {len(sent)} that sent a crash, {others} others")
         say(f"  redis-benchmark         {self.background.requests:,} requests, no error")
         say(f"  answers checked         {verifier.answered:,}")
         say(f"  acknowledged writes     {audit.acknowledged:,}")
         say(f"  of these there          {audit.present:,}")
-        descriptors = self.cairn.descriptor_count()
         say(f"  descriptors             {descriptors_before} before, {descriptors} after")
         say()
         for line in audit.findings.lines():
             say(f"  WRONG  {line}")
         if audit.findings or audit.present != audit.acknowledged:
             raise DemoFailed(f"{audit.acknowledged - audit.present} acknowledged writes are gone")
-        if verifier.connections_reset:
-            raise DemoFailed("a connection that did not send the crash was reset")
+        senders = {crash.sender for crash in sent}
+        innocent = [r.line for r in recoveries if r.suspect not in senders]
+        if others or innocent:
+            raise DemoFailed(f"somebody who sent no crash was reset: {others} {innocent}")
         if descriptors > descriptors_before + 2:
             raise DemoFailed(f"descriptors leak: {descriptors_before} before, {descriptors} after")
-        if len(recoveries) < crashes:
-            raise DemoFailed(
-                f"only {len(recoveries)} recoveries in the agent's log\n{self.cairn.tail()}"
-            )
+        if len(recoveries) < len(sent):
+            raise DemoFailed(f"only {len(recoveries)} recoveries are logged\n{self.cairn.tail()}")
+
+    def audit_crashes(self, audit: Audit, count: int) -> None:
+        """What was acknowledged to the connections that then sent a crash."""
+        with Connection(self.cairn.port) as connection:
+            kept = connection.pipeline([("GET", f"crash:{n}") for n in range(1, count + 1)])
+        for number, value in enumerate(kept, 1):
+            audit.acknowledged += 1
+            if value == b"%d" % number:
+                audit.present += 1
+            else:
+                audit.findings.add("lost", f"crash:{number} is {value!r}")
+
+    def show_recoveries(self, recoveries: list[Recovery], sent: list[Crash]) -> None:
+        for recovery in recoveries[:3]:
+            say(f"  {recovery.line.strip()}")
+        if len(recoveries) > 3:
+            say(f"  ... {len(recoveries) - 3} more")
+        say()
+        say(f"  recoveries              {len(recoveries)} of {len(sent)} crashes")
+        if recoveries:
+            times = sorted(r.microseconds for r in recoveries)
+            seen = median(crash.seconds for crash in sent) * 1e3
+            say(f"  microseconds each       {' '.join(f'{t:.0f}' for t in times)}")
+            say(f"                          median {median(times):.0f}, most {times[-1]:.0f}")
+            say(f"  until the reset         median {seen:.1f} ms, for the sender")
 
 
 def missing(build: Path) -> str | None:

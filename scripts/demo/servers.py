@@ -44,6 +44,7 @@ class Recovery:
     """One line of the agent's log about a crash that was survived."""
 
     microseconds: float
+    suspect: str  # the peer whose connection was reset, "127.0.0.1:PORT"
     line: str
 
 
@@ -144,9 +145,9 @@ class Server:
     def recoveries(self) -> list[Recovery]:
         found = []
         for line in self.errors.read_text(errors="replace").splitlines():
-            match = re.search(r"\brecovered\b.*?([0-9.]+) us\b", line)
+            match = re.search(r"\brecovered\b.*?([0-9.]+) us\b(?:.*\bsuspect (\S+))?", line)
             if match:
-                found.append(Recovery(float(match.group(1)), line))
+                found.append(Recovery(float(match.group(1)), match.group(2) or "", line))
         return found
 
     def tail(self) -> str:
