@@ -112,15 +112,15 @@ static void vector_registers_survive(void **state)
 			 "movups 32(%[in]), %%xmm2\n\tmovups 48(%[in]), %%xmm3\n\t"
 			 "movups 64(%[in]), %%xmm4\n\tmovups 80(%[in]), %%xmm5\n\t"
 			 "movups 96(%[in]), %%xmm6\n\tmovups 112(%[in]), %%xmm7\n\t"
-			 "mov %%rsp, %%rbp\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
-			 "call *%[fn]\n\tmov %%rbp, %%rsp\n\t"
+			 "mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
+			 "call *%[fn]\n\tmov %%r12, %%rsp\n\t"
 			 "movups %%xmm0, 0(%[out])\n\tmovups %%xmm1, 16(%[out])\n\t"
 			 "movups %%xmm2, 32(%[out])\n\tmovups %%xmm3, 48(%[out])\n\t"
 			 "movups %%xmm4, 64(%[out])\n\tmovups %%xmm5, 80(%[out])\n\t"
 			 "movups %%xmm6, 96(%[out])\n\tmovups %%xmm7, 112(%[out])\n\t"
 			 : "=a"(lines), "+D"(x), "+S"(y)
 			 : [in] "r"(before), [out] "b"(after), [fn] "r"(fn)
-			 : "rcx", "rdx", "r8", "r9", "r10", "r11", "rbp", "xmm0", "xmm1", "xmm2",
+			 : "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2",
 			 "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "memory", "cc");
 	assert_int_equal(lines, 1u << 2);
 	assert_memory_equal(before, after, sizeof(before));
