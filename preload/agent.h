@@ -105,6 +105,7 @@ struct crn_thread {
 	bool exiting;                /* about to end; the slot is free when the kernel knows tid no more */
 	uint32_t pending_count;
 	struct crn_pending pending[CRN_PENDING_MAX];
+	uint32_t interval;           /* effects/: the last interval in which a call of this thread was seen */
 	struct crn_thread *next;
 };
 
@@ -116,7 +117,7 @@ static inline struct crn_thread *crn_thread_self(void)
 	return t;
 }
 
-/* effects/dispatch.c. Called by intercept/ for every system call of the program. */
+/* effects/calls.c. Called by intercept/ for every system call of the program. */
 enum crn_verdict crn_call_before(struct crn_call *call);
 void crn_call_after(struct crn_call *call);
 
@@ -184,6 +185,9 @@ bool crn_fd_is_engine(int fd);
 /* Tell of one that was opened or is about to be closed. */
 void crn_fd_engine(int fd, bool open);
 
+/* intercept/: a session has been opened: the agent's image and its threads' slots are no part of its surface. 0 or a negative code. */
+int crn_agent_omit(void);
+
 /*
  * The agent of this process. In memory of the agent's own, outside every surface; NULL when the program
  * runs bare. In a forked child session, effects, recover, sites and stat are NULL again.
@@ -201,6 +205,9 @@ struct crn_agent {
 	struct crn_recover *recover; /* recover/ */
 	struct crn_sites *sites;     /* sites/ */
 	struct crn_stat_page *stat;  /* shared with `cairn stat` */
+	uint32_t refused_said;       /* effects/: refusals that have been reported */
+	uint32_t site_lock;          /* sites/: one checkpoint at a time */
+	bool session_refused;        /* sites/: it could not be opened; not tried again */
 };
 extern struct crn_agent *crn_agent __attribute__((visibility("hidden")));
 

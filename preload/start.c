@@ -147,7 +147,6 @@ void crn_agent_start(int argc, char **argv, char **envp)
 	crn_fd_engine(crn_here.plan_fd, true);
 	crn_fd_engine(crn_log_start(), true);
 	find_image();
-	crn_surface_omit(crn_here.image_begin, crn_here.image_end);
 	crn_here.agent.config = plan->config;
 	crn_here.agent.pid = crn_getpid();
 	crn_context_init();

@@ -80,8 +80,16 @@ int crn_threads_init(void)
 		slots_max /= 4;
 	}
 	crn_memory_advise(crn_here.slots, slots_max * SLOT_SIZE, MADV_DONTDUMP);
-	crn_surface_omit((uintptr_t)crn_here.slots, (uintptr_t)crn_here.slots + slots_max * SLOT_SIZE);
 	return 0;
+}
+
+int crn_agent_omit(void)
+{
+	int ret = crn_surface_omit(crn_here.image_begin, crn_here.image_end);
+
+	if (ret < 0)
+		return ret;
+	return crn_surface_omit((uintptr_t)crn_here.slots, (uintptr_t)crn_here.slots + slots_max * SLOT_SIZE);
 }
 
 /* A thread that said exit and has really gone. */

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What each descriptor of the program is, found out by fstat the first time that one matters, so that inherited and
+ * passed ones need no special case. An entry lives until its number is closed or means something else.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+
+static struct crn_fd *entry(int fd, bool make)
+{
+	struct crn_effects *e = crn_agent->effects;
+	uint32_t chunk = (uint32_t)fd / CRN_FD_CHUNK;
+
+	if (fd < 0 || chunk >= e->fd_chunks)
+		return NULL;
+	if (!e->fds[chunk] && make)
+		e->fds[chunk] = crn_effects_alloc(CRN_FD_CHUNK * sizeof(struct crn_fd));
+	return e->fds[chunk] ? &e->fds[chunk][fd % CRN_FD_CHUNK] : NULL;
+}
+
+/* Anonymous inodes share one inode; their name tells what they are. */
+static enum crn_fd_kind anonymous_kind(int fd)
+{
+	static const struct {
+		const char *name;
+		enum crn_fd_kind kind;
+	} names[] = {
+		{"anon_inode:[eventpoll]", CRN_FD_EPOLL}, {"anon_inode:[eventfd]", CRN_FD_EVENT},
+		{"anon_inode:[timerfd]", CRN_FD_TIMER}, {"anon_inode:[signalfd]", CRN_FD_SIGNAL},
+		{"anon_inode:inotify", CRN_FD_INOTIFY}, {"anon_inode:[inotify]", CRN_FD_INOTIFY},
+	};
+	char path[40], target[64];
+	long n;
+
+	crn_format(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = crn_sys4(SYS_readlinkat, AT_FDCWD, path, target, sizeof(target) - 1);
+	if (n <= 0)
+		return CRN_FD_OTHER;
+	target[n] = '\0';
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(names); i++)
+		if (crn_streq(target, names[i].name))
+			return names[i].kind;
+	return CRN_FD_OTHER;
+}
+
+static enum crn_fd_kind device_kind(const struct stat *st)
+{
+	unsigned major = major(st->st_rdev), minor = minor(st->st_rdev);
+
+	if (major == 1 && (minor == 3 || minor == 5 || minor == 7 || minor == 8 || minor == 9))
+		return CRN_FD_NULL;
+	if (major == 4 || major == 5 || (major >= 136 && major <= 143))
+		return CRN_FD_TTY;
+	return CRN_FD_OTHER;
+}
+
+static enum crn_fd_kind socket_kind(int fd)
+{
+	int type = 0;
+	unsigned len = sizeof(type);
+
+	if (crn_sys5(SYS_getsockopt, fd, 1 /* SOL_SOCKET */, 3 /* SO_TYPE */, &type, &len) < 0)
+		return CRN_FD_OTHER;
+	return type == 1 /* SOCK_STREAM */ ? CRN_FD_STREAM : CRN_FD_DATAGRAM;
+}
+
+static enum crn_fd_kind kind_of(int fd, const struct stat *st)
+{
+	switch (st->st_mode & S_IFMT) {
+	case S_IFREG:
+		return CRN_FD_REGULAR;
+	case S_IFDIR:
+		return CRN_FD_DIRECTORY;
+	case S_IFSOCK:
+		return socket_kind(fd);
+	case S_IFIFO:
+		return CRN_FD_PIPE;
+	case S_IFCHR:
+		return device_kind(st);
+	case S_IFBLK:
+		return CRN_FD_OTHER;
+	}
+	return anonymous_kind(fd);
+}
+
+static bool is_anonymous(enum crn_fd_kind kind)
+{
+	return kind == CRN_FD_EPOLL || kind == CRN_FD_EVENT || kind == CRN_FD_TIMER || kind == CRN_FD_SIGNAL ||
+		kind == CRN_FD_INOTIFY;
+}
+
+/* The table entry of a regular file; 0 when there is no room, which makes its writes outputs. */
+static uint16_t file_slot(uint64_t dev, uint64_t ino)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 1; i < e->file_count; i++)
+		if (e->files[i].ino == ino && e->files[i].dev == dev)
+			return (uint16_t)i;
+	if (e->file_count >= CRN_FILES_MAX)
+		return 0;
+	e->files[e->file_count] = (struct crn_file){.dev = dev, .ino = ino};
+	return (uint16_t)e->file_count++;
+}
+
+struct crn_file *crn_file_of(const struct crn_fd *f)
+{
+	return f->file ? &crn_agent->effects->files[f->file] : NULL;
+}
+
+static void look(int fd, struct crn_fd *f)
+{
+	struct stat st;
+	long flags;
+
+	if (crn_sys2(SYS_fstat, fd, &st) < 0) {
+		*f = (struct crn_fd){.kind = CRN_FD_CLOSED};
+		return;
+	}
+	*f = (struct crn_fd){.kind = (uint8_t)kind_of(fd, &st), .dev = st.st_dev, .ino = st.st_ino};
+	if (is_anonymous(f->kind)) {
+		f->dev = 0;
+		f->ino = (uint64_t)fd;
+	}
+	if (f->kind != CRN_FD_REGULAR)
+		return;
+	flags = crn_sys2(SYS_fcntl, fd, F_GETFL);
+	if (flags >= 0 && (flags & O_APPEND))
+		f->flags |= CRN_FDF_APPEND;
+	if (flags >= 0 && (flags & O_ACCMODE) == O_WRONLY)
+		f->flags |= CRN_FDF_WRITEONLY;
+	if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
+		f->file = file_slot(st.st_dev, st.st_ino);
+}
+
+struct crn_fd *crn_fd_look(int fd)
+{
+	static const struct crn_fd closed_entry = {.kind = CRN_FD_CLOSED}, other_entry = {.kind = CRN_FD_OTHER};
+	struct crn_fd *f = entry(fd, true);
+
+	/* Out of the engine's memory, or a number beyond the table: nothing is known, so everything is an output. */
+	if (!f)
+		return (struct crn_fd *)(fd < 0 ? &closed_entry : &other_entry);
+	if (f->kind == CRN_FD_UNKNOWN)
+		look(fd, f);
+	if (f->kind == CRN_FD_CLOSED) { /* do not remember that: numbers come to life in many ways */
+		f->kind = CRN_FD_UNKNOWN;
+		return (struct crn_fd *)&closed_entry;
+	}
+	return f;
+}
+
+void crn_fd_forget(int fd)
+{
+	struct crn_fd *f = entry(fd, false);
+
+	if (f)
+		*f = (struct crn_fd){.kind = CRN_FD_UNKNOWN};
+}
+
+void crn_fd_forget_range(unsigned from, unsigned to)
+{
+	struct crn_effects *e = crn_agent->effects;
+	unsigned end = CRN_MIN(to, e->fd_chunks * CRN_FD_CHUNK - 1);
+
+	for (unsigned fd = from; fd <= end; fd++) {
+		if (!e->fds[fd / CRN_FD_CHUNK]) {
+			fd |= CRN_FD_CHUNK - 1;
+			continue;
+		}
+		crn_fd_forget((int)fd);
+	}
+}
+
+void crn_fd_copy(int newfd, int oldfd)
+{
+	struct crn_fd *from = entry(oldfd, false), *to = entry(newfd, true);
+
+	if (to)
+		*to = from && !is_anonymous(from->kind) ? *from : (struct crn_fd){.kind = CRN_FD_UNKNOWN};
+	if (to)
+		to->seek_interval = 0;
+}
+
+bool crn_fd_is_socket(const struct crn_fd *f)
+{
+	return f->kind == CRN_FD_STREAM || f->kind == CRN_FD_DATAGRAM;
+}
+
+bool crn_fd_is_pollable(const struct crn_fd *f)
+{
+	return f->kind >= CRN_FD_STREAM;
+}
+
+bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino)
+{
+	struct stat st;
+
+	return crn_sys2(SYS_fstat, fd, &st) == 0 && (uint64_t)st.st_dev == dev && (uint64_t)st.st_ino == ino;
+}
+
+bool crn_fd_has_twin(int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+	const struct crn_fd *f = entry(fd, false);
+
+	if (!f || f->kind == CRN_FD_UNKNOWN)
+		return false;
+	for (uint32_t c = 0; c < e->fd_chunks; c++) {
+		if (!e->fds[c])
+			continue;
+		for (uint32_t i = 0; i < CRN_FD_CHUNK; i++) {
+			const struct crn_fd *g = &e->fds[c][i];
+
+			if (g != f && g->kind == f->kind && g->dev == f->dev && g->ino == f->ino)
+				return true;
+		}
+	}
+	return false;
+}
+
+void crn_file_opened(int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+	struct stat st;
+
+	if (crn_sys2(SYS_fstat, fd, &st) < 0 || (st.st_mode & S_IFMT) != S_IFREG)
+		return;
+	/* Whoever opens a file again may see what was appended to it: from now on its writes are outputs. */
+	for (uint32_t i = 1; i < e->file_count; i++)
+		if (e->files[i].dev == (uint64_t)st.st_dev && e->files[i].ino == (uint64_t)st.st_ino)
+			e->files[i].shared_view = true;
+	crn_fd_look(fd);
+}
+
+int crn_hold_duplicate(int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+	int from = CRN_MIN(e->rlimit_nofile, 16384) - 1024;
+	long high;
+
+	if (from < e->rlimit_nofile / 2)
+		from = e->rlimit_nofile / 2;
+	high = crn_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, from);
+	if (high >= 0)
+		crn_fd_engine((int)high, true);
+	return (int)high;
+}
+
+void crn_hold_release(int high)
+{
+	crn_fd_engine(high, false);
+	crn_sys1(SYS_close, high);
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the program's calls did to the world in the open interval, and how to take it back.
+ *
+ *	calls.c         one call: its row of effects.def, its hook, the sites that it is
+ *	output_memory.c opens the memory that the kernel is about to write (signal trackers)
+ *	descriptor_table.c  what each descriptor is
+ *	inverse.c       the journal of inverses
+ *	stream.c        bytes, datagrams, errors and sockets taken since the checkpoint, given again after a restore
+ *	epoll_mirror.c  every epoll set's items, because the kernel tells neither disarmed masks nor data by descriptor
+ *	hooks_*.c       one hook per kind of call
+ *	interval.c      checkpoint taken / restore asked / restore done
+ *
+ * Life of an interval (only under --recover; the session is open):
+ *
+ *	crn_effects_settle -> memory checkpoint -> crn_effects_commit -> calls ... -> crn_effects_check, crn_effects_undo
+ *
+ * Invariants:
+ *	unrecoverable != NULL  =>  no restore before the next commit
+ *	every UNDO call of the interval has its inverse in `inverses`, or was raised to an OUTPUT
+ *	a stream's consumed part [begin, cursor) was taken by the program in this interval
+ *
+ * All of it is guarded by `lock`, which nobody holds across a call of the program. The lock is taken in hooks, where the
+ * program's signals wait, and in fault.c, which refuses to run when the fault is in a hook.
+ */
+#ifndef CRN_EFFECTS_H
+#define CRN_EFFECTS_H
+
+#include "agent.h"
+#include "base/bits.h"
+#include "base/status.h"
+#include "os/maps.h"
+#include "os/sys.h"
+
+enum crn_effect {
+	CRN_EFFECT_NONE,
+	CRN_EFFECT_UNDO,
+	CRN_EFFECT_INPUT,
+	CRN_EFFECT_OUTPUT,
+	CRN_EFFECT_REFUSE,
+};
+
+enum crn_call_site { CRN_CALL_NONE_SITE, CRN_CALL_WAIT, CRN_CALL_SEND, CRN_CALL_MAPS };
+
+/* ---- The table ---------------------------------------------------------------------------------- */
+
+enum crn_out_kind {
+	CRN_OUT_END,
+	CRN_OUT_BYTES,
+	CRN_OUT_FIXED,
+	CRN_OUT_ARRAY,
+	CRN_OUT_SOCKLEN,
+	CRN_OUT_IOVEC,
+	CRN_OUT_MSGHDR,
+	CRN_OUT_MMSGHDR,
+	CRN_OUT_FDSET,
+	CRN_OUT_IOCTL,
+	CRN_OUT_LOOSE,
+};
+
+struct crn_out {
+	uint8_t kind; /* enum crn_out_kind */
+	uint8_t arg;
+	uint8_t length_arg;
+	uint16_t size;
+};
+#define CRN_OUTS_MAX 5
+
+/*
+ * before may be NULL (run the call), and so may after. Both are called with the lock held, and only while an interval is
+ * open. before may set call->effect; after sees call->result.
+ */
+struct crn_hook {
+	enum crn_verdict (*before)(struct crn_call *call);
+	void (*after)(struct crn_call *call);
+};
+
+struct crn_row {
+	const char *name; /* NULL: not in the table */
+	const struct crn_hook *hook;
+	uint8_t effect;
+	uint8_t site;
+	struct crn_out outs[CRN_OUTS_MAX];
+};
+/* Never NULL. */
+const struct crn_row *crn_row_of(long nr);
+
+/* ---- Memory of the program, which may be anything ------------------------------------------------ */
+
+/* Copy from or to the program. 0 or -EFAULT; a write opens the pages first. Never raises a signal. */
+int crn_user_read(void *dst, uintptr_t src, size_t len);
+int crn_user_write(uintptr_t dst, const void *src, size_t len);
+/* The kernel is about to write [addr, addr+len). Does nothing under trackers that see that by themselves. */
+void crn_output_memory(uintptr_t addr, size_t len);
+/* The same for everything that the call's row names. */
+void crn_output_memory_of(const struct crn_call *call, const struct crn_row *row);
+
+/* ---- Descriptors --------------------------------------------------------------------------------- */
+
+enum crn_fd_kind {
+	CRN_FD_UNKNOWN,   /* not looked at yet */
+	CRN_FD_CLOSED,    /* the number is not open */
+	CRN_FD_REGULAR,
+	CRN_FD_DIRECTORY,
+	CRN_FD_NULL,      /* /dev/null, zero, full, random, urandom: nothing is consumed */
+	CRN_FD_STREAM,    /* connected or not: a stream socket, a listening one as well */
+	CRN_FD_DATAGRAM,  /* a socket that keeps boundaries */
+	CRN_FD_PIPE,
+	CRN_FD_TTY,
+	CRN_FD_EPOLL,
+	CRN_FD_EVENT,     /* eventfd */
+	CRN_FD_TIMER,     /* timerfd */
+	CRN_FD_SIGNAL,    /* signalfd */
+	CRN_FD_INOTIFY,
+	CRN_FD_OTHER,     /* anything else: reads and writes are outputs */
+};
+
+enum crn_fd_flags {
+	CRN_FDF_APPEND = 1u << 0,   /* O_APPEND */
+	CRN_FDF_WRITEONLY = 1u << 1,
+};
+
+struct crn_fd {
+	uint8_t kind;  /* enum crn_fd_kind */
+	uint8_t flags; /* enum crn_fd_flags */
+	uint16_t file; /* regular: index into files, 0 if none */
+	uint32_t seek_interval; /* the offset was journalled in this interval */
+	uint64_t dev, ino;      /* of the object; anonymous ones: 0 and the number of the descriptor */
+};
+
+/* What is known of regular files that the program writes: only then can an append be left as written. */
+struct crn_file {
+	uint64_t dev, ino;
+	bool shared_view; /* it was synced, or opened more than once: every write is an output */
+};
+#define CRN_FILES_MAX 1024
+
+/* Look (once) at a descriptor. Never NULL; kind CLOSED if it is not open. Valid until the table changes. */
+struct crn_fd *crn_fd_look(int fd);
+/* The number means something else from now on, or nothing. */
+void crn_fd_forget(int fd);
+void crn_fd_forget_range(unsigned from, unsigned to);
+/* newfd is a duplicate of oldfd. */
+void crn_fd_copy(int newfd, int oldfd);
+bool crn_fd_is_pollable(const struct crn_fd *f);
+bool crn_fd_is_socket(const struct crn_fd *f);
+/* Is this number that object (not an anonymous one) right now? Any number, ours included. */
+bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino);
+/* Does another descriptor that we know of mean the same object? */
+bool crn_fd_has_twin(int fd);
+/* The program opened (created) this regular file by name. */
+void crn_file_opened(int fd);
+struct crn_file *crn_file_of(const struct crn_fd *f);
+
+/* ---- Inverses ------------------------------------------------------------------------------------ */
+
+enum crn_inverse_kind {
+	CRN_INV_CLOSE,      /* close fd */
+	CRN_INV_REOPEN,     /* fd comes back from the high duplicate `other`; a = FD_CLOEXEC or 0 */
+	CRN_INV_UNACCEPT,   /* fd goes back to the listening socket `other`; text = its address */
+	CRN_INV_SEEK,       /* fd to offset a */
+	CRN_INV_STATUS,     /* fd's file status flags to a */
+	CRN_INV_CLOEXEC,    /* fd's descriptor flags to a */
+	CRN_INV_EPOLL,      /* set fd: item `other` back to events a, data b; c: EPOLL_CTL_* to do */
+	CRN_INV_UNMAP,      /* munmap [a, a+b) */
+	CRN_INV_KEEP,       /* the delayed munmap [a, a+b) is not wanted any more */
+	CRN_INV_BREAK,      /* the kernel's program break to a */
+	CRN_INV_PROTECT,    /* [a, a+b) to protection c */
+	CRN_INV_ACTION,     /* signal fd: text = struct crn_sigaction */
+	CRN_INV_ITIMER,     /* interval timer fd: text = struct itimerval */
+	CRN_INV_TIMER,      /* POSIX timer fd: text = struct itimerspec */
+	CRN_INV_TIMERFD,    /* the same for a timerfd */
+	CRN_INV_OPTION,     /* socket fd, level a, option b: text, c bytes */
+	CRN_INV_UMASK,      /* a */
+};
+
+#define CRN_INVERSE_TEXT 128
+struct crn_inverse {
+	uint32_t kind; /* enum crn_inverse_kind */
+	int32_t fd, other;
+	uint32_t pad;
+	uint64_t a, b, c;
+	uint8_t text[CRN_INVERSE_TEXT];
+};
+#define CRN_INVERSES_MAX 8192
+
+/*
+ * Room for one more, with kind and fd set and the rest zero; NULL when the journal is full: the call is then raised to an output
+ * here. Call it only after the call has succeeded.
+ */
+struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd);
+
+/* ---- Streams: input taken, and input to give again ------------------------------------------------ */
+
+enum crn_piece_kind { CRN_PIECE_BYTES, CRN_PIECE_ERROR, CRN_PIECE_SOCKET };
+
+/* One read's worth. Lies in the pool; name and data follow. */
+struct crn_piece {
+	uint32_t next;  /* offset in the pool, 0: last */
+	uint32_t size;  /* of data */
+	uint16_t kind;  /* enum crn_piece_kind */
+	uint16_t name_len;
+	int32_t value;  /* ERROR: the (negative) result; SOCKET: its high descriptor, or its number while accepted */
+	uint32_t flags; /* msg_flags */
+	uint8_t text[] __attribute__((aligned(8))); /* name, then data */
+};
+
+struct crn_stream {
+	uint64_t dev, ino; /* of the object */
+	int32_t fd;        /* the number that it was last read by */
+	uint32_t first, last; /* pieces, by offset; 0: none */
+	uint32_t cursor;   /* piece to be given next, 0: all have been taken */
+	uint32_t cursor_at; /* bytes of it that have been taken */
+	uint32_t begin_at;  /* bytes of the first piece that had been taken at the checkpoint */
+	bool boundaries;   /* one read takes at most one piece */
+};
+#define CRN_STREAMS_MAX 4096
+#define CRN_POOL_SIZE   (2u << 20)
+#define CRN_POOL_SOFT   (1u << 20) /* past this a checkpoint is taken */
+
+/* The stream of a descriptor, or NULL. */
+struct crn_stream *crn_stream_find(const struct crn_fd *f);
+/* Is there something to be given before the kernel is asked? */
+bool crn_stream_pending(const struct crn_stream *s);
+bool crn_fd_pending(int fd);
+/* Bytes that a read could be given now. */
+size_t crn_stream_ready_bytes(const struct crn_stream *s);
+
+/* What one read has brought: `len` bytes in the program's buffers, and who sent them. */
+struct crn_taken {
+	const struct iovec *iov;
+	size_t count, len;
+	const void *name;
+	uint16_t name_len;
+	uint32_t flags;
+};
+/* Keep it (the cursor moves past it). Raises the call to an output when there is no room. */
+void crn_stream_keep(struct crn_call *call, int fd, const struct crn_taken *taken);
+void crn_stream_keep_error(struct crn_call *call, int fd);
+/* An accepted socket; its offset in the pool, 0 if there was no room. */
+uint32_t crn_stream_keep_socket(struct crn_call *call, int listener, int fd);
+/* Give what fits into the program's buffers. The read's result. `peek` leaves the cursor; *out (may be NULL) is the first piece. */
+long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, bool peek, struct crn_piece **out);
+/* The accepted socket to be given next, as an offset in the pool, or 0; crn_stream_skip moves past it. */
+uint32_t crn_stream_socket(struct crn_stream *s);
+void crn_stream_skip(struct crn_stream *s);
+struct crn_piece *crn_piece_at(uint32_t offset);
+/* A descriptor is about to be closed: if it is the last one of its object, what was kept is of no use any more. */
+void crn_stream_closed(int fd);
+/* Interval ended: drop what was taken. Restore: everything kept is to be given again. */
+void crn_streams_commit(void);
+void crn_streams_rewind(void);
+/* The suspect's: nothing of it is given again. */
+void crn_stream_drop(struct crn_stream *s);
+
+/* ---- epoll ---------------------------------------------------------------------------------------- */
+
+struct crn_epoll_item {
+	int32_t fd; /* -1: free, -2: was used */
+	uint32_t events;
+	uint64_t data;
+	uint32_t fired;     /* one-shot: the interval in which it fired; 0: it is armed */
+	bool edge;          /* edge-triggered: a replayed edge is still to be reported */
+};
+
+struct crn_epoll_set {
+	uint64_t dev, ino;
+	int32_t fd;
+	bool live;
+	uint32_t delivered;         /* the interval in which events were last handed out */
+	uint32_t oneshots;          /* items that were ever one-shot */
+	uint32_t count, used, size; /* open addressing; size: a power of two, used: includes removed ones */
+	struct crn_epoll_item *items;
+};
+#define CRN_EPOLL_SETS_MAX 256
+
+struct crn_epoll_set *crn_epoll_look(int epfd);
+struct crn_epoll_item *crn_epoll_find(struct crn_epoll_set *set, int fd);
+/* epoll_ctl on the kernel's set and on the mirror. 0 or -errno. */
+int crn_epoll_put(int epfd, int op, int fd, uint32_t events, uint64_t data);
+/* The same on the mirror alone. */
+void crn_epoll_note(int epfd, int op, int fd, uint32_t events, uint64_t data);
+/* A wait of this interval returned these events. */
+void crn_epoll_delivered(const struct crn_call *call);
+void crn_epoll_forget_fd(int fd); /* closed: the kernel drops it from every set */
+void crn_epoll_closed(int epfd);
+void crn_epoll_rearm(void);       /* after a restore */
+
+/* ---- The state ------------------------------------------------------------------------------------ */
+
+struct crn_delayed {
+	uint64_t addr, len;
+};
+#define CRN_DELAYED_MAX 1024
+#define CRN_DELAYED_BYTES (256ul << 20)
+
+struct crn_signal_log {
+	int32_t sig, tid;
+	siginfo_t info;
+};
+#define CRN_SIGNALS_MAX 64
+
+#define CRN_FD_CHUNK 256
+struct crn_effects {
+	uint32_t lock;
+	uint32_t interval;          /* number of the open interval; from 1 */
+	bool open;                  /* an interval is open: --recover and at least one checkpoint */
+	bool kernel_needs_open_pages; /* the tracker's pages must be opened before the kernel writes them */
+	bool drops_need_saving;     /* the tracker loses what MADV_DONTNEED drops unless it is told first */
+	char unrecoverable[128];    /* why the open interval cannot be undone; "" if it can */
+	struct crn_thread *owner;   /* took the newest checkpoint */
+
+	struct crn_fd **fds;        /* chunks of CRN_FD_CHUNK */
+	uint32_t fd_chunks;
+	struct crn_file *files;     /* [0] is not used */
+	uint32_t file_count;
+	bool posix_locks;           /* the program uses F_SETLK: closing any descriptor of a file matters */
+	int rlimit_nofile;
+
+	struct crn_inverse *inverses;
+	uint32_t inverse_count;
+	struct crn_delayed *delayed;
+	uint32_t delayed_count;
+	uint64_t delayed_bytes;
+
+	uint8_t *pool, *pool_spare;
+	uint32_t pool_used;         /* starts at 8: offset 0 means none */
+	struct crn_stream *streams;
+	uint32_t stream_count;
+	uint32_t pending_count;     /* upper bound of streams with something to give; 0: fast path */
+	struct { uint64_t dev, ino; int32_t fd; } last_input; /* whose input was consumed last */
+
+	struct crn_epoll_set *epolls;
+
+	struct crn_signal_log signals[CRN_SIGNALS_MAX];
+	uint32_t signal_count;
+
+	uint64_t wakeups;           /* completed: a wait has been entered again */
+	struct crn_maps maps;       /* kept open for protections; fd -1: not open */
+	char maps_buffer[CRN_MAPS_BUFFER];
+};
+
+static inline struct crn_effects *crn_effects_state(void)
+{
+	return crn_agent->effects;
+}
+
+void crn_effects_lock(void);
+void crn_effects_unlock(void);
+
+/* Take the program's interval back: inverses in reverse order, input to be given again. After memory. */
+void crn_inverses_run(void);
+/* Forget the inverses; the files that were held open may go. */
+void crn_inverses_drop(void);
+
+/* Make the state; the session is open. 0 or a negative code. */
+int crn_effects_open(void);
+/* Before a checkpoint: do what was delayed, so that the checkpoint does not contain it. */
+void crn_effects_settle(void);
+/* The open interval cannot be undone; the first reason stays until the next checkpoint. */
+void crn_effects_cannot_undo(const char *why);
+/* This one call is an output after all. */
+static inline void crn_call_raise(struct crn_call *call)
+{
+	call->effect = CRN_EFFECT_OUTPUT;
+}
+
+/* Blocks of the engine's arena: zeroed; there is no way to give them back, so tables grow by doubling. */
+void *crn_effects_alloc(size_t size);
+
+/* A number that the program does not use, close-on-exec; -errno. */
+int crn_hold_duplicate(int fd);
+void crn_hold_release(int high);
+
+#endif

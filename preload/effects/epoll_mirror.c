@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A mirror of every epoll set. The kernel does not tell what a descriptor's item was before a MOD or DEL, nor which mask a fired
+ * one-shot item had, nor which descriptor an event belongs to, and a restore needs all three. A set is read from
+ * /proc/self/fdinfo when it is first met and followed from then on.
+ */
+#include <sys/epoll.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "os/descriptor.h"
+
+#define FREE    (-1)
+#define REMOVED (-2)
+
+static bool table_grow(struct crn_epoll_set *set)
+{
+	uint32_t size = set->size && set->count * 4 < set->size ? set->size : set->size ? set->size * 2 : 64;
+	struct crn_epoll_item *items = crn_effects_alloc(size * sizeof(*items));
+
+	if (!items)
+		return false;
+	for (uint32_t i = 0; i < size; i++)
+		items[i].fd = FREE;
+	for (uint32_t i = 0; i < set->size; i++) {
+		uint32_t at = (uint32_t)set->items[i].fd & (size - 1);
+
+		if (set->items[i].fd < 0)
+			continue;
+		while (items[at].fd != FREE)
+			at = (at + 1) & (size - 1);
+		items[at] = set->items[i];
+	}
+	set->items = items;
+	set->size = size;
+	set->used = set->count;
+	return true;
+}
+
+struct crn_epoll_item *crn_epoll_find(struct crn_epoll_set *set, int fd)
+{
+	if (!set || !set->size)
+		return NULL;
+	for (uint32_t at = (uint32_t)fd & (set->size - 1); set->items[at].fd != FREE; at = (at + 1) & (set->size - 1))
+		if (set->items[at].fd == fd)
+			return &set->items[at];
+	return NULL;
+}
+
+static struct crn_epoll_item *item_add(struct crn_epoll_set *set, int fd)
+{
+	struct crn_epoll_item *item = crn_epoll_find(set, fd);
+	uint32_t at;
+
+	if (item)
+		return item;
+	if (set->used * 2 >= set->size && !table_grow(set))
+		return NULL;
+	at = (uint32_t)fd & (set->size - 1);
+	while (set->items[at].fd >= 0)
+		at = (at + 1) & (set->size - 1);
+	set->used += set->items[at].fd == FREE;
+	set->count++;
+	set->items[at] = (struct crn_epoll_item){.fd = fd};
+	return &set->items[at];
+}
+
+static void item_set(struct crn_epoll_set *set, int fd, uint32_t events, uint64_t data)
+{
+	struct crn_epoll_item *item = item_add(set, fd);
+
+	if (!item) {
+		crn_effects_cannot_undo("an epoll set is too big to be mirrored");
+		set->live = false;
+		return;
+	}
+	*item = (struct crn_epoll_item){.fd = fd, .events = events, .data = data, .edge = true};
+	set->oneshots += !!(events & EPOLLONESHOT);
+}
+
+static void item_remove(struct crn_epoll_set *set, int fd)
+{
+	struct crn_epoll_item *item = crn_epoll_find(set, fd);
+
+	if (!item)
+		return;
+	item->fd = REMOVED;
+	set->count--;
+}
+
+/* ---- the first sight of a set --------------------------------------------------------------------------- */
+
+static bool parse_number(const char **s, unsigned base, uint64_t *out)
+{
+	const char *p = *s;
+	bool any = false;
+
+	while (*p == ' ')
+		p++;
+	for (*out = 0;; p++, any = true) {
+		unsigned digit = *p >= '0' && *p <= '9' ? (unsigned)(*p - '0')
+			: *p >= 'a' && *p <= 'f' ? (unsigned)(*p - 'a' + 10) : 99;
+
+		if (digit >= base)
+			break;
+		*out = *out * base + digit;
+	}
+	*s = p;
+	return any;
+}
+
+/* "tfd:        5 events:       19 data:                5  pos:0 ino:... sdev:..." */
+static void parse_line(struct crn_epoll_set *set, const char *line)
+{
+	uint64_t fd, events, data;
+
+	if (!crn_starts_with(line, "tfd:"))
+		return;
+	line += 4;
+	if (!parse_number(&line, 10, &fd) || !crn_starts_with(line, " events:"))
+		return;
+	line += 8;
+	if (!parse_number(&line, 16, &events) || !crn_starts_with(line, " data:"))
+		return;
+	line += 6;
+	if (!parse_number(&line, 16, &data))
+		return;
+	item_set(set, (int)fd, (uint32_t)events, data);
+	/* A fired one-shot item shows nothing but its private bits. It may have fired long ago: it stays so. */
+	if ((events & EPOLLONESHOT) && !(events & ~(uint64_t)(EPOLLONESHOT | EPOLLET | EPOLLWAKEUP | EPOLLEXCLUSIVE)))
+		crn_epoll_find(set, (int)fd)->fired = UINT32_MAX;
+}
+
+static void read_set(struct crn_epoll_set *set)
+{
+	char path[48], buffer[1024];
+	size_t used = 0;
+	long n;
+	int fd;
+
+	crn_format(path, sizeof(path), "/proc/self/fdinfo/%d", set->fd);
+	fd = crn_fd_open(path, 0);
+	if (fd < 0)
+		return;
+	while ((n = crn_fd_read(fd, buffer + used, sizeof(buffer) - 1 - used)) > 0) {
+		size_t begin = 0;
+
+		used += (size_t)n;
+		for (size_t i = 0; i < used; i++) {
+			if (buffer[i] != '\n')
+				continue;
+			buffer[i] = '\0';
+			parse_line(set, buffer + begin);
+			begin = i + 1;
+		}
+		for (size_t i = begin; i < used; i++)
+			buffer[i - begin] = buffer[i];
+		used -= begin;
+		if (used == sizeof(buffer) - 1)
+			used = 0; /* no line of fdinfo is that long */
+	}
+	crn_fd_close(fd);
+}
+
+struct crn_epoll_set *crn_epoll_look(int epfd)
+{
+	struct crn_effects *e = crn_agent->effects;
+	struct crn_epoll_set *free_set = NULL;
+
+	if (crn_fd_look(epfd)->kind != CRN_FD_EPOLL)
+		return NULL;
+	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++) {
+		if (e->epolls[i].live && e->epolls[i].fd == epfd)
+			return &e->epolls[i];
+		if (!e->epolls[i].live && !free_set)
+			free_set = &e->epolls[i];
+	}
+	if (!free_set)
+		return NULL;
+	for (uint32_t i = 0; i < free_set->size; i++) /* its table is used again */
+		free_set->items[i].fd = FREE;
+	free_set->count = free_set->used = free_set->oneshots = free_set->delivered = 0;
+	free_set->fd = epfd;
+	free_set->live = true;
+	read_set(free_set);
+	return free_set;
+}
+
+/* ---- following it ----------------------------------------------------------------------------------------- */
+
+void crn_epoll_note(int epfd, int op, int fd, uint32_t events, uint64_t data)
+{
+	struct crn_epoll_set *set = crn_epoll_look(epfd);
+
+	if (!set)
+		return;
+	if (op == EPOLL_CTL_DEL)
+		item_remove(set, fd);
+	else
+		item_set(set, fd, events, data);
+}
+
+int crn_epoll_put(int epfd, int op, int fd, uint32_t events, uint64_t data)
+{
+	struct epoll_event event = {.events = events, .data.u64 = data};
+	long ret = crn_sys4(SYS_epoll_ctl, epfd, op, fd, &event);
+
+	if (ret == 0)
+		crn_epoll_note(epfd, op, fd, events, data);
+	return (int)ret;
+}
+
+void crn_epoll_forget_fd(int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++)
+		if (e->epolls[i].live)
+			item_remove(&e->epolls[i], fd);
+}
+
+void crn_epoll_closed(int epfd)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++)
+		if (e->epolls[i].live && e->epolls[i].fd == epfd)
+			e->epolls[i].live = false;
+}
+
+void crn_epoll_delivered(const struct crn_call *call)
+{
+	struct crn_effects *e = crn_agent->effects;
+	struct crn_epoll_set *set = crn_epoll_look((int)call->args[0]);
+	/* SAFETY: the kernel has just written `result` events there. */
+	const struct epoll_event *events = (const struct epoll_event *)call->args[1];
+
+	if (!set)
+		return;
+	set->delivered = e->interval;
+	if (!set->oneshots)
+		return;
+	for (long n = 0; n < call->result; n++)
+		for (uint32_t i = 0; i < set->size; i++)
+			if (set->items[i].fd >= 0 && set->items[i].data == events[n].data.u64 &&
+			    (set->items[i].events & EPOLLONESHOT) && !set->items[i].fired)
+				set->items[i].fired = e->interval;
+}
+
+/*
+ * A consumed edge does not come back by itself, and MOD with the same mask makes the kernel look again (measured). So every
+ * edge-triggered item of a set that handed out events since the checkpoint, and every one-shot item that fired since, is armed
+ * again; an event too many is allowed by the contract of both.
+ */
+void crn_epoll_rearm(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t s = 0; s < CRN_EPOLL_SETS_MAX; s++) {
+		struct crn_epoll_set *set = &e->epolls[s];
+
+		if (!set->live)
+			continue;
+		for (uint32_t i = 0; i < set->size; i++) {
+			struct crn_epoll_item *item = &set->items[i];
+			struct epoll_event event = {.events = item->events, .data.u64 = item->data};
+			bool fired_since = item->fired == e->interval;
+
+			if (item->fd < 0)
+				continue;
+			item->edge = true;
+			if (set->delivered != e->interval || (item->events & EPOLLEXCLUSIVE))
+				continue;
+			if (fired_since)
+				item->fired = 0;
+			if (fired_since || (item->events & (EPOLLET | EPOLLONESHOT)) == EPOLLET)
+				crn_sys4(SYS_epoll_ctl, set->fd, EPOLL_CTL_MOD, item->fd, &event);
+		}
+	}
+}

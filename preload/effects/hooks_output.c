@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls that somebody else can see. Most need nothing but their effect (the checkpoint that follows); here are those that only
+ * sometimes are outputs, and those whose consequences no checkpoint of one thread holds.
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "effects/hooks.h"
+
+const struct crn_hook crn_hook_plain = {NULL, NULL};
+const struct crn_hook crn_hook_process_exit = {NULL, NULL};
+const struct crn_hook crn_hook_send = {NULL, NULL};
+const struct crn_hook crn_hook_listen = {NULL, NULL};
+
+/*
+ * An append to a file that nobody reads back: left as written, a restore does not take it away, so that a log shows what really
+ * happened. Not if the offset was journalled, for then the undo would move it back over the append.
+ */
+static bool is_log_like(const struct crn_call *call, int fd, const struct crn_fd *f)
+{
+	const struct crn_file *file = crn_file_of(f);
+	struct stat st;
+
+	if (call->nr != SYS_write && call->nr != SYS_writev)
+		return false;
+	if (!file || file->shared_view || f->seek_interval == crn_agent->effects->interval)
+		return false;
+	if (f->flags & CRN_FDF_APPEND)
+		return true;
+	if (!(f->flags & CRN_FDF_WRITEONLY))
+		return false;
+	return crn_sys2(SYS_fstat, fd, &st) == 0 && crn_sys3(SYS_lseek, fd, 0, SEEK_CUR) == st.st_size;
+}
+
+static enum crn_verdict write_before(struct crn_call *call)
+{
+	int fd = (int)call->args[0];
+	struct crn_fd *f = crn_fd_look(fd);
+
+	if (f->kind == CRN_FD_NULL || f->kind == CRN_FD_CLOSED ||
+	    (f->kind == CRN_FD_REGULAR && is_log_like(call, fd, f))) {
+		call->effect = CRN_EFFECT_NONE;
+		return CRN_CALL_RUN;
+	}
+	return CRN_CALL_RUN_THEN;
+}
+
+/* Nothing went out: nothing to commit. */
+static void write_after(struct crn_call *call)
+{
+	if (call->result == 0)
+		call->effect = CRN_EFFECT_NONE;
+}
+const struct crn_hook crn_hook_write = {write_before, write_after};
+
+static enum crn_verdict sync_before(struct crn_call *call)
+{
+	struct crn_file *file = crn_file_of(crn_fd_look((int)call->args[0]));
+
+	if (file)
+		file->shared_view = true;
+	return CRN_CALL_RUN_THEN;
+}
+const struct crn_hook crn_hook_sync = {sync_before, NULL};
+
+static enum crn_verdict sync_all_before(struct crn_call *call)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 1; i < e->file_count; i++)
+		e->files[i].shared_view = true;
+	return CRN_CALL_RUN_THEN;
+}
+const struct crn_hook crn_hook_sync_all = {sync_all_before, NULL};
+
+static enum crn_verdict file_lock_before(struct crn_call *call)
+{
+	return CRN_CALL_RUN_THEN;
+}
+const struct crn_hook crn_hook_file_lock = {file_lock_before, NULL};
+
+/* wait4, rt_sigtimedwait: only a child or a signal that was taken is gone. */
+static void reap_after(struct crn_call *call)
+{
+	if (call->result <= 0)
+		call->effect = CRN_EFFECT_NONE;
+}
+const struct crn_hook crn_hook_reap = {NULL, reap_after};
+
+static void waitid_after(struct crn_call *call)
+{
+	const siginfo_t *info = (const siginfo_t *)call->args[2];
+
+	if (call->result != 0 || (call->args[3] & WNOWAIT) || (info && info->si_pid == 0))
+		call->effect = CRN_EFFECT_NONE;
+}
+const struct crn_hook crn_hook_waitid = {NULL, waitid_after};
+
+/*
+ * fork, vfork, clone: done, then a checkpoint. A child does not get what its parent still has to be given again, so a birth in that
+ * state is told.
+ */
+static enum crn_verdict birth_before(struct crn_call *call)
+{
+	if (crn_agent->effects->pending_count)
+		crn_warn("a child is born while replayed input is pending; it will not see that input");
+	return CRN_CALL_RUN_THEN;
+}
+const struct crn_hook crn_hook_birth = {birth_before, NULL};
+
+static enum crn_verdict thread_exit_before(struct crn_call *call)
+{
+	crn_effects_cannot_undo("a thread has ended");
+	return CRN_CALL_RUN;
+}
+const struct crn_hook crn_hook_thread_exit = {thread_exit_before, NULL};
+
+/* Another process's memory, or our own behind the tracker's back: open the pages, then it is an output. */
+static enum crn_verdict foreign_write_before(struct crn_call *call)
+{
+	return CRN_CALL_RUN_THEN;
+}
+const struct crn_hook crn_hook_foreign_write = {foreign_write_before, NULL};

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls that change the process itself: signals, timers, socket options, umask; and those that are refused. */
+#include <asm/prctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <time.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "effects/hooks.h"
+
+#ifndef SO_ZEROCOPY
+#define SO_ZEROCOPY 60
+#endif
+#ifndef ARCH_SHSTK_ENABLE
+#define ARCH_SHSTK_ENABLE 0x5001
+#endif
+
+/* ---- refusals ------------------------------------------------------------------------------------------ */
+
+static void refuse_once(unsigned bit, const char *what, const char *why)
+{
+	if (crn_agent->refused_said & (1u << bit))
+		return;
+	crn_agent->refused_said |= 1u << bit;
+	crn_warn("%s is refused: %s", what, why);
+}
+
+bool crn_refused(struct crn_call *call, const struct crn_row *row)
+{
+	switch (call->nr) {
+	case SYS_arch_prctl:
+		if (call->args[0] != ARCH_SHSTK_ENABLE)
+			return false;
+		refuse_once(0, "a user shadow stack", "a restore cannot put it back");
+		call->result = -EOPNOTSUPP;
+		return true;
+	case SYS_setsockopt:
+		if (call->args[1] != SOL_SOCKET || call->args[2] != SO_ZEROCOPY)
+			return false;
+		refuse_once(1, "MSG_ZEROCOPY", "the kernel would read the program's memory after a checkpoint");
+		call->result = -EOPNOTSUPP;
+		return true;
+	}
+	if (row->effect != CRN_EFFECT_REFUSE)
+		return false;
+	refuse_once(2 + (unsigned)call->nr % 30, row->name, "the kernel would write memory that no checkpoint knows of");
+	call->result = -ENOSYS;
+	return true;
+}
+const struct crn_hook crn_hook_refuse = {NULL, NULL};
+
+/* ---- signals ------------------------------------------------------------------------------------------- */
+
+static enum crn_verdict sigaction_before(struct crn_call *call)
+{
+	struct crn_inverse *inv;
+
+	/* Journalled before, because afterwards the old action is gone; putting it back twice is harmless. */
+	if (!call->args[1] || call->args[0] < 1 || call->args[0] > 64)
+		return CRN_CALL_RUN;
+	inv = crn_inverse_add(call, CRN_INV_ACTION, (int)call->args[0]);
+	if (inv)
+		crn_sigaction_get((int)call->args[0], (struct crn_sigaction *)inv->text);
+	return CRN_CALL_RUN;
+}
+const struct crn_hook crn_hook_sigaction = {sigaction_before, NULL};
+
+/* The alternate stack is part of what the checkpoint keeps of its thread (interval.c). */
+const struct crn_hook crn_hook_sigaltstack = {NULL, NULL};
+
+/* ---- timers -------------------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(struct itimerval) == 32 && sizeof(struct itimerspec) == 32, "scratch holds one");
+
+static void timer_after(struct crn_call *call, enum crn_inverse_kind kind, int which)
+{
+	struct crn_inverse *inv;
+
+	if (call->result < 0)
+		return;
+	inv = crn_inverse_add(call, kind, which);
+	if (inv)
+		crn_copy(inv->text, call->scratch, 32);
+}
+
+static enum crn_verdict setitimer_before(struct crn_call *call)
+{
+	return crn_sys2(SYS_getitimer, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN : CRN_CALL_RUN_THEN;
+}
+
+static void setitimer_after(struct crn_call *call)
+{
+	timer_after(call, CRN_INV_ITIMER, (int)call->args[0]);
+}
+const struct crn_hook crn_hook_setitimer = {setitimer_before, setitimer_after};
+
+static enum crn_verdict alarm_before(struct crn_call *call)
+{
+	crn_sys2(SYS_getitimer, ITIMER_REAL, call->scratch);
+	return CRN_CALL_RUN_THEN;
+}
+
+static void alarm_after(struct crn_call *call)
+{
+	timer_after(call, CRN_INV_ITIMER, ITIMER_REAL);
+}
+const struct crn_hook crn_hook_alarm = {alarm_before, alarm_after};
+
+static enum crn_verdict timer_settime_before(struct crn_call *call)
+{
+	return crn_sys2(SYS_timer_gettime, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN : CRN_CALL_RUN_THEN;
+}
+
+static void timer_settime_after(struct crn_call *call)
+{
+	timer_after(call, CRN_INV_TIMER, (int)call->args[0]);
+}
+const struct crn_hook crn_hook_timer_settime = {timer_settime_before, timer_settime_after};
+
+static enum crn_verdict timerfd_settime_before(struct crn_call *call)
+{
+	return crn_sys2(SYS_timerfd_gettime, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN : CRN_CALL_RUN_THEN;
+}
+
+static void timerfd_settime_after(struct crn_call *call)
+{
+	timer_after(call, CRN_INV_TIMERFD, (int)call->args[0]);
+}
+const struct crn_hook crn_hook_timerfd_settime = {timerfd_settime_before, timerfd_settime_after};
+
+/* ---- the rest ------------------------------------------------------------------------------------------- */
+
+/*
+ * The old value is journalled before the call. An option that cannot be read back in the same length as it is set has no inverse.
+ */
+static enum crn_verdict setsockopt_before(struct crn_call *call)
+{
+	struct crn_inverse *inv;
+	uint8_t old[CRN_INVERSE_TEXT];
+	uint32_t len = sizeof(old);
+
+	if (crn_sys5(SYS_getsockopt, call->args[0], call->args[1], call->args[2], old, &len) < 0 ||
+	    len != (uint32_t)call->args[4]) {
+		crn_call_raise(call);
+		return CRN_CALL_RUN_THEN;
+	}
+	inv = crn_inverse_add(call, CRN_INV_OPTION, (int)call->args[0]);
+	if (inv) {
+		inv->a = (uint64_t)call->args[1];
+		inv->b = (uint64_t)call->args[2];
+		inv->c = len;
+		crn_copy(inv->text, old, len);
+	}
+	return CRN_CALL_RUN;
+}
+const struct crn_hook crn_hook_setsockopt = {setsockopt_before, NULL};
+
+static void umask_after(struct crn_call *call)
+{
+	struct crn_inverse *inv = crn_inverse_add(call, CRN_INV_UMASK, -1);
+
+	if (inv)
+		inv->a = (uint64_t)call->result;
+}
+const struct crn_hook crn_hook_umask = {NULL, umask_after};
+
+static enum crn_verdict prctl_before(struct crn_call *call)
+{
+	switch (call->args[0]) {
+	case PR_GET_PDEATHSIG: case PR_GET_DUMPABLE: case PR_GET_KEEPCAPS: case PR_GET_NAME: case PR_GET_SECCOMP:
+	case PR_CAPBSET_READ: case PR_GET_TSC: case PR_GET_SECUREBITS: case PR_GET_TIMERSLACK: case PR_GET_NO_NEW_PRIVS:
+	case PR_GET_THP_DISABLE: case PR_GET_CHILD_SUBREAPER: case PR_SET_NAME: case PR_SET_VMA:
+		call->effect = CRN_EFFECT_NONE; /* a thread's name is for people; it may stay */
+		return CRN_CALL_RUN;
+	}
+	return CRN_CALL_RUN_THEN;
+}
+const struct crn_hook crn_hook_prctl = {prctl_before, NULL};
+
+static enum crn_verdict arch_prctl_before(struct crn_call *call)
+{
+	if (call->args[0] == ARCH_GET_FS || call->args[0] == ARCH_GET_GS) {
+		call->effect = CRN_EFFECT_NONE;
+		return CRN_CALL_RUN;
+	}
+	return CRN_CALL_RUN_THEN;
+}
+const struct crn_hook crn_hook_arch_prctl = {arch_prctl_before, NULL};
+
+static enum crn_verdict prlimit_before(struct crn_call *call)
+{
+	if (!call->args[2])
+		return CRN_CALL_RUN;
+	crn_call_raise(call);
+	return CRN_CALL_RUN_THEN;
+}
+const struct crn_hook crn_hook_prlimit = {prlimit_before, NULL};

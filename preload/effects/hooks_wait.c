@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waits. They change nothing, but after a restore there may be input that only we have: then the kernel is asked without
+ * waiting, and readiness for what is to be given again is added to its answer.
+ */
+#include <poll.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include "base/copy.h"
+#include "effects/effects.h"
+#include "effects/hooks.h"
+
+/* A timeout of zero, as timespec and as timeval. The kernel may try to write the rest back: it cannot, and does not mind. */
+static const uint64_t zero_timeout[2];
+
+/* ---- epoll ---------------------------------------------------------------------------------------------- */
+
+static bool replay_event(const struct crn_epoll_item *item)
+{
+	if (item->fd < 0 || item->fired || !(item->events & EPOLLIN))
+		return false;
+	if ((item->events & EPOLLET) && !item->edge)
+		return false;
+	return crn_fd_pending(item->fd);
+}
+
+static enum crn_verdict epoll_wait_before(struct crn_call *call)
+{
+	struct crn_epoll_set *set;
+
+	call->scratch[0] = 0;
+	set = crn_epoll_look((int)call->args[0]);
+	if (!set || !crn_agent->effects->pending_count)
+		return CRN_CALL_RUN_THEN;
+	for (uint32_t i = 0; i < set->size && !call->scratch[0]; i++)
+		call->scratch[0] = replay_event(&set->items[i]);
+	if (call->scratch[0])
+		call->args[3] = call->nr == SYS_epoll_pwait2 ? (long)zero_timeout : 0;
+	return CRN_CALL_RUN_THEN;
+}
+
+static void event_given(struct crn_epoll_set *set, struct crn_epoll_item *item)
+{
+	struct epoll_event quiet = {.events = EPOLLONESHOT, .data.u64 = item->data};
+
+	item->edge = false;
+	if (!(item->events & EPOLLONESHOT))
+		return;
+	item->fired = crn_agent->effects->interval;
+	crn_sys4(SYS_epoll_ctl, set->fd, EPOLL_CTL_MOD, item->fd, &quiet);
+}
+
+static void epoll_wait_after(struct crn_call *call)
+{
+	struct crn_epoll_set *set;
+	uintptr_t events = (uintptr_t)call->args[1];
+	long count = call->result, native = call->result;
+
+	if (count < 0)
+		return;
+	if (count)
+		crn_epoll_delivered(call);
+	if (!call->scratch[0])
+		return;
+	set = crn_epoll_look((int)call->args[0]);
+	for (uint32_t i = 0; set && i < set->size; i++) {
+		struct crn_epoll_item *item = &set->items[i];
+		struct epoll_event event = {.events = EPOLLIN | (item->events & EPOLLRDNORM), .data.u64 = item->data};
+		long at = 0;
+
+		if (!replay_event(item))
+			continue;
+		/* SAFETY: the kernel has just written `native` events there. */
+		while (at < native && ((struct epoll_event *)events)[at].data.u64 != item->data)
+			at++;
+		if (at < native)
+			event.events |= ((struct epoll_event *)events)[at].events;
+		else if (count == call->args[2])
+			continue; /* no room: it is reported next time */
+		else
+			at = count++;
+		if (crn_user_write(events + (uintptr_t)at * sizeof(event), &event, sizeof(event)) < 0) {
+			call->result = -EFAULT;
+			return;
+		}
+		event_given(set, item);
+		set->delivered = crn_agent->effects->interval;
+	}
+	call->result = count;
+}
+const struct crn_hook crn_hook_epoll_wait = {epoll_wait_before, epoll_wait_after};
+
+/* scratch: [0] the item's old mask, [1] its old data, [2] there was one, [3] new mask, [4] new data, [5] it had fired */
+static enum crn_verdict epoll_ctl_before(struct crn_call *call)
+{
+	struct crn_epoll_set *set = crn_epoll_look((int)call->args[0]);
+	struct crn_epoll_item *item = crn_epoll_find(set, (int)call->args[2]);
+	struct epoll_event event = {0};
+
+	if (!set) {
+		if (crn_fd_look((int)call->args[0])->kind == CRN_FD_EPOLL)
+			crn_call_raise(call); /* more sets than the mirror holds */
+		return CRN_CALL_RUN_THEN;
+	}
+	call->scratch[0] = item ? item->events : 0;
+	call->scratch[1] = item ? item->data : 0;
+	call->scratch[2] = item != NULL;
+	call->scratch[5] = item && item->fired;
+	if (call->args[1] != EPOLL_CTL_DEL)
+		(void)!crn_user_read(&event, (uintptr_t)call->args[3], sizeof(event));
+	call->scratch[3] = event.events;
+	call->scratch[4] = event.data.u64;
+	return CRN_CALL_RUN_THEN;
+}
+
+static void epoll_ctl_after(struct crn_call *call)
+{
+	int epfd = (int)call->args[0], op = (int)call->args[1], fd = (int)call->args[2];
+	struct crn_inverse *inv;
+
+	if (call->result < 0 || call->effect == CRN_EFFECT_OUTPUT)
+		return;
+	crn_epoll_note(epfd, op, fd, (uint32_t)call->scratch[3], call->scratch[4]);
+	if (op != EPOLL_CTL_ADD && !call->scratch[2]) {
+		crn_call_raise(call); /* we did not know the item: its inverse is unknown too */
+		return;
+	}
+	inv = crn_inverse_add(call, CRN_INV_EPOLL, epfd);
+	if (!inv)
+		return;
+	inv->other = fd;
+	inv->a = call->scratch[5] ? EPOLLONESHOT : call->scratch[0];
+	inv->b = call->scratch[1];
+	inv->c = op == EPOLL_CTL_ADD ? EPOLL_CTL_DEL : op == EPOLL_CTL_DEL ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+}
+const struct crn_hook crn_hook_epoll_ctl = {epoll_ctl_before, epoll_ctl_after};
+
+/* ---- poll ------------------------------------------------------------------------------------------------ */
+
+#define POLL_READ (POLLIN | POLLRDNORM)
+
+static enum crn_verdict poll_before(struct crn_call *call)
+{
+	struct pollfd chunk[32];
+	unsigned count = (unsigned)call->args[1];
+
+	call->scratch[0] = 0;
+	if (!crn_agent->effects->pending_count)
+		return CRN_CALL_RUN;
+	for (unsigned i = 0; i < count && !call->scratch[0]; i += CRN_ARRAY_SIZE(chunk)) {
+		unsigned n = CRN_MIN(count - i, (unsigned)CRN_ARRAY_SIZE(chunk));
+
+		if (crn_user_read(chunk, (uintptr_t)call->args[0] + i * sizeof(*chunk), n * sizeof(*chunk)) < 0)
+			return CRN_CALL_RUN;
+		for (unsigned j = 0; j < n; j++)
+			call->scratch[0] |= chunk[j].fd >= 0 && (chunk[j].events & POLL_READ) && crn_fd_pending(chunk[j].fd);
+	}
+	if (!call->scratch[0])
+		return CRN_CALL_RUN;
+	call->args[2] = call->nr == SYS_ppoll ? (long)zero_timeout : 0;
+	return CRN_CALL_RUN_THEN;
+}
+
+static void poll_after(struct crn_call *call)
+{
+	/* SAFETY: the kernel has read and written this array; crn_output_memory has opened it. */
+	struct pollfd *fds = (struct pollfd *)call->args[0];
+	unsigned count = (unsigned)call->args[1];
+
+	if (!call->scratch[0] || call->result < 0)
+		return;
+	for (unsigned i = 0; i < count; i++) {
+		if (fds[i].fd < 0 || !(fds[i].events & POLL_READ) || !crn_fd_pending(fds[i].fd))
+			continue;
+		call->result += !fds[i].revents;
+		fds[i].revents |= fds[i].events & POLL_READ;
+	}
+}
+const struct crn_hook crn_hook_poll = {poll_before, poll_after};
+
+/* ---- select ---------------------------------------------------------------------------------------------- */
+
+/* scratch[0]: how many; the descriptors follow as 32-bit numbers. What does not fit is reported by the next select. */
+#define SELECT_MAX ((CRN_ARRAY_SIZE(((struct crn_call *)0)->scratch) - 1) * 2)
+
+static enum crn_verdict select_before(struct crn_call *call)
+{
+	int32_t *found = (int32_t *)&call->scratch[1];
+	unsigned count = (unsigned)call->args[0];
+
+	call->scratch[0] = 0;
+	if (!crn_agent->effects->pending_count || !call->args[1] || (int)count < 0)
+		return CRN_CALL_RUN;
+	for (unsigned i = 0; i < count; i += 64) {
+		uint64_t bits;
+
+		if (crn_user_read(&bits, (uintptr_t)call->args[1] + i / 8, sizeof(bits)) < 0)
+			return CRN_CALL_RUN;
+		for (unsigned j = 0; j < 64 && i + j < count; j++)
+			if ((bits >> j & 1) && call->scratch[0] < SELECT_MAX && crn_fd_pending((int)(i + j)))
+				found[call->scratch[0]++] = (int32_t)(i + j);
+	}
+	if (!call->scratch[0])
+		return CRN_CALL_RUN;
+	call->args[4] = (long)zero_timeout;
+	return CRN_CALL_RUN_THEN;
+}
+
+static void select_after(struct crn_call *call)
+{
+	const int32_t *found = (const int32_t *)&call->scratch[1];
+	uint64_t *set = (uint64_t *)call->args[1];
+
+	if (call->result < 0)
+		return;
+	for (uint64_t i = 0; i < call->scratch[0]; i++) {
+		uint64_t bit = 1ull << (found[i] & 63);
+
+		/* SAFETY: the kernel has read and written this set. */
+		call->result += !(set[found[i] / 64] & bit);
+		set[found[i] / 64] |= bit;
+	}
+}
+const struct crn_hook crn_hook_select = {select_before, select_after};

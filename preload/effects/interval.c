@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/* The open interval as a whole: its beginning at a checkpoint, whether it can be taken back, and taking it back. */
+#include <sys/resource.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "os/thread.h"
+#include "session/session.h"
+
+/* Held for a few microseconds at most, never across a call of the program: spinning, and giving way, is enough. */
+void crn_effects_lock(void)
+{
+	uint32_t *lock = &crn_agent->effects->lock;
+
+	for (unsigned spins = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); spins++)
+		spins < 100 ? crn_pause() : crn_yield();
+}
+
+void crn_effects_unlock(void)
+{
+	__atomic_store_n(&crn_agent->effects->lock, 0, __ATOMIC_RELEASE);
+}
+
+void *crn_effects_alloc(size_t size)
+{
+	return crn_session_alloc(crn_agent->session, size);
+}
+
+static int allocate(struct crn_effects *e)
+{
+	struct rlimit limit = {1024, 1024};
+
+	crn_sys4(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit);
+	e->rlimit_nofile = (int)CRN_MIN(limit.rlim_cur, (rlim_t)(1 << 20));
+	e->fd_chunks = (uint32_t)(e->rlimit_nofile + CRN_FD_CHUNK - 1) / CRN_FD_CHUNK;
+	e->fds = crn_effects_alloc(e->fd_chunks * sizeof(*e->fds));
+	e->files = crn_effects_alloc(CRN_FILES_MAX * sizeof(*e->files));
+	e->file_count = 1;
+	e->inverses = crn_effects_alloc(CRN_INVERSES_MAX * sizeof(*e->inverses));
+	e->delayed = crn_effects_alloc(CRN_DELAYED_MAX * sizeof(*e->delayed));
+	e->pool = crn_effects_alloc(CRN_POOL_SIZE);
+	e->pool_spare = crn_effects_alloc(CRN_POOL_SIZE);
+	e->pool_used = 8;
+	e->streams = crn_effects_alloc(CRN_STREAMS_MAX * sizeof(*e->streams));
+	e->epolls = crn_effects_alloc(CRN_EPOLL_SETS_MAX * sizeof(*e->epolls));
+	if (!e->fds || !e->files || !e->inverses || !e->delayed || !e->pool || !e->pool_spare || !e->streams || !e->epolls)
+		return CAIRN_EMEMORY;
+	return crn_maps_open(&e->maps, e->maps_buffer);
+}
+
+int crn_effects_open(void)
+{
+	struct crn_effects *e = crn_effects_alloc(sizeof(*e));
+	struct cairn_stats stats = {.size = sizeof(stats)};
+	bool signals;
+
+	if (!e)
+		return CAIRN_EMEMORY;
+	CRN_TRY(cairn_stats(crn_agent->session, &stats));
+	signals = crn_streq(stats.tracker, "uffd") || crn_streq(stats.tracker, "mprotect");
+	e->kernel_needs_open_pages = signals;
+	e->drops_need_saving = signals;
+	e->maps.fd = -1;
+	crn_agent->effects = e;
+	if (crn_agent->config.recover) {
+		int ret = allocate(e);
+
+		if (ret < 0) {
+			crn_agent->effects = NULL;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+void crn_effects_cannot_undo(const char *why)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	if (!e->unrecoverable[0])
+		crn_format(e->unrecoverable, sizeof(e->unrecoverable), "%s", why);
+}
+
+/*
+ * The checkpoint that is about to be taken must not contain what the program has given up. From here to the commit nothing can be
+ * undone; if the checkpoint fails it stays so until one succeeds.
+ */
+void crn_effects_settle(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	if (!e->delayed_count)
+		return;
+	for (uint32_t i = 0; i < e->delayed_count; i++)
+		crn_sys2(SYS_munmap, e->delayed[i].addr, e->delayed[i].len);
+	e->delayed_count = 0;
+	e->delayed_bytes = 0;
+	crn_maps_changed(crn_agent->session);
+	crn_effects_cannot_undo("memory was given back to the kernel");
+}
+
+void crn_effects_commit(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	if (!crn_agent->config.recover)
+		return;
+	crn_inverses_drop();
+	crn_streams_commit();
+	e->signal_count = 0;
+	e->unrecoverable[0] = '\0';
+	e->interval++;
+	e->open = true;
+}
+
+int crn_effects_check(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	return e && e->open && !e->unrecoverable[0] ? 0 : CAIRN_EFAILED;
+}
+
+/* A fault that the program raised itself comes again by itself, if at all. */
+static bool is_own_fault(int sig, const siginfo_t *info)
+{
+	return info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP);
+}
+
+void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info)
+{
+	struct crn_effects *e = crn_agent ? crn_agent->effects : NULL;
+
+	if (!e || !e->open || is_own_fault(sig, info))
+		return;
+	crn_effects_lock();
+	t->interval = e->interval;
+	if (e->signal_count == CRN_SIGNALS_MAX)
+		crn_effects_cannot_undo("more signals were delivered than can be raised again");
+	else
+		e->signals[e->signal_count++] = (struct crn_signal_log){.sig = sig, .tid = t->tid, .info = *info};
+	crn_effects_unlock();
+}
+
+void crn_effects_undo(void)
+{
+	crn_inverses_run();
+	crn_streams_rewind();
+	crn_maps_changed(crn_agent->session);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The journal of inverses: what puts the process's kernel state back, run in reverse order after memory has been put back. Nothing
+ * here may fail for a reason that could have been known before: what cannot be inverted was never journalled, but made
+ * its call an output.
+ */
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <time.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+
+struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+	struct crn_inverse *inv;
+
+	if (e->inverse_count == CRN_INVERSES_MAX) {
+		crn_call_raise(call);
+		crn_effects_cannot_undo("more calls to undo than the journal holds");
+		return NULL;
+	}
+	inv = &e->inverses[e->inverse_count++];
+	*inv = (struct crn_inverse){.kind = kind, .fd = fd, .other = -1};
+	return inv;
+}
+
+/* The accepted socket leaves its number and waits, under a high one, to be accepted again. */
+static long unaccept(const struct crn_inverse *inv)
+{
+	struct crn_piece *piece = crn_piece_at((uint32_t)inv->a);
+	int high = crn_hold_duplicate(inv->fd);
+
+	if (high < 0)
+		return high;
+	piece->value = high;
+	crn_sys1(SYS_close, inv->fd);
+	crn_fd_forget(inv->fd);
+	return 0;
+}
+
+static long reopen(const struct crn_inverse *inv)
+{
+	long ret = crn_sys3(SYS_dup3, inv->other, inv->fd, inv->a ? O_CLOEXEC : 0);
+
+	crn_hold_release(inv->other);
+	crn_fd_forget(inv->fd);
+	return ret;
+}
+
+/* The munmap was put off and is not wanted any more. */
+static long keep_mapping(const struct crn_inverse *inv)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = e->delayed_count; i-- > 0;) {
+		if (e->delayed[i].addr != inv->a || e->delayed[i].len != inv->b)
+			continue;
+		e->delayed_bytes -= e->delayed[i].len;
+		e->delayed[i] = e->delayed[--e->delayed_count];
+		return 0;
+	}
+	return -ENOENT;
+}
+
+static long run(const struct crn_inverse *inv)
+{
+	switch ((enum crn_inverse_kind)inv->kind) {
+	case CRN_INV_CLOSE:
+		crn_sys1(SYS_close, inv->fd);
+		crn_fd_forget(inv->fd);
+		return 0;
+	case CRN_INV_REOPEN:
+		return reopen(inv);
+	case CRN_INV_UNACCEPT:
+		return unaccept(inv);
+	case CRN_INV_SEEK:
+		return crn_sys3(SYS_lseek, inv->fd, inv->a, SEEK_SET);
+	case CRN_INV_STATUS:
+		return crn_sys3(SYS_fcntl, inv->fd, F_SETFL, inv->a);
+	case CRN_INV_CLOEXEC:
+		return crn_sys3(SYS_fcntl, inv->fd, F_SETFD, inv->a);
+	case CRN_INV_EPOLL:
+		return crn_epoll_put(inv->fd, (int)inv->c, inv->other, (uint32_t)inv->a, inv->b);
+	case CRN_INV_UNMAP:
+		return crn_sys2(SYS_munmap, inv->a, inv->b);
+	case CRN_INV_KEEP:
+		return keep_mapping(inv);
+	case CRN_INV_BREAK:
+		return crn_sys1(SYS_brk, inv->a) == (long)inv->a ? 0 : -ENOMEM;
+	case CRN_INV_PROTECT:
+		return crn_sys3(SYS_mprotect, inv->a, inv->b, inv->c);
+	case CRN_INV_ACTION:
+		crn_sigaction_put(inv->fd, (const struct crn_sigaction *)inv->text);
+		return 0;
+	case CRN_INV_ITIMER:
+		return crn_sys3(SYS_setitimer, inv->fd, inv->text, 0);
+	case CRN_INV_TIMER:
+		return crn_sys4(SYS_timer_settime, inv->fd, 0, inv->text, 0);
+	case CRN_INV_TIMERFD:
+		return crn_sys4(SYS_timerfd_settime, inv->fd, 0, inv->text, 0);
+	case CRN_INV_OPTION:
+		return crn_sys5(SYS_setsockopt, inv->fd, inv->a, inv->b, inv->text, inv->c);
+	case CRN_INV_UMASK:
+		return crn_sys1(SYS_umask, inv->a);
+	}
+	return -EINVAL;
+}
+
+void crn_inverses_run(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	while (e->inverse_count) {
+		const struct crn_inverse *inv = &e->inverses[--e->inverse_count];
+		long ret = run(inv);
+
+		if (ret < 0)
+			crn_error("an inverse failed (kind %u, descriptor %d): %ld", inv->kind, inv->fd, ret);
+	}
+}
+
+void crn_inverses_drop(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < e->inverse_count; i++)
+		if (e->inverses[i].kind == CRN_INV_REOPEN)
+			crn_hold_release(e->inverses[i].other);
+	e->inverse_count = 0;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A fatal signal of the program's own making. If the open interval can be taken back, it is: everything is checked first, then memory,
+ * then the inverses in reverse order, then input to be given again, the suspect's reset, epoll, the signals delivered since, and
+ * the program runs on from the checkpoint. If not, one line says why and the signal is the program's.
+ *
+ * The handler may run on a stack of the program's, which the restore overwrites: the work is done on the agent's own stack of
+ * this thread, which is idle, because a fault inside a hook is never recovered from.
+ */
+#include <ucontext.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "os/clock.h"
+#include "os/signal.h"
+#include "recover/recover.h"
+#include "session/session.h"
+#include "sites/sites.h"
+
+static bool is_recoverable_signal(int sig, const siginfo_t *info)
+{
+	/* si_code <= 0: somebody sent it. It is not a crash. */
+	return info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL);
+}
+
+/* Why this crash cannot be recovered from; NULL if it can. *tid: the thread that stands in the way. */
+static const char *obstacle(const struct crn_thread *t, int *tid)
+{
+	struct crn_effects *e = crn_agent->effects;
+	int ret;
+
+	*tid = 0;
+	if (!e || !e->open)
+		return "no checkpoint has been taken yet";
+	if (t->in_agent)
+		return "it crashed inside Cairn itself";
+	if (t->in_vfork)
+		return "it crashed between vfork and exec";
+	if (e->owner != t) {
+		*tid = e->owner->tid;
+		return "another thread took the newest checkpoint";
+	}
+	*tid = crn_bystander(t);
+	if (*tid)
+		return "another thread has run since the checkpoint";
+	if (crn_effects_check() < 0)
+		return e->unrecoverable;
+	ret = crn_memory_restorable(crn_agent->session, crn_agent->newest);
+	return ret < 0 ? cairn_strerror(ret) : NULL;
+}
+
+/* Signals that were handled since are handled again: they wait until the program's mask lets them in. */
+static void raise_again(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < e->signal_count; i++) {
+		struct crn_signal_log *s = &e->signals[i];
+
+		crn_signal_requeue(crn_agent->pid, s->tid, s->sig, &s->info);
+	}
+	e->signal_count = 0;
+}
+
+/* On the agent's stack. All is checked: from here on nothing fails. */
+static _Noreturn void go_back(struct crn_crash *crash, enum crn_rung rung, const struct crn_suspect *suspect)
+{
+	struct crn_recover *r = crn_agent->recover;
+	struct crn_restored restored = {0};
+	char peer[96];
+	uint64_t ns;
+	int ret = crn_memory_restore(crn_agent->session, crn_agent->newest, NULL, &restored);
+
+	if (ret < 0) /* it was restorable a moment ago: the engine is broken, and with it the program */
+		crn_error("the restore failed: %s", cairn_strerror(ret));
+	crn_effects_undo();
+	if (rung == CRN_RUNG_ALL)
+		crn_format(peer, sizeof(peer), "unknown: all %u sockets read are reset", crn_suspects_reset_all());
+	else
+		crn_suspect_reset(suspect, peer, sizeof(peer));
+	crn_epoll_rearm();
+	raise_again();
+	crn_ladder_climbed(rung, suspect);
+	crash->thread->interval = crn_agent->effects->interval;
+	ns = crn_clock_kernel_ns() - crash->started_ns;
+	r->recovery_ns += ns;
+	r->recovery_ns_last = ns;
+	crn_report_recovery(crash, restored.pages, ns, peer);
+	crn_stat_update(crn_agent->sites, true);
+	crn_effects_unlock();
+	crn_resume(crash->thread, &crash->thread->context);
+}
+
+/* What is carried over to the other stack. */
+struct journey {
+	struct crn_crash crash;
+	enum crn_rung rung;
+	struct crn_suspect suspect;
+};
+
+__attribute__((used)) static _Noreturn void arrive(const struct journey *from)
+{
+	struct journey j = *from;
+
+	go_back(&j.crash, j.rung, &j.suspect);
+}
+
+static _Noreturn void leave_stack(uint8_t *top, const struct journey *j)
+{
+	__asm__ volatile("movq %0, %%rsp\n\t"
+			 "andq $-16, %%rsp\n\t"
+			 "xorl %%ebp, %%ebp\n\t"
+			 "call *%2\n\t"
+			 "ud2"
+			 : : "r"(top), "D"(j), "r"(arrive) : "memory");
+	__builtin_unreachable();
+}
+
+static bool recover_state(void)
+{
+	if (!crn_agent->recover && crn_agent->session)
+		crn_agent->recover = crn_effects_alloc(sizeof(*crn_agent->recover));
+	return crn_agent->recover != NULL;
+}
+
+static void refuse(const struct crn_crash *crash, const char *why, int tid)
+{
+	crn_report_refusal(crash, why, tid);
+	if (crn_agent->recover)
+		crn_agent->recover->refused++;
+	if (crn_agent->sites)
+		crn_stat_update(crn_agent->sites, true);
+}
+
+bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
+{
+	const ucontext_t *uc = ucontext;
+	struct journey j = {.crash = {.thread = t, .sig = sig, .address = (uintptr_t)info->si_addr,
+		.pc = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP]}};
+	bool locked = false;
+	const char *why;
+	int tid = 0;
+
+	if (!crn_agent || !crn_agent->config.recover || !is_recoverable_signal(sig, info))
+		return false;
+	j.crash.started_ns = crn_clock_kernel_ns();
+	/*
+	 * SAFETY: nothing may interrupt a restore; but a tracker that works by signals must still be told of the writes that the restore
+	 * makes, so these two stay open.
+	 */
+	crn_signal_mask(SIG_SETMASK, ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)));
+	if (crn_agent->effects && !t->in_agent && !t->in_vfork) {
+		crn_effects_lock(); /* other threads stop at their next call */
+		locked = true;
+	}
+	why = obstacle(t, &tid);
+	if (!recover_state() && !why)
+		why = "the engine is out of memory";
+	if (!why) {
+		crn_suspect_find(&j.suspect);
+		j.rung = crn_ladder_next(&j.suspect, &why);
+	}
+	if (!why) /* crn_resume builds its frame at the very top */
+		leave_stack(t->stack_top - 1024, &j);
+	refuse(&j.crash, why, tid);
+	if (locked)
+		crn_effects_unlock();
+	return false;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How hard to try. The first crash goes back to the checkpoint and resets the suspect. A crash is a repetition only if the program has
+ * not completed a wake-up since the last recovery: then it goes back once more, with every socket that was read in the
+ * interval reset; then it is given up. (Counting crashes at one place would stop a healthy server: all crashes by one command
+ * share their pc.)
+ *
+ * Within one wake-up several clients may each bring a crash. As long as each recovery disconnects somebody new, that is progress and
+ * not a repetition: it ends when there is nobody left.
+ */
+#include "effects/effects.h"
+#include "os/clock.h"
+#include "recover/recover.h"
+
+static bool is_repetition(const struct crn_suspect *suspect)
+{
+	const struct crn_recover *r = crn_agent->recover;
+
+	if (!r->recoveries || crn_agent->effects->wakeups != r->wakeups_last)
+		return false;
+	if (r->rung_last == CRN_RUNG_ALL)
+		return true;
+	return suspect->fd < 0 || !suspect->socket ||
+		(suspect->ino == r->suspect_ino && suspect->dev == r->suspect_dev);
+}
+
+enum crn_rung crn_ladder_next(const struct crn_suspect *suspect, const char **why)
+{
+	const struct crn_recover *r = crn_agent->recover;
+	uint64_t oldest = r->moments[r->recoveries % CRN_RECOVERIES_A_SECOND];
+
+	if (oldest && crn_clock_kernel_ns() - oldest < 1000000000ull) {
+		*why = "100 recoveries in the last second";
+		return CRN_RUNG_GIVE_UP;
+	}
+	if (!is_repetition(suspect))
+		return CRN_RUNG_SUSPECT;
+	if (r->rung_last == CRN_RUNG_SUSPECT)
+		return CRN_RUNG_ALL;
+	*why = "it crashed again although every connection that was read had been reset";
+	return CRN_RUNG_GIVE_UP;
+}
+
+void crn_ladder_climbed(enum crn_rung rung, const struct crn_suspect *suspect)
+{
+	struct crn_recover *r = crn_agent->recover;
+
+	r->moments[r->recoveries % CRN_RECOVERIES_A_SECOND] = crn_clock_kernel_ns();
+	r->recoveries++;
+	r->rung_last = rung;
+	r->wakeups_last = crn_agent->effects->wakeups;
+	r->suspect_dev = suspect->fd >= 0 ? suspect->dev : 0;
+	r->suspect_ino = suspect->fd >= 0 ? suspect->ino : 0;
+}

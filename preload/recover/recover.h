@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Recovery from a crash of the program itself.
+ *
+ *	fault.c    a fatal signal came in: whether to go back, and going back
+ *	ladder.c   how often, and how hard
+ *	suspect.c  whose input it was, and disconnecting them
+ *	bystander.c  has another thread run since the checkpoint?
+ *	report.c   the one line about it
+ *	symbol.c   an address as function+offset (object)
+ */
+#ifndef CRN_RECOVER_H
+#define CRN_RECOVER_H
+
+#include "agent.h"
+
+#define CRN_RECOVERIES_A_SECOND 100
+
+struct crn_recover {
+	uint64_t recoveries, refused, resets;
+	uint64_t recovery_ns, recovery_ns_last;
+	uint64_t moments[CRN_RECOVERIES_A_SECOND]; /* of the last recoveries, ns; a ring */
+	uint64_t wakeups_last;  /* completed wake-ups at the last recovery */
+	uint64_t suspect_dev, suspect_ino; /* of the last recovery; ino 0: there was none */
+	uint32_t rung_last;     /* enum crn_rung of the last recovery */
+};
+
+/* A crash, copied out of the signal frame, which a restore overwrites. */
+struct crn_crash {
+	struct crn_thread *thread;
+	int sig;
+	uintptr_t address; /* si_addr */
+	uintptr_t pc;
+	uint64_t started_ns;
+};
+
+enum crn_rung {
+	CRN_RUNG_SUSPECT, /* go back, reset the suspect */
+	CRN_RUNG_ALL,     /* go back, reset every socket that was read in the interval */
+	CRN_RUNG_GIVE_UP, /* the program's own handler, or the default action */
+};
+
+/* An open descriptor and its object. fd -1: none. */
+struct crn_suspect {
+	int fd;
+	uint64_t dev, ino;
+	bool socket;
+};
+
+/* ladder.c. *why is set when the answer is to give up. */
+enum crn_rung crn_ladder_next(const struct crn_suspect *suspect, const char **why);
+void crn_ladder_climbed(enum crn_rung rung, const struct crn_suspect *suspect);
+
+/* suspect.c */
+void crn_suspect_find(struct crn_suspect *out);
+/* Disconnect it with a real reset, and forget its input. The peer's name goes to `peer`. */
+void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t size);
+/* The same for every socket that was read in the interval. How many. */
+unsigned crn_suspects_reset_all(void);
+
+/* bystander.c: the id of a thread that has run since the checkpoint, or 0. */
+int crn_bystander(const struct crn_thread *self);
+
+/* report.c */
+void crn_report_recovery(const struct crn_crash *crash, uint64_t pages, uint64_t ns, const char *suspect);
+/* tid 0: no thread stands in the way. */
+void crn_report_refusal(const struct crn_crash *crash, const char *why, int tid);
+
+/* symbol.c: "function+0x12 (object)", "object+0x1234" or "0x..."; never fails. */
+void crn_symbol(uintptr_t address, char *out, size_t size);
+
+#endif

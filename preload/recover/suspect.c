@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whose input it was. The suspect is the descriptor whose input was consumed last; if that is a socket, its peer is disconnected by
+ * connect(AF_UNSPEC), which resets the connection on both sides: after shutdown() a truncated answer would look complete (measured).
+ * The program finds ECONNRESET at its next read and closes the connection itself.
+ */
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "recover/recover.h"
+
+void crn_suspect_find(struct crn_suspect *out)
+{
+	struct crn_effects *e = crn_agent->effects;
+	struct crn_fd *f;
+
+	*out = (struct crn_suspect){.fd = -1};
+	if (!e->last_input.ino)
+		return;
+	f = crn_fd_look(e->last_input.fd);
+	if (f->dev != e->last_input.dev || f->ino != e->last_input.ino)
+		return; /* closed since */
+	*out = (struct crn_suspect){e->last_input.fd, f->dev, f->ino, crn_fd_is_socket(f)};
+}
+
+static void name_peer(int fd, char *out, size_t size)
+{
+	union {
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+		struct sockaddr_un un;
+		struct sockaddr any;
+	} a;
+	unsigned len = sizeof(a);
+	const uint8_t *b;
+
+	crn_format(out, size, "descriptor %d", fd);
+	if (crn_sys3(SYS_getpeername, fd, &a, &len) < 0)
+		return;
+	if (a.any.sa_family == AF_INET) {
+		b = (const uint8_t *)&a.v4.sin_addr;
+		crn_format(out, size, "%u.%u.%u.%u:%u", b[0], b[1], b[2], b[3], __builtin_bswap16(a.v4.sin_port));
+	} else if (a.any.sa_family == AF_INET6) {
+		b = (const uint8_t *)&a.v6.sin6_addr;
+		crn_format(out, size, "[%x:%x:%x:%x:%x:%x:%x:%x]:%u", b[0] << 8 | b[1], b[2] << 8 | b[3],
+			b[4] << 8 | b[5], b[6] << 8 | b[7], b[8] << 8 | b[9], b[10] << 8 | b[11], b[12] << 8 | b[13],
+			b[14] << 8 | b[15], __builtin_bswap16(a.v6.sin6_port));
+	} else if (a.any.sa_family == AF_UNIX) {
+		crn_format(out, size, "a local socket (descriptor %d)", fd);
+	}
+}
+
+/* A listening socket is nobody's connection. */
+static bool is_listening(int fd)
+{
+	int on = 0;
+	unsigned len = sizeof(on);
+
+	return crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on;
+}
+
+static bool reset(int fd)
+{
+	struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	int type = 0;
+	unsigned len = sizeof(type);
+
+	if (is_listening(fd))
+		return false;
+	crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len);
+	if (type != SOCK_STREAM && type != SOCK_SEQPACKET)
+		return true; /* datagrams: forgetting the one that was read is enough */
+	/* A local socket cannot be disconnected; both ends see the end of the stream. */
+	if (crn_sys3(SYS_connect, fd, &nobody, sizeof(nobody)) < 0)
+		crn_sys2(SYS_shutdown, fd, SHUT_RDWR);
+	return true;
+}
+
+static void drop_input(uint64_t dev, uint64_t ino)
+{
+	struct crn_stream *s = crn_stream_find(&(struct crn_fd){.dev = dev, .ino = ino});
+
+	if (s)
+		crn_stream_drop(s);
+}
+
+/* What was accepted in the interval waits to be accepted again, under a high number. */
+static int waiting_number(uint64_t dev, uint64_t ino)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < e->stream_count; i++) {
+		for (uint32_t at = e->streams[i].cursor; at; at = crn_piece_at(at)->next) {
+			const struct crn_piece *p = crn_piece_at(at);
+
+			if (p->kind == CRN_PIECE_SOCKET && crn_fd_is_object(p->value, dev, ino))
+				return p->value;
+		}
+	}
+	return -1;
+}
+
+void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t size)
+{
+	int fd = suspect->fd;
+
+	crn_format(peer, size, "none");
+	if (fd < 0)
+		return;
+	if (!suspect->socket) { /* a pipe, a terminal: what was read from it is not given again */
+		drop_input(suspect->dev, suspect->ino);
+		crn_format(peer, size, "descriptor %d (its input is dropped)", fd);
+		return;
+	}
+	if (!crn_fd_is_object(fd, suspect->dev, suspect->ino))
+		fd = waiting_number(suspect->dev, suspect->ino);
+	if (fd < 0)
+		return;
+	name_peer(fd, peer, size);
+	if (!reset(fd)) {
+		crn_format(peer, size, "a listening socket");
+		return;
+	}
+	drop_input(suspect->dev, suspect->ino);
+	crn_agent->recover->resets++;
+}
+
+unsigned crn_suspects_reset_all(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+	unsigned count = 0;
+
+	for (uint32_t i = e->stream_count; i-- > 0;) {
+		struct crn_stream *s = &e->streams[i];
+		int fd = s->fd;
+
+		if (crn_stream_socket(s))
+			continue; /* a listener */
+		if (s->dev && !crn_fd_is_object(fd, s->dev, s->ino))
+			fd = waiting_number(s->dev, s->ino);
+		if (fd >= 0 && s->dev && crn_fd_is_socket(crn_fd_look(fd)))
+			count += reset(fd);
+		crn_stream_drop(s);
+	}
+	crn_agent->recover->resets += count;
+	return count;
+}

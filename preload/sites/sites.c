@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+#include <sys/stat.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "os/thread.h"
+#include "session/session.h"
+#include "sites/sites.h"
+
+static bool lock_try(void)
+{
+	return !__atomic_exchange_n(&crn_agent->site_lock, 1, __ATOMIC_ACQUIRE);
+}
+
+static void lock_take(void)
+{
+	for (unsigned spins = 0; !lock_try(); spins++)
+		spins < 100 ? crn_pause() : crn_yield();
+}
+
+static void lock_drop(void)
+{
+	__atomic_store_n(&crn_agent->site_lock, 0, __ATOMIC_RELEASE);
+}
+
+uint64_t crn_sites_taken(void)
+{
+	return crn_agent->sites ? crn_agent->sites->taken : 0;
+}
+
+bool crn_site_is_outgoing(const struct crn_call *call)
+{
+	long fd = call->nr == SYS_splice || call->nr == SYS_copy_file_range ? call->args[2]
+		: call->nr == SYS_tee ? call->args[1] : call->args[0];
+	struct stat st;
+
+	return call->result > 0 && crn_sys2(SYS_fstat, fd, &st) == 0 && (st.st_mode & S_IFMT) != S_IFREG;
+}
+
+/* ---- the session ------------------------------------------------------------------------------------------ */
+
+static int open_engine(void)
+{
+	const struct crn_config *config = &crn_agent->config;
+	struct cairn_options options = CAIRN_OPTIONS_INIT;
+	cairn_t *session;
+	int ret;
+
+	options.tracker = config->tracker[0] ? config->tracker : NULL;
+	options.strategy = config->strategy[0] ? config->strategy : NULL;
+	options.surface = config->surface[0] ? config->surface : NULL;
+	options.keep = config->keep ? config->keep : config->recover ? 8 : 1;
+	options.flags = config->flags;
+	options.memory_max = config->memory_max;
+	ret = cairn_open(&session, &options);
+	if (ret < 0)
+		return ret;
+	crn_agent->session = session;
+	crn_agent->sites = crn_session_alloc(session, sizeof(*crn_agent->sites));
+	ret = crn_agent->sites ? crn_agent_omit() : CAIRN_EMEMORY;
+	if (ret >= 0)
+		ret = crn_effects_open();
+	if (ret < 0) {
+		crn_agent->session = NULL;
+		crn_agent->sites = NULL;
+		cairn_close(session);
+		return ret;
+	}
+	/* Every change of the mappings passes through our hooks: the map is read only after one. */
+	crn_maps_watch(session);
+	crn_maps_changed(session);
+	if (crn_stat_open(crn_agent->sites) < 0)
+		crn_debug("no statistics page");
+	return 0;
+}
+
+/* At the first site. A session that cannot be opened is reported once; the program runs on without. */
+static bool session_ready(void)
+{
+	int ret;
+
+	if (crn_agent->session)
+		return crn_agent->sites != NULL;
+	if (crn_agent->session_refused)
+		return false;
+	ret = open_engine();
+	if (ret == 0)
+		return true;
+	crn_agent->session_refused = true;
+	crn_error("no checkpoints: %s", cairn_strerror(ret));
+	return false;
+}
+
+/* ---- one checkpoint ----------------------------------------------------------------------------------------- */
+
+/*
+ * Memory, then this thread's registers as they will be when the call returns, then the new interval. The effects' lock is held
+ * throughout, so that no other thread's call falls between the old interval and the new one.
+ */
+static void take(struct crn_call *call)
+{
+	struct crn_agent *a = crn_agent;
+	struct crn_thread *t = call->thread;
+	uint64_t id = 0;
+	int ret;
+
+	crn_effects_lock();
+	crn_effects_settle();
+	ret = crn_memory_checkpoint(a->session, &id);
+	if (ret < 0) {
+		a->sites->failed++;
+		crn_effects_cannot_undo("the last checkpoint failed");
+		crn_effects_unlock();
+		return;
+	}
+	crn_context_capture(t, &t->context);
+	t->context.regs.rax = (uint64_t)call->result;
+	a->newest = id;
+	a->sites->taken++;
+	a->effects->owner = t;
+	crn_effects_commit();
+	t->interval = a->effects->interval;
+	crn_effects_unlock();
+	crn_stat_update(a->sites, false);
+}
+
+void crn_site_hit(struct crn_call *call, enum crn_site_kind kind)
+{
+	const struct crn_config *config = &crn_agent->config;
+	bool due = false;
+
+	if (!lock_try()) {
+		if (crn_agent->sites)
+			__atomic_add_fetch(&crn_agent->sites->nested, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	if (session_ready()) {
+		for (uint32_t i = 0; i < config->site_count; i++)
+			if (config->sites[i].kind == kind)
+				due |= crn_agent->sites->hits[i]++ % CRN_MAX(config->sites[i].every, 1u) == 0;
+		if (due)
+			take(call);
+	}
+	lock_drop();
+}
+
+void crn_site_output(struct crn_call *call)
+{
+	lock_take();
+	if (session_ready()) {
+		crn_agent->sites->outputs++;
+		take(call);
+	}
+	lock_drop();
+}
+
+void crn_sites_exit(void)
+{
+	/* A process that passed no site (a short-lived child) has nothing to say. */
+	if (crn_agent->config.stats && crn_agent->session)
+		crn_stat_summary();
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sites: where checkpoints are taken. A session is opened at the first one, so that start-up costs nothing and the program's memory is
+ * laid out by then. One checkpoint at a time: a site that is reached while another thread takes one is skipped and
+ * counted; an output waits for its turn, because it must be followed by one.
+ *
+ * Lock order: the sites' lock, then the effects' lock, then the session's.
+ */
+#ifndef CRN_SITES_H
+#define CRN_SITES_H
+
+#include "agent.h"
+
+struct crn_sites {
+	uint64_t hits[16];  /* by index in the configuration */
+	uint64_t taken;     /* checkpoints, for whatever reason */
+	uint64_t outputs, failed, nested;
+	uint64_t stat_tsc;  /* when the engine's figures were last copied */
+	int32_t stat_fd;
+};
+
+/* Checkpoints taken so far. */
+uint64_t crn_sites_taken(void);
+/* Without the effects' tables: does this SEND call go to something else than a regular file? */
+bool crn_site_is_outgoing(const struct crn_call *call);
+/* The process ends: print the summary if that was asked for. */
+void crn_sites_exit(void);
+
+/* stat_memory.c */
+int crn_stat_open(struct crn_sites *sites);
+void crn_stat_update(struct crn_sites *sites, bool all);
+/* Bring the engine's figures up to date and print them all. */
+void crn_stat_summary(void);
+
+#endif
