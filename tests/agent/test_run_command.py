@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""`cairn run` as a command: what it refuses before anything runs, with which words and status."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+BUILD = Path(sys.argv[1]).resolve()
+CAIRN = str(BUILD / "bin" / "cairn")
+VICTIMS = BUILD / "tests" / "agent"
+failures = 0
+
+
+def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run([CAIRN, "run", *arguments], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, **environment})
+    return done.returncode, done.stdout, done.stderr
+
+
+def expect(condition: bool, text: str, got: object = "") -> None:
+    global failures
+    print("ok   " if condition else "FAIL ", text, "" if condition else got, flush=True)
+    failures += not condition
+
+
+def refused(status: int, words: str, *arguments: str) -> None:
+    got = run(*arguments)
+    right = got[0] == status and not got[1] and words in got[2]
+    expect(right, f"{' '.join(arguments)[-60:]}: status {status}, '{words}'", got)
+
+
+def test_command_line() -> None:
+    refused(2, "unknown tracker: nonsense", "--tracker", "nonsense", "--", "true")
+    refused(2, "unknown strategy: nonsense", "--strategy", "nonsense", "--", "true")
+    refused(2, "unknown site: nonsense", "--at", "nonsense", "--", "true")
+    refused(2, "unknown site: func:", "--at", "func:", "--", "true")
+    refused(2, "milliseconds", "--at", "timer:0", "--", "true")
+    refused(2, "milliseconds", "--at", "timer:x", "--", "true")
+    refused(2, "number of hits", "--at", "wait/0", "--", "true")
+    refused(2, "number of hits", "--at", "wait/x", "--", "true")
+    refused(2, "from 1 to", "--keep", "0", "--", "true")
+    refused(2, "from 1 to", "--keep", "65537", "--", "true")
+    refused(2, "takes a size", "--memory-max", "12Q", "--", "true")
+    refused(2, "takes a size", "--memory-max", "0", "--", "true")
+    refused(2, "takes nothing or json", "--stats=xml", "--", "true")
+    refused(2, "surface", "--surface", "", "--", "true")
+    refused(2, "no program given")
+    refused(2, "no such function", "--at", "func:no_such_symbol_here", "--", "true")
+    refused(2, "no code there", "--at", "func:0xfffffff", "--", "true")
+
+
+def test_programs(folder: Path) -> None:
+    setuid, text, script, bits32 = (folder / n for n in ("setuid", "text", "script", "bits32"))
+    shutil.copy("/bin/true", setuid)
+    setuid.chmod(0o4755)
+    text.write_text("nothing to run\n")
+    text.chmod(0o755)
+    script.write_text("#!/bin/sh\necho from the script $1\nexit 3\n")
+    script.chmod(0o755)
+    program = bytearray(Path("/bin/true").read_bytes())
+    program[4] = 1  # ELFCLASS32
+    bits32.write_bytes(program)
+    bits32.chmod(0o755)
+    refused(127, "No such file", "--", "no-such-program-anywhere")
+    refused(127, "No such file", "--", "/no/such/program")
+    refused(126, "statically linked", "--", str(VICTIMS / "victim_static"))
+    refused(126, "setuid", "--", str(setuid))
+    refused(126, "not a 64-bit x86 program", "--", str(text))
+    refused(126, "not a 64-bit x86 program", "--", str(bits32))
+    refused(126, "Permission denied", "--", "/etc/passwd")
+    got = run("--", str(script), "here")
+    expect(got == (3, "from the script here\n", ""), "a script runs, its status is its own", got)
+
+
+def test_children() -> None:
+    """Whoever is executed below has the agent too, also behind a shell that closes descriptors."""
+    got = run("--", "bash", "-c", "exec 2>&1; /bin/true; env true; sh -c 'exec true'", CAIRN_DEBUG="1")
+    lines = [line for line in (got[1] + got[2]).splitlines() if "sites patched" in line]
+    expect(len(lines) >= 5, f"{len(lines)} programs with the agent", got)
+    expect(all(int(line.split()[2]) > 400 for line in lines), "each with more than 400 patches", lines)
+    got = run("--", "env", "-i", "/bin/echo", "bare")
+    expect(got == (0, "bare\n", ""), "a program without our environment runs bare", got)
+
+
+def main() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="cairn-test-"))
+    try:
+        test_command_line()
+        test_programs(folder)
+        test_children()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(1 if failures else 0)
+
+
+main()
