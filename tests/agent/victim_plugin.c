@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Loaded by victim_loaded: a system call in code that no plan knows. */
-long plugin_call(long nr, long a, long b);
+__attribute__((visibility("default"))) long plugin_call(long nr, long a, long b);
 
 long plugin_call(long nr, long a, long b)
 {

@@ -44,7 +44,7 @@ static void test_vfork(void)
 {
 	volatile int shared = 0;
 
-	for (int i = 0; i < 30; i++) {
+	for (volatile int i = 0; i < 30; i++) {
 		pid_t pid = vfork();
 
 		if (!pid) {
