@@ -139,3 +139,51 @@ long crn_memory_peek(void *dst, const void *src, size_t len)
 		got = peek_by_pipe(dst, src, len);
 	return got;
 }
+
+/* ---- Around protections ------------------------------------------------------------- */
+
+static int through_mem(uintptr_t addr, void *buf, size_t len, int nr, int flags)
+{
+	int fd = crn_fd_open("/proc/self/mem", flags);
+	long n;
+
+	if (fd < 0)
+		return fd;
+	n = crn_sys4(nr, fd, buf, len, addr);
+	crn_fd_close(fd);
+	if (n < 0)
+		return (int)n;
+	return n == (long)len ? 0 : -EFAULT;
+}
+
+int crn_memory_force_read(void *dst, uintptr_t addr, size_t len)
+{
+	return through_mem(addr, dst, len, SYS_pread64, O_RDONLY);
+}
+
+int crn_memory_force_write(uintptr_t addr, const void *src, size_t len)
+{
+	return through_mem(addr, (void *)src, len, SYS_pwrite64, O_RDWR);
+}
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+int crn_memory_map_at(uintptr_t addr, size_t len)
+{
+	long at = crn_sys6(SYS_mmap, (long)addr, (long)len, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (at < 0 && at > -4096)
+		return (int)at;
+	if (at == (long)addr)
+		return 0;
+	crn_sys2(SYS_munmap, at, len); /* a kernel that does not know the flag took it as a hint */
+	return -EEXIST;
+}
+
+uintptr_t crn_memory_break(uintptr_t end)
+{
+	return (uintptr_t)crn_sys1(SYS_brk, end);
+}

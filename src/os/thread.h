@@ -52,4 +52,19 @@ struct crn_thread_words {
 /* Of the calling thread. Fields that the kernel or libc do not tell are 0. */
 void crn_thread_words(struct crn_thread_words *out);
 
+/* Where another thread's robust list head is. 0 or -errno; a thread without one has head 0. */
+static inline int crn_robust_list_of(int tid, uintptr_t *head, size_t *len)
+{
+	return (int)crn_sys3(SYS_get_robust_list, tid, head, len);
+}
+
+/* The calling thread's TLS base by system call, where the processor does not let us read it. */
+static inline uintptr_t crn_tls_base(void)
+{
+	uintptr_t base = 0;
+
+	crn_sys2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS */, &base);
+	return base;
+}
+
 #endif

@@ -112,11 +112,7 @@ int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, u
 	area->end = end;
 	area->flags = flags;
 	area->born = born;
-	/* Memory that is short is taken from the past first. */
-	while ((err = c->ops->area_add(c->tracker, area)) == CAIRN_EMEMORY) {
-		if (!c->journal || !crn_journal_evict(c->journal))
-			break;
-	}
+	err = c->ops->area_add(c->tracker, area);
 	if (err < 0) {
 		crn_block_free(c->arena, area, sizeof(*area));
 		return err;
@@ -305,6 +301,7 @@ int cairn_area_remove(cairn_t *c, void *addr, size_t len)
 	if (i < c->area_count && c->areas[i]->begin == begin && c->areas[i]->end == end &&
 		c->areas[i]->flags & CRN_AREA_EXPLICIT) {
 		untrack(c, i);
+		crn_layout_leave_out(c, begin, end);
 		/* The journal may still name its pages: restores must look before they store. */
 		c->youngest = c->last_id + 1;
 		c->maps_stale = true;

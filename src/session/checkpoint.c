@@ -5,6 +5,7 @@
 #include "base/copy.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/signal.h"
 #include "os/thread.h"
 
 #define STACK_IMAGE_MAX (64ul << 20)
@@ -246,8 +247,10 @@ static void fill_mark(cairn_t *c, struct crn_mark *m, uint64_t *id_out, const st
 	m->stack_len = image;
 	crn_copy(m->stack, (const void *)jump->rsp, image);
 	/* Where a checkpoint makes system calls anyway, one more makes restores from handlers exact. */
-	if (c->ops->caps & CRN_TRACK_SEES_KERNEL)
-		m->mask_known = crn_sys4(SYS_rt_sigprocmask, 0, NULL, &m->signals, 8) >= 0;
+	if (c->ops->caps & CRN_TRACK_SEES_KERNEL) {
+		m->signals = crn_signal_mask_get();
+		m->mask_known = true;
+	}
 }
 
 static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
@@ -287,6 +290,7 @@ static int take_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 	if (err < 0) {
 		c->figures.failed++;
 		note_failed(c, c->last_id);
+		marks_follow_journal(c); /* memory was sought there first */
 	} else {
 		*id = c->last_id;
 	}

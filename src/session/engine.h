@@ -5,11 +5,11 @@
  *	session.c     open, close, the lock, the one pointer
  *	area.c        the table of areas; explicit areas of the program
  *	surface.c     which mappings belong to the surface
- *	layout.c      how the mappings change, and how that is undone
+ *	map_layout.c   how the mappings change, and how that is undone
  *	store.c       live memory: what may be put back, and how
  *	checkpoint.c  marks: one for each checkpoint that can be named
  *	restore.c     going back
- *	past.c        peek, changes
+ *	peek.c        peek, changes
  *	figures.c     stats
  *
  * Lock order: the session's lock is the only one.
@@ -189,7 +189,10 @@ int crn_surface_read(cairn_t *c);
 uint32_t crn_mapping_flags(const struct crn_mapping *m);
 bool crn_mapping_special(const struct crn_mapping *m);
 
-/* ---- layout.c */
+/* ---- map_layout.c */
+/* No longer tracked, which is not the same as gone. */
+void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end);
+
 enum crn_follow {
 	CRN_FOLLOW_ADOPT, /* bring new mappings under tracking */
 	CRN_FOLLOW_NOTE,  /* a restore is coming: only note them */
@@ -207,6 +210,8 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id);
 /* ---- store.c */
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
+/* Areas that are younger than the checkpoint, or removed since, stay as they are. */
+bool crn_may_put(const cairn_t *c, uintptr_t page);
 void crn_lost(struct crn_track_env *env, uintptr_t addr, int why);
 /* Note the calling thread's rseq area, tid word and robust list. */
 int crn_exempt_self(cairn_t *c);

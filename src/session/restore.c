@@ -52,7 +52,7 @@ static int store_page(struct crn_walk *self, uintptr_t page, const void *at_from
 {
 	cairn_t *c = ((struct store_walk *)self)->c;
 
-	if (c->filter && !crn_area_at(c, page))
+	if (!crn_may_put(c, page))
 		return 0;
 	/* The tracker first: it may have to open the page. */
 	CRN_TRY(c->ops->rebase(c->tracker, page, at_from));
@@ -165,9 +165,9 @@ static void restore_mask(const struct crn_mark *m)
 		1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1);
 
 	if (m->mask_known)
-		crn_sys4(SYS_rt_sigprocmask, SIG_SETMASK, &m->signals, NULL, 8);
+		crn_signal_mask(SIG_SETMASK, m->signals);
 	else
-		crn_sys4(SYS_rt_sigprocmask, SIG_UNBLOCK, &faults, NULL, 8);
+		crn_signal_mask(SIG_UNBLOCK, faults);
 }
 
 /* On the engine's stack, so that the caller's own may be overwritten. Returns only if it fails. */

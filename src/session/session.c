@@ -14,13 +14,17 @@
 
 #define MEMORY_MIN (1ul << 20)
 
-/* What the pointer points to: the start of the arena's first block. Zeros after fork. */
+/*
+ * What the pointer points to: in the first page of the arena. After fork it is zeros. After cairn_close the page stays, so
+ * that closing changes nothing in the program's memory, not even our own pointer.
+ */
 struct engine_anchor {
-	uint64_t alive;
+	uint64_t state;
 	cairn_t *session;
 };
 
-#define ALIVE 0x6e72696163ull /* "cairn" */
+#define ALIVE  0x6e72696163ull /* "cairn" */
+#define CLOSED 0x6465736f6c63ull
 
 /* Set before anything is tracked, and then the same until the engine is closed. */
 static struct engine_anchor *anchor;
@@ -29,7 +33,7 @@ static size_t reserve_size;
 
 cairn_t *crn_session_current(void)
 {
-	return anchor && anchor->alive == ALIVE ? anchor->session : NULL;
+	return anchor && anchor->state == ALIVE ? anchor->session : NULL;
 }
 
 /* ---- The lock ------------------------------------------------------------------------- */
@@ -42,7 +46,7 @@ uintptr_t crn_self(const cairn_t *c)
 	if (c->host.fsgsbase)
 		__asm__ volatile("rdfsbase %0" : "=r"(base));
 	else
-		crn_sys2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS */, &base);
+		base = crn_tls_base();
 	return base | 1; /* before TLS is set up there is but one thread */
 }
 
@@ -181,7 +185,7 @@ static int build(void *base, size_t reserved, const struct crn_host *host, uint6
 		return CAIRN_EMEMORY;
 	a->session = c;
 	*out = c;
-	anchor = a; /* alive is still 0: nobody sees it yet */
+	anchor = a; /* its state is still 0: nobody sees it yet */
 	reserve_base = base;
 	reserve_size = reserved;
 	return 0;
@@ -218,20 +222,26 @@ static int start(cairn_t *c, const struct cairn_options *o)
 
 static void tear_down(cairn_t *c)
 {
-	anchor->alive = 0;
+	anchor->state = 0;
 	if (c->tracker)
 		c->ops->close(c->tracker);
 	crn_journal_close(c->journal);
 	if (c->maps.buffer)
 		crn_maps_close(&c->maps);
-	crn_after_fork_child();
+	crn_memory_unmap((char *)reserve_base + CRN_PAGE_SIZE, reserve_size - CRN_PAGE_SIZE);
+	crn_memory_advise(reserve_base, CRN_PAGE_SIZE, MADV_KEEPONFORK);
+	anchor->state = CLOSED;
 }
 
-/* What a parent's engine left in this process: zeros. Its descriptors point to the parent's memory and stay unused. */
+/*
+ * What an engine left behind: one page if it was closed; in a forked child all of it, as zeros (its descriptors point to
+ * the parent's memory and stay unused).
+ */
 void crn_after_fork_child(void)
 {
-	if (anchor)
-		crn_memory_unmap(reserve_base, reserve_size);
+	if (!anchor || anchor->state == ALIVE)
+		return;
+	crn_memory_unmap(reserve_base, anchor->state == CLOSED ? CRN_PAGE_SIZE : reserve_size);
 	anchor = NULL;
 }
 
@@ -276,7 +286,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, bool ag
 		return err;
 	}
 	crn_info("session open: tracker %s, surface %s, keep %u", ops->name, c->surface, c->keep);
-	anchor->alive = ALIVE;
+	anchor->state = ALIVE;
 	*out = c;
 	return 0;
 }

@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
-#include "os/descriptor.h"
 #include "os/memory.h"
 #include "os/thread.h"
 
@@ -53,7 +52,7 @@ static int exempt_other(void *ctx, int tid)
 	uintptr_t head = 0, shift;
 	size_t len = 0;
 
-	if (tid == e->self || crn_sys3(SYS_get_robust_list, tid, &head, &len) < 0 || !head)
+	if (tid == e->self || crn_robust_list_of(tid, &head, &len) < 0 || !head)
 		return 0;
 	shift = head - e->mine.robust_list;
 	w.robust_list = head;
@@ -91,24 +90,11 @@ static const struct crn_piece *awkward_at(const cairn_t *c, uintptr_t addr)
 	return low < c->awkward.count && c->awkward.at[low].begin <= addr ? &c->awkward.at[low] : NULL;
 }
 
-/* The kernel reads and writes private memory for us whatever its protection, as it does for debuggers. */
-static long through_mem(uintptr_t addr, void *buf, size_t len, bool write)
-{
-	int fd = crn_fd_open("/proc/self/mem", write ? O_RDWR : O_RDONLY);
-	long n;
-
-	if (fd < 0)
-		return fd;
-	n = crn_sys4(write ? SYS_pwrite64 : SYS_pread64, fd, buf, len, addr);
-	crn_fd_close(fd);
-	return n == (long)len ? 0 : n < 0 ? n : -EFAULT;
-}
-
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 {
 	if (crn_memory_peek(dst, (const void *)addr, len) == (long)len)
 		return 0;
-	return through_mem(addr, dst, len, false) < 0 ? -EFAULT : 0;
+	return crn_memory_force_read(dst, addr, len);
 }
 
 static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
@@ -121,7 +107,7 @@ static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 			crn_fill(c->scratch, 0, len);
 			old = c->scratch;
 		}
-		if (through_mem(addr, (void *)old, len, true) >= 0)
+		if (crn_memory_force_write(addr, old, len) >= 0)
 			return;
 		/* Refused by policy: open the page for a moment. */
 		if (crn_memory_protect((void *)page, CRN_PAGE_SIZE, p->prot | PROT_READ | PROT_WRITE) < 0) {
@@ -173,17 +159,22 @@ again:
 	return *at < end;
 }
 
+bool crn_may_put(const cairn_t *c, uintptr_t page)
+{
+	const struct crn_area *area;
+
+	if (crn_likely(!c->filter))
+		return true;
+	area = crn_area_at(c, page);
+	return area && area->born <= c->target;
+}
+
 static void store_page(cairn_t *c, uintptr_t page, const void *old)
 {
 	uintptr_t at = page, end = page + CRN_PAGE_SIZE, stop;
 
-	/* Areas that are younger than the checkpoint, or removed since, stay as they are. */
-	if (crn_unlikely(c->filter)) {
-		const struct crn_area *area = crn_area_at(c, page);
-
-		if (!area || area->born > c->target)
-			return;
-	}
+	if (!crn_may_put(c, page))
+		return;
 	c->put++;
 	for (; next_open(c, &at, end, &stop); at = stop)
 		put_bytes(c, at, old ? (const char *)old + (at - page) : NULL, stop - at);

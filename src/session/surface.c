@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which mappings belong to the surface. The answer is a sorted list of pieces, made anew from the process's map whenever the map
- * may have changed; layout.c finds out what is different.
+ * may have changed; map_layout.c finds out what is different.
  */
 #include "session/engine.h"
 #include "base/check.h"
@@ -162,16 +162,22 @@ static int piece_add(cairn_t *c, struct crn_pieces *l, const struct crn_mapping 
 	return 0;
 }
 
-static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+/* `follows`: it continues a mapping that was named, as .bss does .data. */
+static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool *follows)
 {
+	bool before = *follows;
+
+	*follows = false;
 	for (const char *s = c->surface;; s++) {
 		const char *end = item_end(s);
 		struct crn_range r;
 
 		if (parse_range(s, end, &r))
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, r.begin, r.end));
-		else if (item_names(s, end, m->name) && m->prot & PROT_WRITE)
+		else if (m->prot & PROT_WRITE && (item_names(s, end, m->name) || (before && !flags))) {
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, m->begin, m->end));
+			*follows = flags & CRN_AREA_FILE;
+		}
 		s = end;
 		if (!*s)
 			return 0;
@@ -202,7 +208,7 @@ static int note_head(void *ctx, int tid)
 	uintptr_t head = 0;
 	size_t len = 0;
 
-	if (h->count < CRN_ARRAY_SIZE(h->at) && crn_sys3(SYS_get_robust_list, tid, &head, &len) >= 0 && head)
+	if (h->count < CRN_ARRAY_SIZE(h->at) && crn_robust_list_of(tid, &head, &len) >= 0 && head)
 		h->at[h->count++] = head;
 	return 0;
 }
@@ -282,6 +288,7 @@ int crn_surface_read(cairn_t *c)
 {
 	struct thread_heads heads = { .count = 0 };
 	struct crn_mapping m, before = { .end = 0 };
+	bool named = false;
 	int more;
 
 	c->fresh.count = 0;
@@ -294,10 +301,12 @@ int crn_surface_read(cairn_t *c)
 		uint32_t flags = crn_mapping_flags(&m);
 
 		CRN_TRY(add_explicit(c, &m, flags));
-		if (c->mode == CRN_SURFACE_LIST)
-			CRN_TRY(add_listed(c, &m, flags));
-		else if (wanted(c, &m, flags, &before, &heads))
+		if (c->mode == CRN_SURFACE_LIST) {
+			named = named && before.end == m.begin;
+			CRN_TRY(add_listed(c, &m, flags, &named));
+		} else if (wanted(c, &m, flags, &before, &heads)) {
 			CRN_TRY(add_found(c, &m, flags));
+		}
 		before = m;
 		before.name = "";
 	}

@@ -96,6 +96,7 @@ int cairn_peek(cairn_t *c, uint64_t id, const void *addr, void *buf, size_t len)
 struct change_walk {
 	struct crn_walk walk;
 	cairn_t *c;
+	uint64_t from;
 	bool now;
 	cairn_change_fn fn;
 	void *ctx;
@@ -121,8 +122,11 @@ static int change_page(struct crn_walk *self, uintptr_t page, const void *at_fro
 	static const uint64_t zeros[CRN_PAGE_SIZE / 8];
 	struct change_walk *w = (struct change_walk *)self;
 	const uint64_t *a = at_from ? at_from : zeros, *b = at_to ? at_to : zeros;
+	const struct crn_area *area = crn_area_at(w->c, page);
 	size_t words = CRN_PAGE_SIZE / 8;
 
+	if (!area || area->born > w->from)
+		return 0; /* it did not exist, or is no area any more */
 	for (size_t i = 0; i < words; i++) {
 		size_t first = i;
 		int r;
@@ -166,7 +170,7 @@ int cairn_changes(cairn_t *c, uint64_t from, uint64_t to, cairn_change_fn fn, vo
 {
 	struct change_walk w = {
 		.walk = { .page = change_page, .present = change_present, .want_to = true },
-		.c = c, .fn = fn, .ctx = ctx,
+		.c = c, .from = from, .fn = fn, .ctx = ctx,
 	};
 	int err;
 

@@ -19,10 +19,6 @@
 #include "os/memory.h"
 #include "os/thread.h"
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-
 #define AREA_FLAGS 0xffffu
 
 /* ---- Lists ------------------------------------------------------------------------------ */
@@ -99,6 +95,13 @@ static bool same_pieces(const struct crn_pieces *a, const struct crn_pieces *b)
 	return true;
 }
 
+void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	if (crn_grow(c, (void **)&c->layout.at, &c->layout.capacity, c->layout.count + 1,
+		    sizeof(*c->layout.at)) >= 0)
+		pieces_cut(&c->layout, begin, end);
+}
+
 /* ---- Finding the changes ------------------------------------------------------------------- */
 
 /* What is different between two pieces over the addresses they share. */
@@ -159,6 +162,7 @@ static bool continues_stack(cairn_t *c, const struct crn_piece *p)
 static int adopt(cairn_t *c, const struct crn_piece *p)
 {
 	uintptr_t at = p->begin;
+	int err;
 
 	while (at < p->end) {
 		size_t i = crn_area_from(c, at);
@@ -169,7 +173,13 @@ static int adopt(cairn_t *c, const struct crn_piece *p)
 			continue;
 		}
 		next = CRN_MIN(next, p->end);
-		CRN_TRY(crn_area_track(c, at, next, p->flags & AREA_FLAGS, c->maps_known ? c->last_id + 1 : 0));
+		/* Memory that is short is taken from the past first. */
+		while ((err = crn_area_track(c, at, next, p->flags & AREA_FLAGS,
+				c->maps_known ? c->last_id + 1 : 0)) == CAIRN_EMEMORY) {
+			if (!c->journal || !crn_journal_evict(c->journal))
+				break;
+		}
+		CRN_TRY(err);
 		at = next;
 	}
 	return 0;
@@ -372,15 +382,12 @@ static bool must_stay(const cairn_t *c, const struct crn_piece *p)
 
 static void undo_born(cairn_t *c, const struct crn_piece *p)
 {
-	long brk;
-
 	if (must_stay(c, p))
 		return;
 	crn_area_forget(c, p->begin, p->end);
 	if (p->flags & CRN_PIECE_HEAP) {
 		/* By brk, so that the kernel's idea of the heap's end goes back as well. */
-		brk = crn_sys1(SYS_brk, p->begin);
-		if (brk == (long)p->begin)
+		if (crn_memory_break(p->begin) == p->begin)
 			return;
 	}
 	crn_memory_unmap((void *)p->begin, p->end - p->begin);
@@ -388,15 +395,12 @@ static void undo_born(cairn_t *c, const struct crn_piece *p)
 
 static int undo_gone(cairn_t *c, const struct crn_piece *p)
 {
-	size_t len = p->end - p->begin;
-	long at = 0;
+	bool back = false;
 
-	if (p->flags & CRN_PIECE_HEAP && crn_sys1(SYS_brk, 0) == (long)p->begin)
-		at = crn_sys1(SYS_brk, p->end) == (long)p->end ? (long)p->begin : 0;
-	if (at != (long)p->begin)
-		at = crn_sys6(SYS_mmap, (long)p->begin, (long)len, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-	if (at != (long)p->begin)
+	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */
+	if (p->flags & CRN_PIECE_HEAP && crn_page_up(crn_memory_break(0)) == p->begin)
+		back = crn_memory_break(p->end) == p->end;
+	if (!back && crn_memory_map_at(p->begin, p->end - p->begin) < 0)
 		return CAIRN_ELAYOUT;
 	if (p->flags & CRN_PIECE_REFUSED)
 		return 0;
