@@ -59,14 +59,7 @@ struct row {
 enum row_flags {
 	ROW_EXPLICIT = 1u << 0,   /* surface "none" on every tracker */
 	ROW_MEMORY_MAX = 1u << 1, /* a limit so low that checkpoints fail */
-	ROW_PAGES_ONLY = 1u << 2, /* needs a tracker that keeps the journal (not fork) */
-	ROW_THREADS_ONE = 1u << 3,
-	ROW_NO_UNDO_PAGES =
-		1u
-		<< 4, /* changes mappings behind an area: cairn.h forbids it for signal trackers */
-	ROW_ALL_ONLY = 1u << 5,      /* is about memory that only surface "all" covers */
-	ROW_REFUSE_SHARED = 1u << 6, /* shared areas: fork answers CAIRN_ESHARED */
-	ROW_MANY = 1u << 7,          /* too many checkpoints for one process each */
+	ROW_THREADS_ONE = 1u << 2,
 };
 
 extern const struct row oracle_rows[];
@@ -78,6 +71,7 @@ struct tracker_rules {
 	bool explicit_only; /* surface "all" is refused: CAIRN_EAREAONLY */
 	bool touch_first;   /* writes by the kernel must be announced */
 	bool keeps;         /* one process per checkpoint */
+	bool by_protection; /* the program must not mprotect an area */
 };
 
 const struct tracker_rules *tracker_find(const char *name);
@@ -164,6 +158,7 @@ struct world {
 	struct snapshot *before; /* copied just before the restore under way */
 	struct snapshot *open;   /* the state the open interval began with */
 	uint64_t pending;        /* the id being restored + 1; 0: none */
+	bool closed; /* the engine has let go of its memory */
 	bool torn;               /* the checkpoint being taken cannot be compared with anything */
 
 	struct region regions[REGIONS_MAX];
@@ -194,6 +189,8 @@ struct world {
 
 extern struct world *W;
 
+/* Memory that no surface covers, of the kernel's zeros. */
+void *oracle_shared(size_t size);
 void world_create(uint64_t seed);
 void *world_alloc(size_t size, size_t align);
 uint64_t rnd(void);

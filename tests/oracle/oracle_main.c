@@ -171,6 +171,7 @@ static __attribute__((noinline, noclone)) void close_session(void)
 
 	W->before = snapshot_take(frame, W->open);
 	CHECK_OK(cairn_close(W->c));
+	W->closed = true;
 	snapshot_compare(W->before, W->before, frame, COMPARE_REFUSED);
 	for (size_t i = 0; i < REGIONS_MAX; i++) /* nobody tracks it now; nobody may mind */
 		if (W->regions[i].live && W->regions[i].writable)
@@ -290,8 +291,6 @@ int main(int argc, char **argv)
 	W->rules = tracker_find(a.tracker);
 	if (!W->row || !W->rules)
 		test_fail("no such row or tracker: %s, %s", a.row, a.tracker);
-	if (W->row->flags & ROW_NO_UNDO_PAGES && !strcmp(a.tracker, "mprotect"))
-		test_skip("tracker mprotect with a program that changes protections of its areas");
 	W->keep = a.keep ? a.keep : choose_keep();
 	if (W->row->special)
 		W->row->special();

@@ -228,14 +228,13 @@ void helpers_start(void)
 	W->helpers_started = HELPERS;
 }
 
-static bool helper_command(struct helper *h, uint32_t cmd, uint32_t region)
+static void helper_command(struct helper *h, uint32_t cmd, uint32_t region)
 {
 	h->region = region;
 	h->rng = rnd();
 	h->done = 0;
 	__atomic_store_n(&h->cmd, cmd, __ATOMIC_RELEASE);
 	futex_wake(&h->cmd);
-	return true;
 }
 
 static void helper_wait(struct helper *h)

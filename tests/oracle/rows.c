@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The table: one row is one kind of program, run on every tracker. A row that changes protections
- * of explicit areas leaves out the tracker that works by protections (ROW_NO_UNDO_PAGES).
- */
+/* The table: one row is one kind of program, run on every tracker. */
 #include <string.h>
 #include "oracle.h"
 
@@ -11,6 +8,9 @@
 	(OP(READ) | OP(RECV) | OP(READV) | OP(WAITPID) | OP(DIRECT) | OP(VMWRITEV) | OP(PROCMEM) | \
 		OP(VFORK))
 #define MAP_CHANGES (OP(MMAP) | OP(MUNMAP) | OP(MREMAP) | OP(BRK) | OP(DONTNEED))
+#define EVERYTHING                                                                                 \
+	(OP(STORE) | OP(COPY) | KERNEL_WRITES | MAP_CHANGES | OP(THREADS) | OP(STACK) |            \
+		OP(EXCLUDE) | OP(TAG))
 
 /* clang-format off */
 const struct row oracle_rows[] = {
@@ -19,7 +19,7 @@ const struct row oracle_rows[] = {
 	{ "keep_1",    OP(STORE) | OP(COPY),         REGION_ANON,  1,    900 },
 	{ "keep_2",    OP(STORE) | OP(COPY),         REGION_ANON,  2,    900 },
 	{ "keep_8",    OP(STORE) | OP(COPY),         REGION_ANON,  8,    900 },
-	{ "keep_1000", OP(STORE),                    REGION_ANON,  1000, 9000, ROW_EXPLICIT | ROW_MANY },
+	{ "keep_1000", OP(STORE),                    REGION_ANON,  1000, 9000, ROW_EXPLICIT },
 	{ "copies",    OP(STORE) | OP(COPY),         KINDS_ALL,    0,    700 },
 	{ "read",      OP(STORE) | OP(READ),         KINDS_ALL,    0,    700 },
 	{ "recv",      OP(STORE) | OP(RECV),         KINDS_ALL,    0,    700 },
@@ -36,10 +36,9 @@ const struct row oracle_rows[] = {
 	{ "mremap",    OP(STORE) | OP(MMAP) | OP(MREMAP), REGION_ANON, 0, 700 },
 	{ "brk",       OP(STORE) | OP(BRK),          REGION_ANON | REGION_BRK, 0, 700 },
 	{ "stack",     OP(STORE) | OP(STACK),        REGION_ANON | REGION_STATIC, 0, 700 },
-	{ "fork",      OP(STORE) | OP(FORK),         REGION_ANON | REGION_STATIC | REGION_FILE, 0, 120 },
+	{ "fork",      OP(STORE) | OP(FORK),         REGION_ANON | REGION_FILE, 0, 120 },
 	{ "dontneed",  OP(STORE) | OP(DONTNEED),     REGION_ANON | REGION_FILE, 0, 700 },
-	{ "protect",   OP(STORE) | OP(PROTECT),      REGION_ANON | REGION_FILE, 0, 700,
-			ROW_NO_UNDO_PAGES },
+	{ "protect",   OP(STORE) | OP(PROTECT),      REGION_ANON | REGION_FILE, 0, 700 },
 	{ "files",     OP(STORE) | OP(COPY) | OP(READ), REGION_FILE, 0,  700 },
 	{ "exclude",   OP(STORE) | OP(COPY) | OP(EXCLUDE), REGION_ANON | REGION_STATIC, 0, 700 },
 	{ "areas",     OP(STORE) | OP(AREA) | OP(EXCLUDE), REGION_ANON | REGION_STATIC, 0, 900,
@@ -47,12 +46,11 @@ const struct row oracle_rows[] = {
 	{ "shared",    OP(STORE) | OP(AREA) | OP(READ), REGION_ANON | REGION_SHARED, 0, 600,
 			ROW_EXPLICIT },
 	{ "tags",      OP(STORE) | OP(TAG),          REGION_ANON,  8,    600 },
-	{ "memory_max", OP(STORE) | OP(COPY),        REGION_ANON,  8,    900, ROW_EXPLICIT | ROW_MEMORY_MAX },
+	{ "memory_max", OP(STORE) | OP(COPY),        REGION_ANON,  8,    900,
+			ROW_EXPLICIT | ROW_MEMORY_MAX },
 	{ "threads_one", OP(STORE) | OP(READ),       KINDS_ALL,    0,    500, ROW_THREADS_ONE },
-	{ "everything", OP(STORE) | OP(COPY) | KERNEL_WRITES | MAP_CHANGES | OP(THREADS) | OP(STACK) |
-			OP(EXCLUDE) | OP(TAG),       KINDS_ALL,    8,    900 },
-	{ "everything_explicit", OP(STORE) | OP(COPY) | KERNEL_WRITES | MAP_CHANGES | OP(THREADS) |
-			OP(STACK) | OP(EXCLUDE) | OP(TAG) | OP(AREA), KINDS_ALL, 8, 900, ROW_EXPLICIT },
+	{ "everything", EVERYTHING,                  KINDS_ALL,    8,    900 },
+	{ "everything_explicit", EVERYTHING | OP(AREA), KINDS_ALL, 8,    900, ROW_EXPLICIT },
 	{ .name = "returns", .special = special_returns },
 	{ .name = "sparse", .special = special_sparse },
 	{ .name = "surfaces", .special = special_surfaces },
@@ -62,12 +60,11 @@ const struct row oracle_rows[] = {
 /* clang-format on */
 
 static const struct tracker_rules rules[] = {
-	/* name       explicit only  touch first  keeps */
-	{ "async", false, false, false },
-	{ "softdirty", false, false, false },
-	{ "fork", false, false, true },
-	{ "uffd", true, true, false },
-	{ "mprotect", true, true, false },
+	{ .name = "async" },
+	{ .name = "softdirty" },
+	{ .name = "fork", .keeps = true },
+	{ .name = "uffd", .explicit_only = true, .touch_first = true },
+	{ .name = "mprotect", .explicit_only = true, .touch_first = true, .by_protection = true },
 };
 
 const struct row *row_find(const char *name)

@@ -8,16 +8,20 @@
 
 struct world *W;
 
-void world_create(uint64_t seed)
+void *oracle_shared(size_t size)
 {
-	size_t size = sizeof(*W) + POOL_SIZE;
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
 		test_fail("no memory for the copies");
-	/* A forked child has a world of its own: it must not write into this one. */
-	W = p;
+	return p;
+}
+
+void world_create(uint64_t seed)
+{
+	/* A forked child makes a world of its own: it must not write into its parent's. */
+	W = oracle_shared(sizeof(*W) + POOL_SIZE);
 	W->pool_size = POOL_SIZE;
 	W->seed = seed;
 	W->rng = seed * 0x9e3779b97f4a7c15ull + 1;

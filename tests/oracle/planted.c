@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The canary's bugs. This file is linked into a second build of the oracle with
+ * -Wl,--wrap=crn_tracker_async (and crn_store): the registry then finds the table below, whose
+ *functions call the real ones and break one promise now and then. ORACLE_PLANT in the environment
+ *names the bug. The oracle must report a mismatch for each; if it does not, it is the oracle that
+ *is broken.
+ *
+ *	skipped_page	a dirty page is not handed over
+ *	lost_record	nothing of an interval is handed over
+ *	stale_mirror	the kept copy of a page is not brought up to date
+ *	area_end	the last byte of an area is not copied
+ *	late_copy	an old content is copied after the write instead of before
+ *	zeros		a page is handed over as zeros
+ *	exclusion	an excluded byte is rolled back
+ */
+#include <string.h>
+#include "oracle.h"
+#include "base/bits.h"
+#include "track/track.h"
+
+extern const struct crn_tracker_ops __real_crn_tracker_async;
+struct crn_tracker_ops __wrap_crn_tracker_async;
+
+static enum {
+	NONE,
+	SKIPPED_PAGE,
+	LOST_RECORD,
+	STALE_MIRROR,
+	AREA_END,
+	LATE_COPY,
+	ZEROS,
+	EXCLUSION
+} plant;
+
+/* Engine code runs with rolled back statics: what counts must not be rolled back. */
+static struct planted {
+	uint64_t pages, intervals;
+	bool drop_all;
+	uintptr_t ends[64];
+	uint32_t end_count;
+	uintptr_t stale_page;
+	uint8_t stale[PAGE], copy[PAGE];
+} * P;
+
+struct planted_sink {
+	struct crn_sink sink;
+	struct crn_sink *real;
+};
+
+static bool at_area_end(uintptr_t end)
+{
+	for (uint32_t i = 0; i < P->end_count; i++)
+		if (P->ends[i] == end)
+			return true;
+	return false;
+}
+
+/* What becomes of one handed-over page. Returns false if it is dropped. */
+static bool spoil(uintptr_t addr, size_t len, void **old, bool owned)
+{
+	const uint8_t *live = (const uint8_t *)addr;
+	bool now = ++P->pages % 5 == 0;
+
+	switch (plant) {
+	case SKIPPED_PAGE:
+		return !now;
+	case LOST_RECORD:
+		return !P->drop_all;
+	case AREA_END:
+		if (!at_area_end(addr + len) || !*old)
+			return true;
+		break;
+	case LATE_COPY:
+	case ZEROS:
+		if (!now || !*old)
+			return true;
+		break;
+	default:
+		return true;
+	}
+	if (!owned) { /* the tracker's own copy stays as it is */
+		memcpy(P->copy, *old, PAGE);
+		*old = P->copy;
+	}
+	if (plant == AREA_END)
+		((uint8_t *)*old)[PAGE - 1] = live[PAGE - 1];
+	else if (plant == LATE_COPY)
+		memcpy(*old, live, PAGE);
+	else
+		memset(*old, 0, PAGE);
+	return true;
+}
+
+static int planted_prepare(struct crn_sink *self, size_t count)
+{
+	struct crn_sink *real = ((struct planted_sink *)self)->real;
+
+	return real->prepare ? real->prepare(real, count) : 0;
+}
+
+static int planted_take(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
+{
+	struct crn_sink *real = ((struct planted_sink *)self)->real;
+
+	if (old && len == PAGE && plant == STALE_MIRROR) {
+		P->stale_page = addr;
+		memcpy(P->stale, old, PAGE);
+	}
+	if (len == PAGE && !spoil(addr, len, &old, owned))
+		return 0; /* the frame leaks, and nobody minds */
+	return real->take(real, addr, len, old, owned);
+}
+
+/* No absorb: every page goes through take, where it can be spoilt. */
+static struct planted_sink planted_sink(struct crn_sink *real)
+{
+	return (struct planted_sink){
+		.sink = { .prepare = planted_prepare, .take = planted_take },
+		.real = real,
+	};
+}
+
+static int planted_interval_end(void *t, struct crn_sink *sink)
+{
+	struct planted_sink s = planted_sink(sink);
+	int rc;
+
+	P->drop_all = ++P->intervals % 4 == 0;
+	P->stale_page = 0;
+	rc = __real_crn_tracker_async.interval_end(t, &s.sink);
+	P->drop_all = false;
+	if (rc >= 0 && plant == STALE_MIRROR && P->stale_page && P->intervals % 3 == 0)
+		(void)!__real_crn_tracker_async.rebase(t, P->stale_page, P->stale);
+	return rc;
+}
+
+static int planted_undo(void *t, struct crn_sink *sink)
+{
+	struct planted_sink s = planted_sink(sink);
+
+	P->drop_all = plant == LOST_RECORD && P->intervals % 4 == 3;
+	return __real_crn_tracker_async.undo(t, &s.sink);
+}
+
+static int planted_area_add(void *t, struct crn_area *area)
+{
+	if (P->end_count < CRN_ARRAY_SIZE(P->ends))
+		P->ends[P->end_count++] = area->end;
+	return __real_crn_tracker_async.area_add(t, area);
+}
+
+void __real_crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
+void __wrap_crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
+
+void __wrap_crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len)
+{
+	__real_crn_store(env, addr, old, len);
+	for (uint32_t i = 0; plant == EXCLUSION && i < W->excluded_count; i++) {
+		uintptr_t a = W->excluded[i].begin;
+
+		if (a >= addr && a < addr + len)
+			*(uint8_t *)a = old ? ((const uint8_t *)old)[a - addr] : 0;
+	}
+}
+
+static void __attribute__((constructor)) planted_init(void)
+{
+	static const char *const names[] = { "none", "skipped_page", "lost_record", "stale_mirror",
+		"area_end", "late_copy", "zeros", "exclusion" };
+	const char *name = getenv("ORACLE_PLANT");
+
+	P = oracle_shared(sizeof(*P));
+	for (uint32_t i = 0; name && i < CRN_ARRAY_SIZE(names); i++)
+		if (!strcmp(names[i], name))
+			plant = i;
+	if (!name || (plant == NONE && strcmp(name, "none")))
+		test_fail("ORACLE_PLANT names no bug");
+	__wrap_crn_tracker_async = __real_crn_tracker_async;
+	__wrap_crn_tracker_async.interval_end = planted_interval_end;
+	__wrap_crn_tracker_async.undo = planted_undo;
+	__wrap_crn_tracker_async.area_add = planted_area_add;
+}
