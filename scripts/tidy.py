@@ -197,14 +197,25 @@ def rule_spdx(tree: Tree) -> Iterator[Breach]:
             yield str(path), 1, f"no `{SPDX}` on the first line"
 
 
+def listed(stem: str, builders: str) -> bool:
+    """Whether a list names the file: whole, or as PREFIX_${name} where a foreach() knows the rest."""
+
+    def word(text: str) -> bool:
+        return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", builders) is not None
+
+    cuts = [i for i, letter in enumerate(stem) if letter == "_"]
+    return word(stem) or any(
+        stem[: cut + 1] + "${" in builders and word(stem[cut + 1 :]) for cut in cuts
+    )
+
+
 def rule_dead_files(tree: Tree) -> Iterator[Breach]:
     """Every source is in a CMakeLists.txt or a script; every header is included somewhere."""
     lists = [p for p in tree.files if p.name == "CMakeLists.txt"]
     builders = "\n".join(tree.text(p) for p in lists + tree.with_suffix(".cmake", ".py", ".sh"))
     code = "\n".join(tree.text(p) for p in tree.with_suffix(".c", ".h", ".S", ".def", ".py"))
     for path in tree.with_suffix(".c", ".S"):
-        # Lists may leave the suffix to a foreach().
-        if not re.search(rf"(?<![\w]){re.escape(path.stem)}(?![\w])", builders):
+        if f"{path.parent.name}/*{path.suffix}" not in builders and not listed(path.stem, builders):
             yield str(path), 1, "not in any CMakeLists.txt: dead"
     for path in tree.with_suffix(".h", ".def"):
         if not re.search(rf'[/"<]{re.escape(path.name)}[">]', code):
