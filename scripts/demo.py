@@ -169,11 +169,9 @@ class Demo:
             verifier.step(0.05)
             self.background.poll()
             if not self.cairn.alive():
-                raise DemoFailed(f"redis-server is dead:\n{self.cairn.tail()}")
+                raise DemoFailed("redis-server is dead:")
             if verifier.connections_reset:
-                raise DemoFailed(
-                    "a connection that did not send the crash was reset\n" + self.cairn.tail()
-                )
+                raise DemoFailed("a connection that did not send the crash was reset")
 
     def crash_during(self, verifier: Verifier, number: int) -> Crash:
         # The verifier's requests are on their way while the crash arrives.
@@ -181,11 +179,11 @@ class Demo:
         try:
             return crash(self.cairn.port, number)
         except OSError as error:
-            raise DemoFailed(f"crash {number}: {error}\n{self.cairn.tail()}") from error
+            raise DemoFailed(f"crash {number}: {error}") from error
 
     def report(self, verifier: Verifier, sent: list[Crash], descriptors_before: int) -> None:
         if not self.cairn.alive():
-            raise DemoFailed(f"redis-server is dead:\n{self.cairn.tail()}")
+            raise DemoFailed("redis-server is dead:")
         audit = verifier.audit()
         self.audit_crashes(audit, len(sent))
         recoveries = self.cairn.recoveries()
@@ -211,7 +209,7 @@ class Demo:
         if descriptors > descriptors_before + 2:
             raise DemoFailed(f"descriptors leak: {descriptors_before} before, {descriptors} after")
         if len(recoveries) < len(sent):
-            raise DemoFailed(f"only {len(recoveries)} recoveries are logged\n{self.cairn.tail()}")
+            raise DemoFailed(f"only {len(recoveries)} recoveries are logged")
 
     def audit_crashes(self, audit: Audit, count: int) -> None:
         """What was acknowledged to the connections that then sent a crash."""
@@ -282,7 +280,7 @@ def main() -> int:
         return 0
     except (DemoFailed, ServerError, BenchmarkError, ReplyError, OSError) as error:
         progress_end()
-        print(f"demo: FAILED: {error}", file=sys.stderr)
+        print(f"demo: FAILED: {error}\n{demo.cairn.tail()}", file=sys.stderr)
         keep = True
         return 1
     except KeyboardInterrupt:
