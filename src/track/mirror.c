@@ -150,6 +150,14 @@ static int turn_page(struct crn_mirror *m, uintptr_t page, struct crn_sink *sink
 		r = sink->absorb(sink, page, old, live);
 		if (r)
 			return r < 0 ? r : 0;
+	} else if (sink->exchange && live) {
+		void *fresh = sink->exchange(sink, page, old);
+
+		if (!fresh)
+			return CAIRN_EMEMORY;
+		crn_copy_page(fresh, live);
+		*slot = fresh;
+		return 0;
 	} else {
 		CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, old, true));
 	}
