@@ -109,9 +109,11 @@ static void marks_follow_journal(cairn_t *c)
 {
 	uint64_t oldest = crn_mark_newest(c)->id;
 
-	if (c->journal)
+	if (c->ops->caps & CRN_TRACK_KEEPS)
+		oldest = 0; /* the tracker has K of its own */
+	else
 		(void)crn_journal_oldest(c->journal, &oldest);
-	while (c->marks.count > c->keep || (c->journal && crn_mark_at(c, 0)->id < oldest))
+	while (c->marks.count > c->keep || crn_mark_at(c, 0)->id < oldest)
 		drop_oldest(c);
 }
 
@@ -272,12 +274,14 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 		m->stack = keep.stack;
 		m->stack_size = keep.stack_size;
 	}
+	if (c->ops->caps & CRN_TRACK_KEEPS)
+		CRN_TRY(c->ops->kept_take(c->tracker, c->last_id + 1));
 	m->id = c->last_id + 1;
 	if (jump)
 		fill_mark(c, m, id_out, jump, image);
 	c->marks.count++;
 	marks_follow_journal(c);
-	return c->ops->interval_begin(c->tracker);
+	return c->ops->caps & CRN_TRACK_KEEPS ? 0 : c->ops->interval_begin(c->tracker);
 }
 
 static int take_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)

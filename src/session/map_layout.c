@@ -288,7 +288,7 @@ static bool must_look(const cairn_t *c)
 	if (c->watched || c->maps_stale)
 		return c->maps_stale;
 	/* Trackers whose checkpoints make no system call take explicit areas that stay where they are. */
-	return c->mode != CRN_SURFACE_NONE || c->ops->caps & CRN_TRACK_MIRROR;
+	return c->mode != CRN_SURFACE_NONE || c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS);
 }
 
 int crn_layout_follow(cairn_t *c, enum crn_follow how)

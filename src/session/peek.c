@@ -142,6 +142,45 @@ static int change_page(struct crn_walk *self, uintptr_t page, const void *at_fro
 	return 0;
 }
 
+/*
+ * A tracker that keeps its own checkpoints has no list of changed pages: compare them all. The two
+ * frames hold one page at each time.
+ */
+static int compare_kept(cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w, void *a, void *b)
+{
+	for (size_t i = 0; i < c->area_count; i++) {
+		const struct crn_area *area = c->areas[i];
+
+		for (uintptr_t p = area->begin; area->born <= from && p < area->end; p += CRN_PAGE_SIZE) {
+			int r = c->ops->kept_peek(c->tracker, from, p, a, CRN_PAGE_SIZE);
+
+			if (r >= 0 && to == CAIRN_NOW)
+				r = c->env.load(&c->env, b, p, CRN_PAGE_SIZE);
+			else if (r >= 0)
+				r = c->ops->kept_peek(c->tracker, to, p, b, CRN_PAGE_SIZE);
+			if (r == CAIRN_ENOTAREA || r == -EFAULT)
+				continue; /* was not, or is not, there: a stack has grown */
+			CRN_TRY(r);
+			r = change_page(&w->walk, p, a, b);
+			if (r)
+				return r;
+		}
+	}
+	return 0;
+}
+
+static int changes_kept(cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w)
+{
+	void *a = crn_frame_alloc(c->arena), *b = crn_frame_alloc(c->arena);
+	int err = a && b ? compare_kept(c, from, to, w, a, b) : CAIRN_EMEMORY;
+
+	if (a)
+		crn_frame_free(c->arena, a);
+	if (b)
+		crn_frame_free(c->arena, b);
+	return err;
+}
+
 static int changes_locked(cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w)
 {
 	uint64_t newest = crn_mark_newest(c)->id;
@@ -153,7 +192,7 @@ static int changes_locked(cairn_t *c, uint64_t from, uint64_t to, struct change_
 	if (from >= to)
 		return -EINVAL;
 	if (c->ops->caps & CRN_TRACK_KEEPS)
-		return CAIRN_EUNSUPPORTED;
+		return changes_kept(c, from, to, w);
 	if (to != CAIRN_NOW)
 		return crn_journal_walk(c->journal, from, to, &w->walk);
 

@@ -110,6 +110,8 @@ static int put_content(cairn_t *c, uint64_t id)
 int crn_restore_check(cairn_t *c, uint64_t id)
 {
 	CRN_TRY(crn_mark_usable(c, id));
+	if (c->ops->caps & CRN_TRACK_KEEPS)
+		CRN_TRY(c->ops->kept_check(c->tracker, id));
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_NOTE));
 	CRN_TRY(crn_mark_usable(c, id)); /* a mapping that vanished may have ended it */
 	return crn_layout_undoable(c, id);

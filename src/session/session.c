@@ -216,7 +216,10 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	crn_mark_newest(c)->changes.count = 0; /* what was there before is no change */
 	if (c->mode == CRN_SURFACE_LIST && !c->area_count)
 		return CAIRN_ESURFACE;
-	CRN_TRY(c->ops->interval_begin(c->tracker));
+	if (c->ops->caps & CRN_TRACK_KEEPS)
+		CRN_TRY(c->ops->kept_take(c->tracker, 0));
+	else
+		CRN_TRY(c->ops->interval_begin(c->tracker));
 	return 0;
 }
 

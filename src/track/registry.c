@@ -4,5 +4,6 @@
 
 const struct crn_tracker_ops *const crn_trackers[] = {
 	&crn_tracker_async,
+	&crn_tracker_fork,
 	NULL,
 };

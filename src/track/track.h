@@ -112,8 +112,17 @@ struct crn_tracker_ops {
 	 */
 	int (*look)(void *t, uintptr_t page, const void **old);
 
-	/* CRN_TRACK_KEEPS only: checkpoint ids are the tracker's to keep. */
+	/*
+	 * CRN_TRACK_KEEPS only: the tracker keeps whole checkpoints itself, K of them, and the journal
+	 * stays empty. kept_take stands for interval_begin: it makes checkpoint `id` of what memory
+	 * holds now and drops the oldest beyond K. If it fails, the interval before goes on.
+	 */
+	int (*kept_take)(void *t, uint64_t id);
+	/* Could kept_restore(id) be done? 0 or CAIRN_EEVICTED, CAIRN_EFAILED (what kept it is gone). Changes nothing. */
+	int (*kept_check)(void *t, uint64_t id);
+	/* Store what differs by env->store, then drop all newer checkpoints. `id` stays. */
 	int (*kept_restore)(void *t, uint64_t id);
+	/* Copy [addr, addr+len) as it was at `id`; inside areas. */
 	int (*kept_peek)(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);
 
 	struct crn_page_ops page;

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * long crn_frozen_clone(struct crn_frozen_control *control, long parent)
+ *
+ * Clone this process with no exit signal; the child sleeps until the parent dies or kills it. The child's memory is the
+ * checkpoint, so it must not write to a single byte of it: after the clone it works in registers alone,
+ * and tells of its progress in the control block, which is shared memory. Signals are blocked by the caller.
+ *
+ *	control +0	uint32_t state: 0, then 1 (frozen) or a negated errno
+ *	control +8	struct pollfd { 0, POLLIN, 0 }
+ *
+ * Returns the child's pid or -errno, in the parent only.
+ */
+	.text
+	.balign 16
+	.globl crn_frozen_clone
+	.hidden crn_frozen_clone
+	.type crn_frozen_clone, @function
+crn_frozen_clone:
+	pushq	%rbx
+	pushq	%r12
+	movq	%rdi, %rbx
+	movq	%rsi, %r12
+	movl	$56, %eax		/* clone: a copy of everything, no SIGCHLD */
+	xorl	%edi, %edi
+	xorl	%esi, %esi		/* the same stack pointer; the child never uses it */
+	xorl	%edx, %edx
+	xorl	%r10d, %r10d
+	xorl	%r8d, %r8d
+	syscall
+	testq	%rax, %rax
+	jz	1f
+	popq	%r12
+	popq	%rbx
+	ret
+
+1:	movl	$112, %eax		/* setsid: no terminal, no process group of the program */
+	syscall
+	movl	$436, %eax		/* close_range: locks, pipes and sockets belong to the program alone */
+	xorl	%edi, %edi
+	movl	$0xffffffff, %esi
+	xorl	%edx, %edx
+	syscall
+	testq	%rax, %rax
+	js	2f
+	movl	$434, %eax		/* pidfd_open(parent): gets descriptor 0 */
+	movq	%r12, %rdi
+	xorl	%esi, %esi
+	syscall
+	testq	%rax, %rax
+	js	2f
+	movl	$110, %eax		/* getppid: the parent may have died before the pidfd was there */
+	syscall
+	cmpq	%rax, %r12
+	jne	4f
+	movl	$157, %eax		/* prctl(PR_SET_NAME) */
+	movl	$15, %edi
+	leaq	name(%rip), %rsi
+	syscall
+	movl	$1, %eax
+
+2:	movl	%eax, %r12d
+	movl	%eax, (%rbx)		/* from here on the parent may go on */
+	movl	$202, %eax		/* futex(FUTEX_WAKE), not private: the page is shared */
+	movq	%rbx, %rdi
+	movl	$1, %esi
+	movl	$0x7fffffff, %edx
+	syscall
+	cmpl	$1, %r12d
+	jne	4f
+
+3:	movl	$7, %eax		/* poll(pidfd): readable when the parent has died */
+	leaq	8(%rbx), %rdi
+	movl	$1, %esi
+	movl	$-1, %edx
+	syscall
+	cmpq	$-4, %rax		/* EINTR: stopped and continued */
+	je	3b
+4:	movl	$231, %eax		/* exit_group */
+	xorl	%edi, %edi
+	syscall
+	hlt
+	.size crn_frozen_clone, . - crn_frozen_clone
+
+	.section .rodata
+name:	.asciz "cairn-frozen"
+	.section .note.GNU-stack, "", @progbits
