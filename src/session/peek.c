@@ -158,7 +158,7 @@ static int compare_kept(cairn_t *c, uint64_t from, uint64_t to, struct change_wa
 				r = c->env.load(&c->env, b, p, CRN_PAGE_SIZE);
 			else if (r >= 0)
 				r = c->ops->kept_peek(c->tracker, to, p, b, CRN_PAGE_SIZE);
-			if (r == CAIRN_ENOTAREA || r == -EFAULT)
+			if (r == CAIRN_ENOTAREA || r == -EFAULT || r == -EIO)
 				continue; /* was not, or is not, there: a stack has grown */
 			CRN_TRY(r);
 			r = change_page(&w->walk, p, a, b);

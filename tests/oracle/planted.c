@@ -92,11 +92,11 @@ static bool spoil(uintptr_t addr, size_t len, void **old, bool owned)
 	return true;
 }
 
-static int planted_prepare(struct crn_sink *self, size_t count)
+static int planted_prepare(struct crn_sink *self, size_t count, size_t bare)
 {
 	struct crn_sink *real = ((struct planted_sink *)self)->real;
 
-	return real->prepare ? real->prepare(real, count) : 0;
+	return real->prepare ? real->prepare(real, count, bare) : 0;
 }
 
 static int planted_take(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
