@@ -36,7 +36,8 @@ struct spec {
 	unsigned longs;   /* 0, 1 (l, z), 2 (ll) */
 };
 
-static void put_padded(struct out *o, const struct spec *s, const char *text, size_t len, bool number)
+static void put_padded(
+	struct out *o, const struct spec *s, const char *text, size_t len, bool number)
 {
 	size_t prefix = (s->negative ? 1 : 0) + (s->alternate ? 2 : 0);
 	size_t pad = s->width > len + prefix ? s->width - len - prefix : 0;

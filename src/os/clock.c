@@ -58,7 +58,10 @@ void crn_clock_init(struct crn_clock *c)
 	do
 		moment(&tsc, &ns);
 	while (ns - c->ns < 250000);
-	/* 64 bits are enough unless we slept for seconds in between; then the next user asks the kernel. */
+	/*
+	 * 64 bits are enough unless we slept for seconds in between; then the next user asks the
+	 * kernel.
+	 */
 	if (tsc > c->tsc && ns - c->ns < 1ull << 32)
 		c->mult = ((ns - c->ns) << 32) / (tsc - c->tsc);
 }

@@ -23,10 +23,12 @@ int crn_fd_dup_high(int fd)
 	long got = -EMFILE;
 
 	/*
-	 * F_DUPFD takes the lowest free number from its argument on. A window below the limit keeps our few descriptors
-	 * together; lower windows are for programs that use all of their numbers.
+	 * F_DUPFD takes the lowest free number from its argument on. A window below the limit keeps
+	 * our few descriptors together; lower windows are for programs that use all of their
+	 * numbers.
 	 */
-	for (int floor = limit - CRN_MIN(limit / 4 + 1, 64); floor >= 0; floor = floor * 3 / 4 - 1) {
+	for (int floor = limit - CRN_MIN(limit / 4 + 1, 64); floor >= 0;
+		floor = floor * 3 / 4 - 1) {
 		got = crn_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, floor);
 		if (got >= 0 || (got != -EMFILE && got != -EINVAL))
 			break;
@@ -177,8 +179,8 @@ static int next_byte(struct byte_stream *s)
 }
 
 /* Reads one NAME=value entry; true and the value in buf if it is ours. *c is the last byte read. */
-static bool environment_entry(struct byte_stream *s, int *c, const char *name, char *buf, size_t size,
-	size_t *len)
+static bool environment_entry(
+	struct byte_stream *s, int *c, const char *name, char *buf, size_t size, size_t *len)
 {
 	size_t match = 0;
 

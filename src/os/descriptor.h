@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine's descriptors live high, near the soft RLIMIT_NOFILE and close-on-exec, where a program that
- * counts on low numbers does not meet them. Results are >= 0 or -errno; EINTR is retried.
+ * The engine's descriptors live high, near the soft RLIMIT_NOFILE and close-on-exec, where a
+ * program that counts on low numbers does not meet them. Results are >= 0 or -errno; EINTR is
+ * retried.
  */
 #ifndef CRN_OS_DESCRIPTOR_H
 #define CRN_OS_DESCRIPTOR_H
@@ -18,7 +19,10 @@
 
 /* Duplicate fd to a high number. The original stays open. */
 int crn_fd_dup_high(int fd);
-/* Move fd to a high number: the original is closed, also when this fails. A negative fd is handed through. */
+/*
+ * Move fd to a high number: the original is closed, also when this fails. A negative fd is handed
+ * through.
+ */
 int crn_fd_raise(int fd);
 
 /* Open at a high number, always O_CLOEXEC. */
@@ -32,21 +36,25 @@ long crn_fd_read(int fd, void *buf, size_t len);
 /* Until all is written or an error comes. */
 int crn_fd_write(int fd, const void *buf, size_t len);
 
-/* A small file (of /proc, /sys) as a string: its length without the NUL, or -errno. Cut at size - 1. */
+/*
+ * A small file (of /proc, /sys) as a string: its length without the NUL, or -errno. Cut at size -
+ * 1.
+ */
 long crn_file_read(const char *path, char *buf, size_t size);
 /* The decimal or 0x number that a file begins with. 0 or -errno. */
 int crn_file_number(const char *path, int64_t *out);
 
 /*
- * A variable of the environment that the process started with, read from /proc (the engine has no libc). The value's
- * length, or -ENOENT, or another -errno. Cut at size - 1.
+ * A variable of the environment that the process started with, read from /proc (the engine has no
+ * libc). The value's length, or -ENOENT, or another -errno. Cut at size - 1.
  */
 long crn_environment(const char *name, char *buf, size_t size);
 
 /*
- * Send the engine's log lines to descriptor CAIRN_LOG_FD of the environment if that is open, else to a high duplicate of
- * descriptor 2 as it is now. CAIRN_LOG (error, warn, info, debug) sets the level; default warn. The descriptor, or -errno
- * (then nothing is logged). Calling it again changes nothing.
+ * Send the engine's log lines to descriptor CAIRN_LOG_FD of the environment if that is open, else
+ * to a high duplicate of descriptor 2 as it is now. CAIRN_LOG (error, warn, info, debug) sets the
+ * level; default warn. The descriptor, or -errno (then nothing is logged). Calling it again changes
+ * nothing.
  */
 int crn_log_start(void);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The feature probe. Every probe works on pages and descriptors of its own. What a feature promises is tried
- * where that is possible without raising a signal, because kernels exist that accept a call and do nothing
- * (clear_refs without soft-dirty is the known case).
+ * The feature probe. Every probe works on pages and descriptors of its own. What a feature promises
+ * is tried where that is possible without raising a signal, because kernels exist that accept a
+ * call and do nothing (clear_refs without soft-dirty is the known case).
  */
 #include <cpuid.h>
 #include <errno.h>
@@ -20,7 +20,8 @@
 
 static void probe_pagemap(struct crn_host *h)
 {
-	struct crn_scan scan = { .category_mask = CRN_PAGE_PRESENT, .return_mask = CRN_PAGE_PRESENT };
+	struct crn_scan scan = { .category_mask = CRN_PAGE_PRESENT,
+		.return_mask = CRN_PAGE_PRESENT };
 	struct crn_page_run run;
 	uint64_t entry = 0;
 	volatile uint8_t *page;
@@ -81,7 +82,9 @@ out:
 	return good;
 }
 
-/* Of two protected pages, one populated and one not, both are written: both must be reported, once. */
+/*
+ * Of two protected pages, one populated and one not, both are written: both must be reported, once.
+ */
 static bool async_reports(int pagemap, uint8_t *pages)
 {
 	uintptr_t begin = (uintptr_t)pages, end = begin + 3 * CRN_PAGE_SIZE, cursor = begin;
@@ -107,7 +110,8 @@ static bool async_works(void)
 	void *map;
 	int fd, pagemap;
 
-	fd = crn_uffd_open(CRN_UFFD_WP_ASYNC | CRN_UFFD_WP_UNPOPULATED | CRN_UFFD_PAGEFAULT_FLAG_WP, NULL);
+	fd = crn_uffd_open(
+		CRN_UFFD_WP_ASYNC | CRN_UFFD_WP_UNPOPULATED | CRN_UFFD_PAGEFAULT_FLAG_WP, NULL);
 	if (fd < 0)
 		return false;
 	pagemap = crn_pagemap_open();
@@ -159,10 +163,11 @@ static void probe_maps(struct crn_host *h)
 static void probe_dispatch(struct crn_host *h)
 {
 	/*
-	 * SAFETY: ON with a selector in kernel space is refused with EFAULT before anything changes; a kernel that
-	 * does not know the option says EINVAL.
+	 * SAFETY: ON with a selector in kernel space is refused with EFAULT before anything
+	 * changes; a kernel that does not know the option says EINVAL.
 	 */
-	h->sud_error = (int)crn_sys5(SYS_prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0, 0, -4096l);
+	h->sud_error =
+		(int)crn_sys5(SYS_prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0, 0, -4096l);
 	h->sud = h->sud_error == -EFAULT;
 	if (h->sud)
 		h->sud_error = 0;
@@ -304,7 +309,8 @@ static void probe_machine(struct crn_host *h)
 	crn_file_number("/proc/sys/vm/max_map_count", &h->max_map_count);
 	crn_file_number("/proc/sys/kernel/perf_event_paranoid", &h->perf_paranoid);
 	crn_file_number("/proc/sys/vm/unprivileged_userfaultfd", &h->unprivileged_userfaultfd);
-	crn_file_number("/proc/sys/kernel/unprivileged_bpf_disabled", &h->unprivileged_bpf_disabled);
+	crn_file_number(
+		"/proc/sys/kernel/unprivileged_bpf_disabled", &h->unprivileged_bpf_disabled);
 	h->seccomp = seccomp_mode();
 	h->euid = (uint32_t)crn_sys0(SYS_geteuid);
 	if (crn_sys2(SYS_capget, &head, caps) >= 0)
@@ -325,8 +331,6 @@ void crn_host_probe(struct crn_host *out)
 		{ "PROCMAP_QUERY", probe_maps },
 		{ "userfaultfd", probe_userfault },
 		{ "syscall user dispatch", probe_dispatch },
-		{ "bpf", probe_bpf },
-		{ "perf_event_open", probe_perf },
 	};
 
 	crn_fill(out, 0, sizeof(*out));
@@ -336,6 +340,15 @@ void crn_host_probe(struct crn_host *out)
 	}
 	out->probing = "clock";
 	crn_clock_init(&out->clock);
+	out->probing = NULL;
+}
+
+void crn_host_probe_feeds(struct crn_host *out)
+{
+	out->probing = "bpf";
+	probe_bpf(out);
+	out->probing = "perf_event_open";
+	probe_perf(out);
 	out->probing = NULL;
 }
 
@@ -375,8 +388,8 @@ bool crn_host_softdirty_proven(void)
 	if (crn_memory_map(&map, CRN_PAGE_SIZE) < 0)
 		return false;
 	/*
-	 * SAFETY: exit signal 0: the program sees no SIGCHLD and its wait() does not find this child
-	 * (only __WALL does). The child runs nothing but raw system calls.
+	 * SAFETY: exit signal 0: the program sees no SIGCHLD and its wait() does not find this
+	 * child (only __WALL does). The child runs nothing but raw system calls.
 	 */
 	pid = crn_sys5(SYS_clone, 0, 0, 0, 0, 0);
 	if (pid == 0) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What this kernel, machine and user allow, probed once; the rest of the engine asks for features here, never for versions.
- * Probing leaves no trace in the program: it uses pages, descriptors and programs of its own and gives them back, raises no
- * signal, and changes no setting of the process. EPERM and ENOSYS are findings, kept in the *_error fields.
+ * What this kernel, machine and user allow, probed once; the rest of the engine asks for features
+ * here, never for versions. Probing leaves no trace in the program: it uses pages, descriptors and
+ * programs of its own and gives them back, raises no signal, and changes no setting of the process.
+ * EPERM and ENOSYS are findings, kept in the *_error fields.
  */
 #ifndef CRN_OS_HOST_H
 #define CRN_OS_HOST_H
@@ -27,12 +28,16 @@ struct crn_host {
 	bool procmap_query;
 	int pagemap_error, pagemap_scan_error;
 
-	/* Bit 55 is set on a page that was just written. crn_host_softdirty_proven() is the whole truth. */
+	/*
+	 * Bit 55 is set on a page that was just written. crn_host_softdirty_proven() is the whole
+	 * truth.
+	 */
 	bool softdirty;
 
 	bool sud; /* syscall user dispatch */
 	int sud_error;
 
+	/* Feeds of addresses; filled by crn_host_probe_feeds() alone. */
 	bool bpf; /* raw tracepoint programs load, and page_fault_user can be opened */
 	int bpf_error;
 	bool perf_faults; /* a page fault ring of this thread, kernel-mode samples included */
@@ -57,17 +62,24 @@ struct crn_host {
 	uint64_t capabilities; /* effective */
 	struct crn_clock clock;
 
-	/* What is being probed right now: names the culprit if a seccomp filter kills. Static storage. */
+	/*
+	 * What is being probed right now: names the culprit if a seccomp filter kills. Static
+	 * storage.
+	 */
 	const char *probing;
 };
 
-/* Fill *out. Never fails. About half a millisecond. */
+/* Fill *out, all but the feeds. Never fails. About half a millisecond. */
 void crn_host_probe(struct crn_host *out);
 
+/* Try BPF and perf as well. Attaching and detaching can take the kernel ten milliseconds. */
+void crn_host_probe_feeds(struct crn_host *out);
+
 /*
- * Does soft-dirty work, as seen in a child with its own copy of the page tables: set by a write, cleared by
- * clear_refs, set again by the next write? (Kernels without it accept the clear_refs write all the same.) Forks, so it costs as
- * much as a fork; call it only for a tracker about to be opened.
+ * Does soft-dirty work, as seen in a child with its own copy of the page tables: set by a write,
+ * cleared by clear_refs, set again by the next write? (Kernels without it accept the clear_refs
+ * write all the same.) Forks, so it costs as much as a fork; call it only for a tracker about to be
+ * opened.
  */
 bool crn_host_softdirty_proven(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where log lines go: a descriptor of the engine's own. The two statics are written once, before the first
- * checkpoint, so that a restore of .data puts back what is there already.
+ * Where log lines go: a descriptor of the engine's own. The two statics are written once, before
+ * the first checkpoint, so that a restore of .data puts back what is there already.
  */
 #include <errno.h>
 #include <stdbool.h>

@@ -17,13 +17,13 @@ struct query {
 };
 _Static_assert(sizeof(struct query) == 104, "ABI");
 
-#define QUERY_IOCTL     0xc0686611ul /* _IOWR('f', 17, struct procmap_query) */
-#define QUERY_READABLE  0x01
-#define QUERY_WRITABLE  0x02
-#define QUERY_EXEC      0x04
-#define QUERY_SHARED    0x08
-#define QUERY_OR_NEXT   0x10
-#define NAME_MAX_BYTES  4096u
+#define QUERY_IOCTL    0xc0686611ul /* _IOWR('f', 17, struct procmap_query) */
+#define QUERY_READABLE 0x01
+#define QUERY_WRITABLE 0x02
+#define QUERY_EXEC     0x04
+#define QUERY_SHARED   0x08
+#define QUERY_OR_NEXT  0x10
+#define NAME_MAX_BYTES 4096u
 
 int crn_maps_open(struct crn_maps *m, char *buffer)
 {
@@ -120,7 +120,10 @@ static char *next_line(struct crn_maps *m, int *err)
 		if (m->eof)
 			return NULL;
 		if (m->from) {
-			/* Forward and overlapping downwards: rep movsb copies upwards, which is right. */
+			/*
+			 * Forward and overlapping downwards: rep movsb copies upwards, which is
+			 * right.
+			 */
 			crn_copy(m->buffer, m->buffer + m->from, m->to - m->from);
 			seen -= m->from;
 			m->to -= m->from;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process's mappings without malloc: the PROCMAP_QUERY ioctl where the kernel has it (one cheap call a mapping, and only those
- * that are asked for), else the text of /proc/self/maps through a caller's buffer.
+ * The process's mappings without malloc: the PROCMAP_QUERY ioctl where the kernel has it (one cheap
+ * call a mapping, and only those that are asked for), else the text of /proc/self/maps through a
+ * caller's buffer.
  *
- * A walk is not atomic. It never shows one mapping twice and shows every mapping that is not changed during the
- * walk; addresses only rise.
+ * A walk is not atomic. It never shows one mapping twice and shows every mapping that is not
+ * changed during the walk; addresses only rise.
  */
 #ifndef CRN_OS_MAPS_H
 #define CRN_OS_MAPS_H
@@ -18,16 +19,18 @@ struct crn_mapping {
 	uintptr_t begin, end;
 	uint64_t offset, inode;
 	uint32_t dev_major, dev_minor;
-	int prot;         /* PROT_* */
+	int prot; /* PROT_* */
 	bool shared;
-	const char *name; /* path, "[heap]", "[stack]"..., "" if anonymous; valid until the next call on this walk */
+	const char *name; /* path, "[heap]", "[stack]"..., "" if anonymous; valid until the next
+			     call on this walk */
 };
 
 /* Keep only mappings with all of these. */
 enum crn_maps_filter {
 	CRN_MAPS_READABLE = 1u << 0,
 	CRN_MAPS_WRITABLE = 1u << 1,
-	CRN_MAPS_NO_NAMES = 1u << 8, /* not a filter: names are not wanted (cheaper); they may be "" */
+	CRN_MAPS_NO_NAMES =
+		1u << 8, /* not a filter: names are not wanted (cheaper); they may be "" */
 };
 
 #define CRN_MAPS_BUFFER 8192
@@ -43,7 +46,10 @@ struct crn_maps {
 	bool eof;
 };
 
-/* Open /proc/self/maps at a high number; `buffer` (CRN_MAPS_BUFFER bytes) stays the walk's. 0 or -errno. */
+/*
+ * Open /proc/self/maps at a high number; `buffer` (CRN_MAPS_BUFFER bytes) stays the walk's. 0 or
+ * -errno.
+ */
 int crn_maps_open(struct crn_maps *m, char *buffer);
 void crn_maps_close(struct crn_maps *m);
 

@@ -45,7 +45,10 @@ int crn_memory_reserve(void **base, size_t *size)
 	}
 	if (want < CRN_RESERVE_MIN)
 		return -ENOMEM;
-	/* Without MADV_WIPEONFORK (Linux 4.14) a child could not tell that the engine is not its own. */
+	/*
+	 * Without MADV_WIPEONFORK (Linux 4.14) a child could not tell that the engine is not its
+	 * own.
+	 */
 	if (crn_memory_advise((void *)at, want, MADV_WIPEONFORK) < 0) {
 		crn_memory_unmap((void *)at, want);
 		return -ENOSYS;
@@ -133,7 +136,8 @@ static long peek_by_pipe(void *dst, const void *src, size_t len)
 long crn_memory_peek(void *dst, const void *src, size_t len)
 {
 	struct iovec local = { dst, len }, remote = { (void *)src, len };
-	long got = crn_sys6(SYS_process_vm_readv, crn_getpid(), (long)&local, 1, (long)&remote, 1, 0);
+	long got =
+		crn_sys6(SYS_process_vm_readv, crn_getpid(), (long)&local, 1, (long)&remote, 1, 0);
 
 	if (got == -ENOSYS || got == -EPERM)
 		got = peek_by_pipe(dst, src, len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address space by raw system calls: the engine's own reserve, and the few calls that trackers make on the
- * program's pages. Legal in any context, signal handlers included. Results are 0 or -errno.
+ * Address space by raw system calls: the engine's own reserve, and the few calls that trackers make
+ * on the program's pages. Legal in any context, signal handlers included. Results are 0 or -errno.
  */
 #ifndef CRN_OS_MEMORY_H
 #define CRN_OS_MEMORY_H
@@ -15,9 +15,9 @@
 #endif
 
 /*
- * Reserve the engine's range: PROT_NONE, private, anonymous, MAP_NORESERVE, wiped on fork, not in core dumps,
- * no huge pages. As big as the address space limits allow, 1 TiB at most; with a finite RLIMIT_AS at
- * most half of what is left of it. -ENOMEM below CRN_RESERVE_MIN.
+ * Reserve the engine's range: PROT_NONE, private, anonymous, MAP_NORESERVE, wiped on fork, not in
+ * core dumps, no huge pages. As big as the address space limits allow, 1 TiB at most; with a finite
+ * RLIMIT_AS at most half of what is left of it. -ENOMEM below CRN_RESERVE_MIN.
  */
 #define CRN_RESERVE_MAX (1ul << 40)
 #define CRN_RESERVE_MIN (16ul << 20)

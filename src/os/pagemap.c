@@ -24,8 +24,8 @@ static long scan_runs(int pagemap, struct crn_scan *scan, uintptr_t *cursor, uin
 	return count;
 }
 
-long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect, struct crn_page_run *runs,
-	size_t max)
+long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect,
+	struct crn_page_run *runs, size_t max)
 {
 	/* The kernel has a fast path for exactly this combination of masks: 2 cycles a page. */
 	struct crn_scan scan = {
@@ -43,7 +43,8 @@ int crn_pagemap_entries(int pagemap, uintptr_t addr, uint64_t *entries, size_t c
 	uint64_t at = (addr >> CRN_PAGE_SHIFT) * sizeof(*entries);
 
 	while (done < len) {
-		long got = crn_sys4(SYS_pread64, pagemap, (uint8_t *)entries + done, len - done, at + done);
+		long got = crn_sys4(
+			SYS_pread64, pagemap, (uint8_t *)entries + done, len - done, at + done);
 
 		if (got == -EINTR)
 			continue;
@@ -57,8 +58,8 @@ int crn_pagemap_entries(int pagemap, uintptr_t addr, uint64_t *entries, size_t c
 }
 
 /* Populated runs out of the classic entries, a few hundred at a time. */
-static long populated_by_entries(int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs,
-	size_t max)
+static long populated_by_entries(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
 {
 	uint64_t entries[128];
 	uintptr_t at = *cursor;
@@ -81,14 +82,16 @@ static long populated_by_entries(int pagemap, uintptr_t *cursor, uintptr_t end, 
 				*cursor = at;
 				return (long)count;
 			}
-			runs[count++] = (struct crn_page_run){ at, at + CRN_PAGE_SIZE, CRN_PAGE_PRESENT };
+			runs[count++] =
+				(struct crn_page_run){ at, at + CRN_PAGE_SIZE, CRN_PAGE_PRESENT };
 		}
 	}
 	*cursor = end;
 	return (long)count;
 }
 
-long crn_pagemap_populated(int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+long crn_pagemap_populated(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
 {
 	struct crn_scan scan = {
 		.category_anyof_mask = CRN_PAGE_PRESENT | CRN_PAGE_SWAPPED,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Which pages are there, which were written: PAGEMAP_SCAN where the kernel has it, else the pagemap's entries. */
+/*
+ * Which pages are there, which were written: PAGEMAP_SCAN where the kernel has it, else the
+ * pagemap's entries.
+ */
 #ifndef CRN_OS_PAGEMAP_H
 #define CRN_OS_PAGEMAP_H
 
@@ -43,7 +46,10 @@ enum crn_scan_flags {
 
 #define CRN_PAGEMAP_SCAN 0xc0606610ul /* _IOWR('f', 16, struct pm_scan_arg) */
 
-/* /proc/self/pagemap at a high number. It stays bound to this address space: a forked child opens its own. */
+/*
+ * /proc/self/pagemap at a high number. It stays bound to this address space: a forked child opens
+ * its own.
+ */
 int crn_pagemap_open(void);
 
 /* One PAGEMAP_SCAN as it stands in *scan (size is filled in). Runs written, or -errno. */
@@ -54,11 +60,12 @@ static inline long crn_pagemap_scan(int pagemap, struct crn_scan *scan)
 }
 
 /*
- * The fast way to the written pages of [begin, end), protecting them again if `protect`. Fills runs[] from *cursor on (begin
- * with *cursor = begin) and moves *cursor; done when *cursor == end. Runs written, or -errno; -EPERM: something unregistered is inside.
+ * The fast way to the written pages of [begin, end), protecting them again if `protect`. Fills
+ * runs[] from *cursor on (begin with *cursor = begin) and moves *cursor; done when *cursor == end.
+ * Runs written, or -errno; -EPERM: something unregistered is inside.
  */
-long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect, struct crn_page_run *runs,
-	size_t max);
+long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect,
+	struct crn_page_run *runs, size_t max);
 
 /* Bits of one 64-bit entry of /proc/PID/pagemap. */
 #define CRN_PAGEMAP_SOFT_DIRTY (1ull << 55)
@@ -72,10 +79,12 @@ long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool pro
 int crn_pagemap_entries(int pagemap, uintptr_t addr, uint64_t *entries, size_t count);
 
 /*
- * The populated (present or swapped) parts of [*cursor, end) as runs, whichever way the kernel offers; cursor as above. A
- * page that only maps the shared zero page, or holds nothing but a userfaultfd marker, may be reported as well: the
- * answer is "may hold something". Runs written, or -errno.
+ * The populated (present or swapped) parts of [*cursor, end) as runs, whichever way the kernel
+ * offers; cursor as above. A page that only maps the shared zero page, or holds nothing but a
+ * userfaultfd marker, may be reported as well: the answer is "may hold something". Runs written, or
+ * -errno.
  */
-long crn_pagemap_populated(int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
+long crn_pagemap_populated(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
 #endif

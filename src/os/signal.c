@@ -20,11 +20,28 @@ int crn_signal_handle(int sig, void (*fn)(int, siginfo_t *, void *), struct crn_
 	return crn_signal_action(sig, &action, old);
 }
 
+uintptr_t crn_signal_pc(const void *ucontext)
+{
+	return (uintptr_t)((const ucontext_t *)ucontext)->uc_mcontext.gregs[REG_RIP];
+}
+
+void crn_signal_pc_set(void *ucontext, uintptr_t pc)
+{
+	((ucontext_t *)ucontext)->uc_mcontext.gregs[REG_RIP] = (greg_t)pc;
+}
+
+bool crn_signal_is_store(const void *ucontext)
+{
+	/* Bit 1 of the processor's page fault error code. */
+	return ((const ucontext_t *)ucontext)->uc_mcontext.gregs[REG_ERR] & 2;
+}
+
 /* The kernel itself raised it at this instruction, and will again if we return unchanged. */
 static bool synchronous(int sig, const siginfo_t *info)
 {
 	return info->si_code > 0 &&
-		(sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP);
+		(sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
+			sig == SIGTRAP);
 }
 
 static void default_action(int sig, siginfo_t *info)
@@ -33,8 +50,9 @@ static void default_action(int sig, siginfo_t *info)
 
 	crn_signal_action(sig, &action, NULL);
 	/*
-	 * A synchronous fault comes again by itself when we return, with everything a core dump should
-	 * show. Any other is sent again: it stays pending, blocked by our mask, until we return.
+	 * A synchronous fault comes again by itself when we return, with everything a core dump
+	 * should show. Any other is sent again: it stays pending, blocked by our mask, until we
+	 * return.
 	 */
 	if (!synchronous(sig, info) &&
 		crn_signal_requeue(crn_getpid(), crn_gettid(), sig, info) < 0)

@@ -21,10 +21,16 @@ struct crn_ksigaction {
 /* rt_sigreturn. The bytes that gdb and unwinders recognise as the end of a signal frame. Hidden. */
 void crn_sigreturn(void);
 
-/* Either pointer may be NULL. `in` is used as it is; crn_signal_handle fills the restorer. 0 or -errno. */
+/*
+ * Either pointer may be NULL. `in` is used as it is; crn_signal_handle fills the restorer. 0 or
+ * -errno.
+ */
 int crn_signal_action(int sig, const struct crn_ksigaction *in, struct crn_ksigaction *old);
 
-/* Install a three-argument handler with all signals blocked while it runs, on the alternate stack if there is one. */
+/*
+ * Install a three-argument handler with all signals blocked while it runs, on the alternate stack
+ * if there is one.
+ */
 int crn_signal_handle(int sig, void (*fn)(int, siginfo_t *, void *), struct crn_ksigaction *old);
 
 static inline uint64_t crn_signal_mask(int how, uint64_t mask)
@@ -60,9 +66,19 @@ static inline int crn_signal_requeue(int pid, int tid, int sig, const siginfo_t 
 }
 
 /*
- * Do with a signal what `action` says, from inside a handler of ours: call its function under its mask, or arrange for the default
- * action as soon as we return. For handlers that sit in front of the program's.
+ * The interrupted instruction of a signal frame, and whether the page fault that it caused was a
+ * store.
  */
-void crn_signal_chain(int sig, const struct crn_ksigaction *action, siginfo_t *info, void *ucontext);
+uintptr_t crn_signal_pc(const void *ucontext);
+void crn_signal_pc_set(void *ucontext, uintptr_t pc);
+bool crn_signal_is_store(const void *ucontext);
+
+/*
+ * Do with a signal what `action` says, from inside a handler of ours: call its function under its
+ * mask, or arrange for the default action as soon as we return. For handlers that sit in front of
+ * the program's.
+ */
+void crn_signal_chain(
+	int sig, const struct crn_ksigaction *action, siginfo_t *info, void *ucontext);
 
 #endif

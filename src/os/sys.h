@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Raw system calls: they bypass libc, so that they are legal before libc is initialised, in signal handlers and
- * after fork, never touch errno, and are never intercepted by our own agent. They return the
- * kernel's result: >= 0 or -errno.
+ * Raw system calls: they bypass libc, so that they are legal before libc is initialised, in signal
+ * handlers and after fork, never touch errno, and are never intercepted by our own agent. They
+ * return the kernel's result: >= 0 or -errno.
  */
 #ifndef CRN_SYS_H
 #define CRN_SYS_H
@@ -25,11 +25,11 @@ static inline long crn_sys6(long nr, long a, long b, long c, long d, long e, lon
 	return ret;
 }
 
-#define crn_sys0(nr)                crn_sys6(nr, 0, 0, 0, 0, 0, 0)
-#define crn_sys1(nr, a)             crn_sys6(nr, (long)(a), 0, 0, 0, 0, 0)
-#define crn_sys2(nr, a, b)          crn_sys6(nr, (long)(a), (long)(b), 0, 0, 0, 0)
-#define crn_sys3(nr, a, b, c)       crn_sys6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
-#define crn_sys4(nr, a, b, c, d)    crn_sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
+#define crn_sys0(nr)             crn_sys6(nr, 0, 0, 0, 0, 0, 0)
+#define crn_sys1(nr, a)          crn_sys6(nr, (long)(a), 0, 0, 0, 0, 0)
+#define crn_sys2(nr, a, b)       crn_sys6(nr, (long)(a), (long)(b), 0, 0, 0, 0)
+#define crn_sys3(nr, a, b, c)    crn_sys6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define crn_sys4(nr, a, b, c, d) crn_sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), 0, 0)
 #define crn_sys5(nr, a, b, c, d, e) \
 	crn_sys6(nr, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), 0)
 

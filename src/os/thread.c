@@ -13,7 +13,8 @@ struct kernel_timespec {
 
 int crn_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
-	struct kernel_timespec t = { (int64_t)(timeout_ns / 1000000000), (int64_t)(timeout_ns % 1000000000) };
+	struct kernel_timespec t = { (int64_t)(timeout_ns / 1000000000),
+		(int64_t)(timeout_ns % 1000000000) };
 
 	return (int)crn_sys4(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout_ns ? &t : NULL);
 }
@@ -49,7 +50,8 @@ int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx)
 	long got = 0;
 	int fd;
 
-	fd = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	fd = (int)crn_sys4(
+		SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return fd;
 	while (!result && (got = crn_sys3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
@@ -95,14 +97,18 @@ void crn_thread_words(struct crn_thread_words *out)
 	uintptr_t thread_pointer = 0;
 
 	*out = (struct crn_thread_words){ 0 };
-	/* PR_GET_TID_ADDRESS is there only in kernels that can checkpoint; the robust list always is. */
+	/*
+	 * PR_GET_TID_ADDRESS is there only in kernels that can checkpoint; the robust list always
+	 * is.
+	 */
 	if (crn_sys2(SYS_prctl, 40 /* PR_GET_TID_ADDRESS */, &out->clear_tid) < 0)
 		out->clear_tid = 0;
 	if (crn_sys3(SYS_get_robust_list, 0, &out->robust_list, &out->robust_len) < 0)
 		out->robust_list = out->robust_len = 0;
 	if (!&__rseq_offset || !&__rseq_size || !__rseq_size)
 		return;
-	if (crn_sys2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS */, &thread_pointer) < 0 || !thread_pointer)
+	if (crn_sys2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS */, &thread_pointer) < 0 ||
+		!thread_pointer)
 		return;
 	out->rseq = thread_pointer + (uintptr_t)__rseq_offset;
 	out->rseq_len = CRN_MAX(__rseq_size, RSEQ_AREA_MIN);

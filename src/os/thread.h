@@ -33,8 +33,8 @@ int crn_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int crn_futex_wake(uint32_t *word, int count);
 
 /*
- * Call fn for each thread id of this process until it returns non-zero, which is handed back; threads may come and
- * go meanwhile. -errno if /proc cannot be read.
+ * Call fn for each thread id of this process until it returns non-zero, which is handed back;
+ * threads may come and go meanwhile. -errno if /proc cannot be read.
  */
 int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx);
 /* How many there are now, or -errno. */
@@ -42,10 +42,10 @@ int crn_thread_count(void);
 
 /* Memory that the kernel writes for one thread whenever it likes; a restore leaves it alone. */
 struct crn_thread_words {
-	uintptr_t clear_tid;                 /* CLONE_CHILD_CLEARTID word, 4 bytes; 0: none or unknown */
-	uintptr_t robust_list;               /* struct robust_list_head; 0: none */
+	uintptr_t clear_tid;   /* CLONE_CHILD_CLEARTID word, 4 bytes; 0: none or unknown */
+	uintptr_t robust_list; /* struct robust_list_head; 0: none */
 	size_t robust_len;
-	uintptr_t rseq;                      /* registered rseq area as libc tells; 0: none or unknown */
+	uintptr_t rseq; /* registered rseq area as libc tells; 0: none or unknown */
 	size_t rseq_len;
 };
 

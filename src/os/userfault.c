@@ -143,7 +143,10 @@ int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)
 	struct protect_arg arg = { { addr, len }, protect ? PROTECT_ON : PROTECT_NO_WAKE };
 	int err;
 
-	/* -EAGAIN: another thread is in the middle of munmap, mremap or fork. It needs the processor. */
+	/*
+	 * -EAGAIN: another thread is in the middle of munmap, mremap or fork. It needs the
+	 * processor.
+	 */
 	while ((err = (int)crn_sys3(SYS_ioctl, uffd, PROTECT_IOCTL, &arg)) == -EAGAIN)
 		crn_yield();
 	return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * userfaultfd in write-protect mode. The distribution's header may be older than the kernel: the few names that we
- * need are here, as the kernel's ABI fixes them.
+ * userfaultfd in write-protect mode. The distribution's header may be older than the kernel: the
+ * few names that we need are here, as the kernel's ABI fixes them.
  */
 #ifndef CRN_OS_USERFAULT_H
 #define CRN_OS_USERFAULT_H
@@ -28,12 +28,16 @@ enum crn_uffd_way {
 };
 
 /*
- * A descriptor (high, close-on-exec, non-blocking) with the features enabled, or -errno: -EPERM, -ENOSYS, -EINVAL if the kernel
- * lacks a feature. `way`, if not NULL, says how it was had. features == 0 enables none.
+ * A descriptor (high, close-on-exec, non-blocking) with the features enabled, or -errno: -EPERM,
+ * -ENOSYS, -EINVAL if the kernel lacks a feature. `way`, if not NULL, says how it was had. features
+ * == 0 enables none.
  */
 int crn_uffd_open(uint64_t features, enum crn_uffd_way *way);
 
-/* All features of the kernel (a throw-away descriptor asks). 0 or -errno; outs untouched on failure. */
+/*
+ * All features of the kernel (a throw-away descriptor asks). 0 or -errno; outs untouched on
+ * failure.
+ */
 int crn_uffd_features(uint64_t *features, enum crn_uffd_way *way);
 
 /* WP mode only. -EINVAL: a mapping inside cannot be registered; -EBUSY: somebody else has it. */
@@ -41,8 +45,8 @@ int crn_uffd_register(int uffd, uintptr_t addr, size_t len);
 int crn_uffd_unregister(int uffd, uintptr_t addr, size_t len);
 
 /*
- * Protect or open a range. -EAGAIN (a mapping is changing at this moment) is retried; -ENOENT means that the range is not (all)
- * registered any more.
+ * Protect or open a range. -EAGAIN (a mapping is changing at this moment) is retried; -ENOENT means
+ * that the range is not (all) registered any more.
  */
 int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
 

@@ -145,6 +145,7 @@ struct cairn {
 	struct crn_maps maps;
 	char *maps_buffer;
 	struct crn_pieces layout, fresh, awkward; /* awkward: not readable and writable now */
+	struct crn_pieces truthful;               /* scratch of surface.c */
 
 	struct crn_marks marks;
 	uint64_t last_id;

@@ -11,6 +11,7 @@
 #include "os/descriptor.h"
 #include "os/memory.h"
 #include "os/thread.h"
+#include "track/undo_pages.h"
 
 #define MEMORY_MIN (1ul << 20)
 
@@ -205,6 +206,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->env.arena = c->arena;
 	c->env.host = &c->host;
 	c->env.keep = c->keep;
+	c->env.faults_forwarded = c->agent;
 	c->env.store = crn_store;
 	c->env.load = crn_load;
 	c->env.lost = crn_lost;
@@ -244,6 +246,7 @@ void crn_after_fork_child(void)
 {
 	if (!anchor || anchor->state == ALIVE)
 		return;
+	crn_undo_pages_after_fork_child();
 	crn_memory_unmap(reserve_base, anchor->state == CLOSED ? CRN_PAGE_SIZE : reserve_size);
 	anchor = NULL;
 }

@@ -284,7 +284,57 @@ static int read_explicit(cairn_t *c)
 	return 0;
 }
 
-int crn_surface_read(cairn_t *c)
+static bool continues(const struct crn_piece *p, const struct crn_piece *q)
+{
+	return p->end == q->begin && p->flags == q->flags && p->prot == q->prot && p->inode == q->inode &&
+		p->base == q->base;
+}
+
+/* Append [begin, end) of a piece; room has been made. */
+static void append_part(struct crn_pieces *l, const struct crn_piece *piece, uintptr_t begin, uintptr_t end, int prot)
+{
+	struct crn_piece part = *piece;
+
+	part.begin = begin;
+	part.end = end;
+	part.prot = prot;
+	if (l->count && continues(&l->at[l->count - 1], &part))
+		l->at[l->count - 1].end = end;
+	else
+		l->at[l->count++] = part;
+}
+
+/*
+ * Under a tracker that takes write permissions away, the map shows its own doing inside areas, split at every page that is
+ * open. What an area was tracked for is memory that the program may write.
+ */
+static int tell_truth(cairn_t *c)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+	struct crn_pieces *l = &c->truthful, swap;
+
+	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, c->fresh.count + 2 * c->area_count, sizeof(*l->at)));
+	l->count = 0;
+	for (size_t i = 0; i < c->fresh.count; i++) {
+		const struct crn_piece *p = &c->fresh.at[i];
+		uintptr_t at = p->begin, stop;
+
+		for (size_t k = crn_area_from(c, at); at < p->end; at = stop) {
+			const struct crn_area *a = k < c->area_count ? c->areas[k] : NULL;
+			bool inside = a && a->begin <= at;
+
+			stop = CRN_MIN(p->end, !a ? p->end : inside ? a->end : a->begin);
+			append_part(l, p, at, stop, inside && p->prot & PROT_READ ? p->prot | rw : p->prot);
+			k += inside && stop == a->end;
+		}
+	}
+	swap = c->fresh;
+	c->fresh = *l;
+	*l = swap;
+	return 0;
+}
+
+static int read_maps(cairn_t *c)
 {
 	struct thread_heads heads = { .count = 0 };
 	struct crn_mapping m, before = { .end = 0 };
@@ -311,4 +361,10 @@ int crn_surface_read(cairn_t *c)
 		before.name = "";
 	}
 	return more;
+}
+
+int crn_surface_read(cairn_t *c)
+{
+	CRN_TRY(read_maps(c));
+	return c->ops->caps & CRN_TRACK_PROTECTS ? tell_truth(c) : 0;
 }

@@ -48,6 +48,7 @@ enum crn_tracker_caps {
 	CRN_TRACK_THREADS = 1u << 2,      /* every thread's stores are noticed */
 	CRN_TRACK_SHARED = 1u << 3,       /* MAP_SHARED areas can be tracked */
 	CRN_TRACK_KEEPS = 1u << 4,        /* keeps its own checkpoints (fork): no journal records */
+	CRN_TRACK_PROTECTS = 1u << 6,     /* takes the write permission of mappings away: the map does not tell the program's */
 	CRN_TRACK_MIRROR = 1u << 5,       /* holds the content at interval_begin of every page, written or not */
 };
 
@@ -56,6 +57,8 @@ struct crn_track_env {
 	struct crn_arena *arena;
 	const struct crn_host *host;
 	uint32_t keep; /* K */
+	/* Somebody else owns SIGSEGV and SIGBUS and calls crn_undo_pages_fault: install no handlers. */
+	bool faults_forwarded;
 	/* Put old bytes into live memory around excluded bytes (cairn_area_exclude, rseq, tid words). */
 	void (*store)(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 	/* Copy live memory that may be unreadable by now. 0 or negative; needed only while `closed`. */
@@ -73,6 +76,11 @@ struct crn_page_ops {
 	int (*set_hot)(void *t, uintptr_t addr, size_t len, bool hot);
 	/* How many pages of the range have been written since interval_begin. Ends no interval. */
 	int (*collect)(void *t, uintptr_t addr, size_t len);
+	/*
+	 * The program has just changed the protection of the range, having let unprotect() save it before. NULL: the tracker
+	 * does not mind.
+	 */
+	int (*protection)(void *t, uintptr_t addr, size_t len, int prot);
 };
 
 struct crn_tracker_ops {

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tracker `mprotect`: undo pages behind read-only mappings. The tracker of LMC section VI; runs
+ * everywhere, and costs a signal and two splits of a mapping for each page that an interval writes.
+ * A system call that writes to a clean page fails with EFAULT, so pages of the surface that the
+ * kernel writes are touched first or are hot.
+ */
+#include <errno.h>
+#include "base/status.h"
+#include "os/memory.h"
+#include "track/undo_pages.h"
+
+static int protect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
+{
+	return crn_memory_protect((void *)begin, end - begin, PROT_READ | (exec ? PROT_EXEC : 0));
+}
+
+static int unprotect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
+{
+	return crn_memory_protect(
+		(void *)begin, end - begin, PROT_READ | PROT_WRITE | (exec ? PROT_EXEC : 0));
+}
+
+/*
+ * The run of pages from `at` on that agree in what the program may do with them; sealed ones are
+ * skipped.
+ */
+static bool next_run(const struct undo_area *a, uintptr_t *at, uintptr_t *end, bool *exec)
+{
+	uintptr_t word, mask = UNDO_SEALED | UNDO_EXEC;
+
+	while (*at < a->end && atomic_load(undo_word_of(a, *at)) & UNDO_SEALED)
+		*at += CRN_PAGE_SIZE;
+	if (*at >= a->end)
+		return false;
+	word = atomic_load(undo_word_of(a, *at)) & mask;
+	*exec = word & UNDO_EXEC;
+	for (*end = *at; *end < a->end; *end += CRN_PAGE_SIZE)
+		if ((atomic_load(undo_word_of(a, *end)) & mask) != word)
+			break;
+	return true;
+}
+
+/*
+ * Open what is still there and still looks as we left it: the mapping may be gone, and another one
+ * in its place.
+ */
+static void end_run(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end, bool exec)
+{
+	int ours = PROT_READ | (exec ? PROT_EXEC : 0);
+	bool file = a->area->flags & CRN_AREA_FILE;
+	struct crn_mapping m;
+
+	if (crn_maps_begin(&u->maps, begin, CRN_MAPS_NO_NAMES) < 0)
+		return;
+	while (crn_maps_next(&u->maps, &m) > 0 && m.begin < end) {
+		uintptr_t from = CRN_MAX(m.begin, begin), to = CRN_MIN(m.end, end);
+
+		if (m.prot == ours && (file || !m.inode))
+			unprotect(u, from, to, exec);
+	}
+}
+
+static void mprotect_end(struct crn_undo_pages *u, struct undo_area *a)
+{
+	uintptr_t end;
+	bool exec;
+
+	for (uintptr_t at = a->begin; next_run(a, &at, &end, &exec); at = end)
+		end_run(u, a, at, end, exec);
+	undo_inherit_drop(a->begin, a->end);
+}
+
+static int mprotect_begin(struct crn_undo_pages *u, struct undo_area *a)
+{
+	uintptr_t end;
+	bool exec;
+	int err = 0;
+
+	for (uintptr_t at = a->begin; next_run(a, &at, &end, &exec); at = end) {
+		err = undo_inherit_add(u, at, end, PROT_READ | PROT_WRITE | (exec ? PROT_EXEC : 0));
+		if (err >= 0)
+			err = protect(u, at, end, exec);
+		if (err < 0) {
+			mprotect_end(u, a);
+			return err;
+		}
+	}
+	return 0;
+}
+
+const struct undo_guard undo_guard_mprotect = {
+	.signal = SIGSEGV,
+	.code = SEGV_ACCERR,
+	.begin = mprotect_begin,
+	.end = mprotect_end,
+	.protect = protect,
+	.open = unprotect,
+};
+
+static int probe(const struct crn_host *host)
+{
+	return 0;
+}
+
+static int mprotect_open(void **t, struct crn_track_env *env)
+{
+	return undo_open((struct crn_undo_pages **)t, env, &undo_guard_mprotect);
+}
+
+const struct crn_tracker_ops crn_tracker_mprotect = {
+	.name = "mprotect",
+	.caps = CRN_TRACK_PAGES | CRN_TRACK_THREADS | CRN_TRACK_SHARED | CRN_TRACK_PROTECTS,
+	.probe = probe,
+	.open = mprotect_open,
+	.close = undo_close,
+	.area_add = undo_area_add,
+	.area_drop = undo_area_drop,
+	.interval_begin = undo_interval_begin,
+	.interval_end = undo_interval_end,
+	.undo = undo_undo,
+	.rebase = undo_rebase,
+	.look = undo_look,
+	.page = {
+		.unprotect = undo_unprotect,
+		.set_hot = undo_set_hot,
+		.collect = undo_collect,
+		.protection = undo_protection,
+	},
+	.bytes = undo_bytes,
+	.faults = undo_faults,
+};

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of one interval under undo pages: handing over, showing, rewriting. undo_pages.h has the
+ * states.
+ */
+#include <errno.h>
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "track/undo_pages.h"
+
+/*
+ * Pages that nobody wrote, between two that are protected again, may be included in the same call:
+ * setting what is set costs less than a call.
+ */
+#define GAP_PAGES 8
+
+/* How many pages ahead their words are fetched. */
+#define AHEAD 4
+
+static uintptr_t get(const undo_word *w)
+{
+	return atomic_load_explicit(w, memory_order_relaxed);
+}
+
+static void set(undo_word *w, uintptr_t value)
+{
+	atomic_store_explicit(w, value, memory_order_relaxed);
+}
+
+/* Shell's sort, with Ciura's gaps: in place, no recursion, quick on what is nearly sorted. */
+static void sort_pages(_Atomic uintptr_t *pages, size_t count)
+{
+	static const uint32_t gaps[] = { 1131376, 503056, 223580, 99370, 44164, 19628, 8861, 3938,
+		1750, 701, 301, 132, 57, 23, 10, 4, 1 };
+	uintptr_t *p = (uintptr_t *)pages;
+
+	for (size_t g = 0; g < CRN_ARRAY_SIZE(gaps); g++) {
+		size_t gap = gaps[g];
+
+		for (size_t i = gap; i < count; i++) {
+			uintptr_t page = p[i];
+			size_t at = i;
+
+			for (; at >= gap && p[at - gap] > page; at -= gap)
+				p[at] = p[at - gap];
+			p[at] = page;
+		}
+	}
+}
+
+/* The area of a page; consecutive pages are nearly always of one area. */
+static struct undo_area *area_of(struct crn_undo_pages *u, struct undo_area *last, uintptr_t page)
+{
+	if (last && page >= last->begin && page < last->end)
+		return last;
+	last = undo_find(u, page);
+	CRN_ASSERT(last);
+	return last;
+}
+
+/* ---- Protecting again ------------------------------------------------------------ */
+
+static bool mapped(struct crn_undo_pages *u, uintptr_t page)
+{
+	struct crn_mapping m;
+
+	return crn_maps_find(&u->maps, page, &m) > 0;
+}
+
+/*
+ * Protection of a run was refused: find out page by page which can be, and what becomes of the
+ * others.
+ */
+static void protect_singly(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end, bool exec)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		undo_word *w = undo_word_of(a, page);
+
+		if (!(get(w) & UNDO_OPEN) ||
+			a->guard->protect(u, page, page + CRN_PAGE_SIZE, exec) >= 0)
+			continue;
+		if (!mapped(u, page)) {
+			/*
+			 * The mapping has gone away: nothing to protect until the session notices.
+			 */
+			set(w, get(w) | UNDO_SEALED);
+			continue;
+		}
+		set(w, get(w) | UNDO_HOT);
+		if (!atomic_exchange(&u->limit_told, 1))
+			crn_warn("the kernel's limit of mappings (vm.max_map_count) is reached: "
+				 "pages stay open and are copied at every checkpoint");
+	}
+}
+
+/* May the page at `next` be protected in one call with a run that ends at `end`? */
+static bool joins(const struct undo_area *a, uintptr_t end, uintptr_t next, uintptr_t exec)
+{
+	uintptr_t next_word;
+
+	if (next >= a->end || next - end > GAP_PAGES * CRN_PAGE_SIZE)
+		return false;
+	next_word = get(undo_word_of(a, next));
+	if (next_word & (UNDO_HOT | UNDO_SEALED) || (next_word & UNDO_EXEC) != exec)
+		return false;
+	for (; end < next; end += CRN_PAGE_SIZE) {
+		uintptr_t word = get(undo_word_of(a, end));
+
+		if (word & (UNDO_OPEN | UNDO_SEALED) || (word & UNDO_EXEC) != exec)
+			return false;
+	}
+	return true;
+}
+
+static void protect_saved(struct crn_undo_pages *u, size_t count)
+{
+	struct undo_area *a = NULL;
+
+	for (size_t i = 0; i < count;) {
+		uintptr_t begin = u->saved[i], end = begin + CRN_PAGE_SIZE, word;
+
+		a = area_of(u, a, begin);
+		word = get(undo_word_of(a, begin));
+		i++;
+		if (word & (UNDO_HOT | UNDO_SEALED))
+			continue;
+		for (; i < count && joins(a, end, u->saved[i], word & UNDO_EXEC); i++)
+			end = u->saved[i] + CRN_PAGE_SIZE;
+		if (a->guard->protect(u, begin, end, word & UNDO_EXEC) < 0)
+			protect_singly(u, a, begin, end, word & UNDO_EXEC);
+	}
+}
+
+/* ---- Handing over ------------------------------------------------------------------ */
+
+/* A mapping that vanished without notice must not be read by the sink. */
+static bool readable(uintptr_t page)
+{
+	uint8_t byte;
+
+	return crn_guarded_copy(&byte, (const void *)page, 1) == 0;
+}
+
+/* The sink refused what it had been prepared for: the content is lost, the page goes on. */
+static int refused(struct crn_undo_pages *u, uintptr_t page, void *frame, int err)
+{
+	if (frame)
+		crn_frame_free(u->env->arena, frame);
+	u->env->lost(u->env, page, err);
+	return err;
+}
+
+/*
+ * Give the old content of an open page away. 1: `frame` is still ours and equals the live page; 0:
+ * it is gone; negative: the sink failed, and it is gone as well.
+ */
+static int give(struct crn_undo_pages *u, uintptr_t word, uintptr_t page, struct crn_sink *sink,
+	bool absorb)
+{
+	void *frame = undo_frame(word);
+	int err;
+
+	if (word & UNDO_LOST)
+		return 0;
+	if (frame && absorb && sink->absorb && readable(page)) {
+		err = sink->absorb(sink, page, frame, (const void *)page);
+		if (err > 0)
+			return 1;
+	} else {
+		err = sink->take(sink, page, CRN_PAGE_SIZE, frame, frame != NULL);
+	}
+	if (frame)
+		atomic_fetch_sub(&u->frame_count, 1);
+	return err < 0 ? refused(u, page, frame, err) : 0;
+}
+
+/*
+ * Hand the frame over as a whole; a new one for the live content, or NULL. *err is negative if the
+ * sink failed.
+ */
+static void *swap_frame(
+	struct crn_undo_pages *u, uintptr_t word, uintptr_t page, struct crn_sink *sink, int *err)
+{
+	void *frame = undo_frame(word), *fresh;
+
+	if (frame && !(word & UNDO_LOST) && sink->exchange) {
+		fresh = sink->exchange(sink, page, frame);
+		if (fresh)
+			return fresh;
+		/*
+		 * Out of memory: nothing was taken. Without prepare() this can be; the content goes
+		 * with the interval.
+		 */
+		*err = refused(u, page, NULL, CAIRN_EMEMORY);
+		return frame;
+	}
+	*err = give(u, word, page, sink, false);
+	fresh = crn_frame_alloc(u->env->arena);
+	if (fresh)
+		atomic_fetch_add(&u->frame_count, 1);
+	return fresh;
+}
+
+int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
+{
+	uintptr_t word = get(w), keep = word & (UNDO_HOT | UNDO_SEALED | UNDO_EXEC | UNDO_THERE);
+	void *fresh;
+	int err = 0;
+
+	if (undo_frame(word) && sink->absorb && readable(page)) {
+		err = give(u, word, page, sink, true);
+		if (err > 0)
+			return 0;
+		fresh = crn_frame_alloc(u->env->arena);
+		if (fresh)
+			atomic_fetch_add(&u->frame_count, 1);
+	} else {
+		fresh = swap_frame(u, word, page, sink, &err);
+	}
+	if (!fresh) {
+		set(w, keep | UNDO_OPEN | UNDO_LOST);
+		u->env->lost(u->env, page, CAIRN_EMEMORY);
+	} else if (crn_guarded_copy(fresh, (const void *)page, CRN_PAGE_SIZE) < 0) {
+		crn_frame_free(u->env->arena, fresh);
+		atomic_fetch_sub(&u->frame_count, 1);
+		set(w, keep | UNDO_OPEN | UNDO_ZERO);
+	} else {
+		set(w, keep | UNDO_OPEN | (uintptr_t)fresh);
+	}
+	return err;
+}
+
+/* The interval of a page that is protected again ends. */
+static int hand(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
+{
+	uintptr_t word = get(w);
+	/*
+	 * With K = 1 nobody wants the difference: the frame itself goes, and comes back still warm.
+	 */
+	int given = give(u, word, page, sink, u->env->keep > 1);
+
+	if (given > 0) {
+		crn_frame_free(u->env->arena, undo_frame(word));
+		atomic_fetch_sub(&u->frame_count, 1);
+		given = 0;
+	}
+	set(w, word & (UNDO_SEALED | UNDO_EXEC));
+	return given;
+}
+
+static int hand_over_saved(struct crn_undo_pages *u, size_t count, struct crn_sink *sink)
+{
+	struct undo_area *a = NULL;
+	int err = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		uintptr_t page = u->saved[i];
+		undo_word *w;
+		int got;
+
+		a = area_of(u, a, page);
+		w = undo_word_of(a, page);
+		if (get(w) & UNDO_HOT) {
+			got = undo_turn(u, w, page, sink);
+			u->hot[u->hot_count++] = page;
+		} else {
+			got = hand(u, w, page, sink);
+		}
+		err = err < 0 ? err : got;
+	}
+	return err;
+}
+
+static int hand_over_hot(struct crn_undo_pages *u, size_t count, struct crn_sink *sink)
+{
+	struct undo_area *a = NULL;
+	int err = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int got;
+
+		a = area_of(u, a, u->hot[i]);
+		got = undo_turn(u, undo_word_of(a, u->hot[i]), u->hot[i], sink);
+		err = err < 0 ? err : got;
+	}
+	for (size_t i = 0; u->hot_area_count && i < u->area_count; i++) {
+		int got = u->areas[i]->hot ? undo_hot_area_turn(u, u->areas[i], sink) : 0;
+
+		err = err < 0 ? err : got;
+	}
+	return err;
+}
+
+/* Most pages that the sink will be given; *bare of them stay open and have no frame yet. */
+static size_t pages_to_hand(struct crn_undo_pages *u, size_t *bare)
+{
+	size_t count = atomic_load(&u->saved_count) + u->hot_count;
+
+	*bare = 0;
+	for (size_t i = 0; i < atomic_load(&u->saved_count); i++) {
+		uintptr_t page = u->saved[i], word = get(undo_word_of(undo_find(u, page), page));
+
+		*bare += word & UNDO_HOT && !undo_frame(word);
+	}
+	for (size_t i = 0; i < u->hot_count; i++)
+		*bare += !undo_frame(get(undo_word_of(undo_find(u, u->hot[i]), u->hot[i])));
+	for (size_t i = 0; u->hot_area_count && i < u->area_count; i++)
+		if (u->areas[i]->hot)
+			count += undo_hot_area_count(u, u->areas[i], bare);
+	return count;
+}
+
+int undo_interval_end(void *t, struct crn_sink *sink)
+{
+	struct crn_undo_pages *u = t;
+	size_t saved, hot, count, bare;
+	int err = 0;
+
+	/* A store that is being handled at this moment belongs to the next interval. */
+	if (!atomic_load(&u->saved_count) && !u->hot_count && !u->hot_area_count)
+		return 0;
+	undo_gate_close(u);
+	count = pages_to_hand(u, &bare);
+	if (sink->prepare)
+		err = sink->prepare(sink, count, bare);
+	if (err >= 0) {
+		saved = atomic_load(&u->saved_count);
+		hot = u->hot_count;
+		sort_pages(u->saved, saved);
+		protect_saved(u, saved);
+		err = hand_over_saved(u, saved, sink);
+		atomic_store(&u->saved_count, 0);
+		err = CRN_MIN(hand_over_hot(u, hot, sink), err);
+	}
+	undo_gate_open(u);
+	return CRN_MIN(err, 0);
+}
+
+/* All is done at the end of the interval before, in one pass while the pages are in the cache. */
+int undo_interval_begin(void *t)
+{
+	return 0;
+}
+
+/* ---- Looking and rewriting ----------------------------------------------------------- */
+
+static int show_pages(
+	struct crn_undo_pages *u, const uintptr_t *pages, size_t count, struct crn_sink *sink)
+{
+	struct undo_area *a = NULL;
+
+	for (size_t i = 0; i < count; i++) {
+		uintptr_t word;
+
+		a = area_of(u, a, pages[i]);
+		/* Words of scattered pages are a cache line and a page of the table each. */
+		if (i + AHEAD < count && pages[i + AHEAD] >= a->begin && pages[i + AHEAD] < a->end)
+			__builtin_prefetch((const void *)undo_word_of(a, pages[i + AHEAD]));
+		word = get(undo_word_of(a, pages[i]));
+		if (word & UNDO_LOST)
+			continue;
+		CRN_TRY(sink->take(sink, pages[i], CRN_PAGE_SIZE, undo_frame(word), false));
+	}
+	return 0;
+}
+
+int undo_undo(void *t, struct crn_sink *sink)
+{
+	struct crn_undo_pages *u = t;
+	int err;
+
+	undo_gate_close(u);
+	err = show_pages(u, (uintptr_t *)u->saved, atomic_load(&u->saved_count), sink);
+	if (err >= 0)
+		err = show_pages(u, u->hot, u->hot_count, sink);
+	for (size_t i = 0; err >= 0 && u->hot_area_count && i < u->area_count; i++)
+		if (u->areas[i]->hot)
+			err = undo_hot_area_show(u, u->areas[i], sink);
+	undo_gate_open(u);
+	return err;
+}
+
+/*
+ * A frame that holds `content` for the page of w: its present one, or a new one. NULL: no memory.
+ */
+static void *frame_for(struct crn_undo_pages *u, undo_word *w)
+{
+	void *frame = undo_frame(get(w));
+
+	if (frame)
+		return frame;
+	frame = crn_frame_alloc(u->env->arena);
+	if (frame)
+		atomic_fetch_add(&u->frame_count, 1);
+	return frame;
+}
+
+static int rewrite(struct crn_undo_pages *u, undo_word *w, const void *content)
+{
+	uintptr_t keep = get(w) & (UNDO_HOT | UNDO_SEALED | UNDO_EXEC);
+	void *frame = content ? frame_for(u, w) : undo_frame(get(w));
+
+	if (content && !frame)
+		return CAIRN_EMEMORY;
+	if (content) {
+		crn_copy_page(frame, content);
+		set(w, keep | UNDO_OPEN | (uintptr_t)frame);
+		return 0;
+	}
+	if (frame) {
+		crn_frame_free(u->env->arena, frame);
+		atomic_fetch_sub(&u->frame_count, 1);
+	}
+	set(w, keep | UNDO_OPEN | UNDO_ZERO);
+	return 0;
+}
+
+int undo_rebase(void *t, uintptr_t page, const void *content)
+{
+	struct crn_undo_pages *u = t;
+	struct undo_area *a;
+	int err = 0;
+
+	undo_gate_close(u);
+	a = undo_find(u, page);
+	if (!a) {
+		err = CAIRN_ENOTAREA;
+	} else {
+		if (!(get(undo_word_of(a, page)) & UNDO_OPEN))
+			err = undo_open_range(u, a, page, page + CRN_PAGE_SIZE);
+		if (err >= 0)
+			err = rewrite(u, undo_word_of(a, page), content);
+		if (err >= 0 && a->hot) {
+			size_t i = crn_pages(page - a->begin);
+
+			a->low = CRN_MIN(a->low, i);
+			a->high = CRN_MAX(a->high, i + 1);
+		}
+	}
+	undo_gate_open(u);
+	return err;
+}
+
+int undo_look(void *t, uintptr_t page, const void **old)
+{
+	struct crn_undo_pages *u = t;
+	struct undo_area *a = undo_find(u, page);
+	uintptr_t word = a ? atomic_load(undo_word_of(a, page)) : 0;
+
+	*old = NULL;
+	if (!(word & UNDO_OPEN))
+		return 0;
+	*old = undo_frame(word);
+	return word & UNDO_ZERO ? 1 : 0;
+}

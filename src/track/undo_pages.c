@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/copy.h"
+#include "base/status.h"
+#include "os/descriptor.h"
+#include "os/host.h"
+#include "os/memory.h"
+#include "os/pagemap.h"
+#include "os/thread.h"
+#include "track/undo_pages.h"
+
+/* ---- The gate ----------------------------------------------------------------- */
+
+/* Spin a little, then sleep: the one we wait for may have a lower priority than we. */
+static void wait_while(_Atomic uint32_t *word, uint32_t value, unsigned *round)
+{
+	if ((*round)++ < 64)
+		crn_pause();
+	else
+		crn_futex_wait((uint32_t *)word, value, 100000);
+}
+
+bool undo_gate_enter(struct crn_undo_pages *u)
+{
+	unsigned round = 0;
+
+	atomic_fetch_add(&u->inside, 1);
+	if (crn_likely(!atomic_load(&u->closed)))
+		return true;
+	atomic_fetch_sub(&u->inside, 1);
+	while (round < 66 && atomic_load(&u->closed))
+		wait_while(&u->closed, 1, &round);
+	return false;
+}
+
+void undo_gate_leave(struct crn_undo_pages *u)
+{
+	atomic_fetch_sub(&u->inside, 1);
+}
+
+uintptr_t undo_thread_pointer(const struct crn_undo_pages *u)
+{
+	uintptr_t pointer = 0;
+
+	if (u->env->host->fsgsbase)
+		__asm__ volatile("rdfsbase %0" : "=r"(pointer));
+	return pointer;
+}
+
+void undo_gate_shut(struct crn_undo_pages *u)
+{
+	uint32_t seen, open = 0;
+	unsigned round = 0;
+
+	while (!atomic_compare_exchange_weak(&u->closed, &open, 1)) {
+		open = 0;
+		wait_while(&u->closed, 1, &round);
+	}
+	atomic_store_explicit(&u->closer, undo_thread_pointer(u), memory_order_relaxed);
+	for (round = 0; (seen = atomic_load(&u->inside));)
+		wait_while(&u->inside, seen, &round);
+}
+
+void undo_gate_unshut(struct crn_undo_pages *u)
+{
+	atomic_store_explicit(&u->closer, 0, memory_order_relaxed);
+	atomic_store(&u->closed, 0);
+}
+
+void undo_gate_close(struct crn_undo_pages *u)
+{
+	if (u->depth++ == 0)
+		undo_gate_shut(u);
+}
+
+void undo_gate_open(struct crn_undo_pages *u)
+{
+	if (--u->depth == 0)
+		undo_gate_unshut(u);
+}
+
+/* ---- Tables --------------------------------------------------------------------- */
+
+/* The first area that ends above addr: its index, or area_count. */
+static size_t area_index(const struct crn_undo_pages *u, uintptr_t addr)
+{
+	size_t low = 0, high = u->area_count;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (u->areas[mid]->end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct undo_area *undo_find(const struct crn_undo_pages *u, uintptr_t addr)
+{
+	size_t i = area_index(u, addr);
+
+	return i < u->area_count && u->areas[i]->begin <= addr ? u->areas[i] : NULL;
+}
+
+/* Make room in an array of the arena: *array of *cap elements becomes one of at least `want`. */
+static int grow(
+	struct crn_arena *arena, void **array, size_t *cap, size_t want, size_t used, size_t size)
+{
+	size_t cap_new = CRN_MAX(want, CRN_MAX(*cap * 2, (size_t)64));
+	void *array_new;
+
+	if (want <= *cap)
+		return 0;
+	array_new = crn_block_alloc(arena, cap_new * size);
+	if (!array_new)
+		return CAIRN_EMEMORY;
+	crn_copy(array_new, *array, used * size);
+	crn_block_free(arena, *array, *cap * size);
+	*array = array_new;
+	*cap = cap_new;
+	return 0;
+}
+
+static int make_room(struct crn_undo_pages *u, size_t pages)
+{
+	struct crn_arena *arena = u->env->arena;
+
+	CRN_TRY(grow(arena, (void **)&u->areas, &u->area_cap, u->area_count + 1, u->area_count,
+		sizeof(*u->areas)));
+	CRN_TRY(grow(arena, (void **)&u->saved, &u->saved_cap, u->page_count + pages,
+		atomic_load(&u->saved_count), sizeof(*u->saved)));
+	return grow(arena, (void **)&u->hot, &u->hot_cap, u->page_count + pages, u->hot_count,
+		sizeof(*u->hot));
+}
+
+static void insert(struct crn_undo_pages *u, struct undo_area *a)
+{
+	size_t at = area_index(u, a->begin);
+
+	for (size_t i = u->area_count; i > at; i--)
+		u->areas[i] = u->areas[i - 1];
+	u->areas[at] = a;
+	u->area_count++;
+	u->page_count += crn_pages(a->end - a->begin);
+	u->hot_area_count += a->hot;
+}
+
+static void take_out(struct crn_undo_pages *u, struct undo_area *a)
+{
+	size_t at = area_index(u, a->begin);
+
+	CRN_ASSERT(u->areas[at] == a);
+	u->area_count--;
+	for (size_t i = at; i < u->area_count; i++)
+		u->areas[i] = u->areas[i + 1];
+	u->page_count -= crn_pages(a->end - a->begin);
+	u->hot_area_count -= a->hot;
+}
+
+/* ---- Areas ------------------------------------------------------------------------ */
+
+/* Note what the program may do with each page, as the map shows it. */
+static int read_protections(struct crn_undo_pages *u, struct undo_area *a)
+{
+	struct crn_mapping m;
+	int got = crn_maps_begin(&u->maps, a->begin, CRN_MAPS_NO_NAMES);
+
+	for (uintptr_t at = a->begin; at < a->end; at += CRN_PAGE_SIZE)
+		atomic_store_explicit(undo_word_of(a, at), UNDO_SEALED, memory_order_relaxed);
+	if (got < 0)
+		return got;
+	while ((got = crn_maps_next(&u->maps, &m)) > 0 && m.begin < a->end) {
+		uintptr_t begin = CRN_MAX(m.begin, a->begin), end = CRN_MIN(m.end, a->end);
+		uintptr_t word = (m.prot & PROT_WRITE ? 0 : UNDO_SEALED) |
+			(m.prot & PROT_EXEC ? UNDO_EXEC : 0);
+
+		for (uintptr_t at = begin; at < end; at += CRN_PAGE_SIZE)
+			atomic_store_explicit(undo_word_of(a, at), word, memory_order_relaxed);
+	}
+	return got < 0 ? got : 0;
+}
+
+static int area_begin(struct crn_undo_pages *u, struct undo_area *a)
+{
+	bool plain = !(a->area->flags & (CRN_AREA_FILE | CRN_AREA_SHARED));
+	int err;
+
+	if (a->hot)
+		return undo_hot_area_begin(u, a);
+	/* Without the map in hand we could not know what to give back. */
+	err = read_protections(u, a);
+	if (err < 0)
+		return err;
+	if (plain)
+		crn_memory_advise((void *)a->begin, a->end - a->begin, MADV_NOHUGEPAGE);
+	a->guard = plain ? u->guard : &undo_guard_mprotect;
+	err = a->guard->begin(u, a);
+	/*
+	 * userfaultfd takes anonymous memory that nobody else has registered; mprotect takes the
+	 * rest.
+	 */
+	if (err < 0 && err != CAIRN_EMEMORY && a->guard != &undo_guard_mprotect) {
+		a->guard = &undo_guard_mprotect;
+		err = a->guard->begin(u, a);
+	}
+	return err;
+}
+
+static void free_area(struct crn_undo_pages *u, struct undo_area *a)
+{
+	struct crn_arena *arena = u->env->arena;
+
+	crn_block_free(arena, a->words, a->word_bytes);
+	crn_block_free(arena, a, sizeof(*a));
+}
+
+int undo_area_add(void *t, struct crn_area *area)
+{
+	struct crn_undo_pages *u = t;
+	size_t pages = crn_pages(area->end - area->begin);
+	struct undo_area *a = crn_block_alloc(u->env->arena, sizeof(*a));
+	int err = CAIRN_EMEMORY;
+
+	if (!a)
+		return CAIRN_EMEMORY;
+	a->begin = area->begin;
+	a->end = area->end;
+	a->area = area;
+	a->hot = area->flags & CRN_AREA_HOT;
+	a->word_bytes = pages * sizeof(*a->words);
+	a->words = crn_block_alloc(u->env->arena, a->word_bytes);
+	if (!a->words)
+		goto err_area;
+	/*
+	 * The gate stays closed until the area can be found: a store that is refused meanwhile
+	 * waits.
+	 */
+	undo_gate_close(u);
+	err = make_room(u, pages);
+	/*
+	 * Frames have a mapping of their own from now on, also if the limit of mappings is reached
+	 * later.
+	 */
+	if (err == 0)
+		err = crn_frame_reserve(u->env->arena, 1);
+	if (err == 0)
+		err = area_begin(u, a);
+	if (err == 0) {
+		insert(u, a);
+		area->priv = a;
+	}
+	undo_gate_open(u);
+	if (err == 0)
+		return 0;
+err_area:
+	free_area(u, a);
+	return err;
+}
+
+static size_t drop_pages(uintptr_t *pages, size_t count, uintptr_t begin, uintptr_t end)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (pages[i] < begin || pages[i] >= end)
+			pages[kept++] = pages[i];
+	return kept;
+}
+
+void undo_area_drop(void *t, struct crn_area *area)
+{
+	struct crn_undo_pages *u = t;
+	struct undo_area *a = area->priv;
+
+	if (!a)
+		return;
+	undo_gate_close(u);
+	if (a->guard)
+		a->guard->end(u, a);
+	for (size_t i = 0; i < crn_pages(a->end - a->begin); i++) {
+		void *frame = undo_frame(atomic_load_explicit(&a->words[i], memory_order_relaxed));
+
+		if (frame) {
+			crn_frame_free(u->env->arena, frame);
+			atomic_fetch_sub(&u->frame_count, 1);
+		}
+	}
+	atomic_store(&u->saved_count,
+		drop_pages((uintptr_t *)u->saved, atomic_load(&u->saved_count), a->begin, a->end));
+	u->hot_count = drop_pages(u->hot, u->hot_count, a->begin, a->end);
+	take_out(u, a);
+	undo_gate_open(u);
+	area->priv = NULL;
+	free_area(u, a);
+}
+
+/* ---- Life --------------------------------------------------------------------------- */
+
+int undo_open(
+	struct crn_undo_pages **out, struct crn_track_env *env, const struct undo_guard *guard)
+{
+	struct crn_undo_pages *u = crn_block_alloc(env->arena, sizeof(*u));
+	int err = CAIRN_EMEMORY;
+
+	if (!u)
+		return err;
+	u->env = env;
+	u->guard = guard;
+	u->uffd = -1;
+	u->maps_buffer = crn_block_alloc(env->arena, CRN_MAPS_BUFFER);
+	if (!u->maps_buffer)
+		goto err_block;
+	err = crn_maps_open(&u->maps, u->maps_buffer);
+	if (err < 0)
+		goto err_buffer;
+	/* Only hot areas want it, and they manage without. */
+	u->pagemap = crn_pagemap_open();
+	err = undo_faults_begin(u, !env->faults_forwarded);
+	if (err < 0)
+		goto err_maps;
+	*out = u;
+	return 0;
+
+err_maps:
+	crn_fd_close(u->pagemap);
+	crn_maps_close(&u->maps);
+err_buffer:
+	crn_block_free(env->arena, u->maps_buffer, CRN_MAPS_BUFFER);
+err_block:
+	crn_block_free(env->arena, u, sizeof(*u));
+	return err;
+}
+
+void undo_close(void *t)
+{
+	struct crn_undo_pages *u = t;
+	struct crn_arena *arena = u->env->arena;
+
+	while (u->area_count)
+		undo_area_drop(u, u->areas[u->area_count - 1]->area);
+	undo_faults_end(u);
+	crn_fd_close(u->uffd);
+	crn_fd_close(u->pagemap);
+	crn_maps_close(&u->maps);
+	crn_block_free(arena, u->maps_buffer, CRN_MAPS_BUFFER);
+	crn_block_free(arena, u->areas, u->area_cap * sizeof(*u->areas));
+	crn_block_free(arena, (void *)u->saved, u->saved_cap * sizeof(*u->saved));
+	crn_block_free(arena, u->hot, u->hot_cap * sizeof(*u->hot));
+	crn_block_free(arena, u, sizeof(*u));
+}
+
+uint64_t undo_bytes(const void *t)
+{
+	const struct crn_undo_pages *u = t;
+
+	return atomic_load(&((struct crn_undo_pages *)u)->frame_count) << CRN_PAGE_SHIFT;
+}
+
+uint64_t undo_faults(const void *t)
+{
+	const struct crn_undo_pages *u = t;
+
+	return atomic_load(&((struct crn_undo_pages *)u)->faults);
+}
