@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "os/descriptor.h"
@@ -55,6 +56,22 @@ int crn_fd_open(const char *path, int flags)
 		fd = crn_sys4(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0600);
 	while (fd == -EINTR);
 	return crn_fd_raise((int)fd);
+}
+
+int crn_fd_open_own(const char *path, int flags)
+{
+	int fd = crn_fd_open(path, flags);
+	long dumpable;
+
+	if (fd != -EACCES && fd != -EPERM)
+		return fd;
+	dumpable = crn_sys2(SYS_prctl, PR_GET_DUMPABLE, 0);
+	if (dumpable == 1 || dumpable < 0 || crn_sys2(SYS_prctl, PR_SET_DUMPABLE, 1) < 0)
+		return fd;
+	fd = crn_fd_open(path, flags);
+	/* 2 (readable by root alone) cannot be set, only inherited: 0 is the stricter one of the two. */
+	crn_sys2(SYS_prctl, PR_SET_DUMPABLE, 0);
+	return fd;
 }
 
 void crn_fd_close(int fd)

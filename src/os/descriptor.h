@@ -27,6 +27,12 @@ int crn_fd_raise(int fd);
 
 /* Open at a high number, always O_CLOEXEC. */
 int crn_fd_open(const char *path, int flags);
+
+/*
+ * The same for a file of /proc/self. They belong to root in a process that has changed its user
+ * and is no longer dumpable (memcached -u): it is made dumpable while the file is opened.
+ */
+int crn_fd_open_own(const char *path, int flags);
 void crn_fd_close(int fd);
 
 /* A memfd of `size` bytes at a high number. */

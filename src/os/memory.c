@@ -148,7 +148,7 @@ long crn_memory_peek(void *dst, const void *src, size_t len)
 
 static int through_mem(uintptr_t addr, void *buf, size_t len, int nr, int flags)
 {
-	int fd = crn_fd_open("/proc/self/mem", flags);
+	int fd = crn_fd_open_own("/proc/self/mem", flags);
 	long n;
 
 	if (fd < 0)

@@ -6,7 +6,7 @@
 
 int crn_pagemap_open(void)
 {
-	return crn_fd_open("/proc/self/pagemap", O_RDONLY);
+	return crn_fd_open_own("/proc/self/pagemap", O_RDONLY);
 }
 
 static long scan_runs(int pagemap, struct crn_scan *scan, uintptr_t *cursor, uintptr_t end,
