@@ -9,7 +9,6 @@ after a load.
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from servers import (
     RedisServer,
     Server,
     ServerError,
+    figures,
     search_path,
 )
 from throughput import requests_per_second
@@ -93,25 +93,6 @@ def make(part: str, folder: Path, under: list[str]) -> Server:
         (www / "file").write_bytes(b"x" * FILE_BYTES)
     kind = NginxServer if part == "nginx" else LighttpdServer
     return kind(folder, under, www)
-
-
-def figures(build: Path, server: Server) -> dict[str, float]:
-    """Sums over the server and its workers of what `cairn stat --json` says."""
-    sums: dict[str, float] = {}
-    for pid in server.family():
-        done = subprocess.run(
-            [str(build / "bin" / "cairn"), "stat", "--json", str(pid)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            timeout=10,
-        )
-        if done.returncode:
-            continue
-        for key, value in json.loads(done.stdout).items():
-            if isinstance(value, (int, float)):
-                sums[key] = sums.get(key, 0) + value
-    return sums
 
 
 def one_load(

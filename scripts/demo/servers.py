@@ -6,6 +6,7 @@ on a port that the kernel gave. For the demo, the tests of servers and the bench
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from resp import Connection
 
@@ -157,6 +159,27 @@ class Server:
             if path.exists():
                 lines += path.read_text(errors="replace").splitlines()[-12:]
         return "\n".join(f"    {line}" for line in lines)
+
+
+def figures(build: Path, server: Server) -> dict[str, Any]:
+    """Sums over the server and its workers of what `cairn stat --json` says; texts as they are."""
+    sums: dict[str, Any] = {}
+    for pid in server.family():
+        done = subprocess.run(
+            [str(build / "bin" / "cairn"), "stat", "--json", str(pid)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=10,
+        )
+        if done.returncode:
+            continue
+        for key, value in json.loads(done.stdout).items():
+            if isinstance(value, (int, float)):
+                sums[key] = sums.get(key, 0) + value
+            else:
+                sums[key] = value
+    return sums
 
 
 class RedisServer(Server):

@@ -11,7 +11,7 @@ import random
 import socket
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, expect, main, need_program
+from under_cairn import Failed, cairn_run, expect, expect_checkpoints, main, need_program
 
 from servers import MemcachedServer
 
@@ -56,6 +56,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
         cairn.start()
         expected, got = conversation(bare.port), conversation(cairn.port)
         expect(len(expected) > 3000 and expected == got, f"{len(got)} answers are the same")
+        expect_checkpoints(build, mode, cairn)
         expected_status, status = bare.stop(), cairn.stop()
         expect(expected_status == status, f"exit status {status}, bare {expected_status}")
     except Exception as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, expect, main, need_program
+from under_cairn import Failed, cairn_run, expect, expect_checkpoints, main, need_program
 
 from resp import Connection
 from servers import RedisServer
@@ -60,6 +60,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
         expect(not audit.findings, f"nothing is wrong {audit.findings.lines()}")
         expect(audit.present == audit.acknowledged > 0, f"{audit.acknowledged} writes are there")
         expect(verifier.connections_reset == 0, "no connection was reset")
+        expect_checkpoints(build, mode, cairn)
         expected, got = bare.stop(), cairn.stop()
         expect(expected == got, f"exit status {got}, bare {expected}")
     except Exception as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, expect, main, need_program
+from under_cairn import Failed, cairn_run, expect, expect_checkpoints, main, need_program
 
 from servers import LighttpdServer, NginxServer, Server
 from web_answers import REQUESTS, answers, apache_bench, write_files
@@ -51,6 +51,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
         cairn.start()
         compare(bare, cairn)
         load(cairn, 200 if mode == "fork" else 2000)
+        expect_checkpoints(build, mode, cairn)
         compare(bare, cairn)
         expected, got = bare.stop(), cairn.stop()
         expect(expected == got, f"exit status {got}, bare {expected}")

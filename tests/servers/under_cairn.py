@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts" / "demo"))
 
-from servers import search_path  # noqa: E402
+from servers import Server, figures, search_path  # noqa: E402
 
 SKIP = 77
 
@@ -55,6 +55,18 @@ def need_program(*programs: str) -> None:
 def cairn_run(build: Path, mode: str) -> list[str]:
     """The command that a program is put behind."""
     return [str(build / "bin" / "cairn"), "run", *MODES[mode], "--"]
+
+
+def expect_checkpoints(build: Path, mode: str, server: Server) -> None:
+    """The program was really checkpointed, by the tracker that was asked for, and none failed."""
+    if mode == "none":
+        return
+    found = figures(build, server)
+    expect(found.get("checkpoints", 0) > 20, f"checkpoints: {found.get('checkpoints')}")
+    expect(found.get("failed") == 0, f"failed checkpoints: {found.get('failed')}")
+    if "--tracker" in MODES[mode]:
+        wanted = MODES[mode][MODES[mode].index("--tracker") + 1]
+        expect(found.get("tracker") == wanted, f"tracker: {found.get('tracker')}")
 
 
 def main(test: Callable[[Path, str, Path], None]) -> None:
