@@ -117,6 +117,7 @@ int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, u
 		crn_block_free(c->arena, area, sizeof(*area));
 		return err;
 	}
+	area->flags &= ~CRN_AREA_NEW;
 	table_insert(c, area);
 	c->youngest = CRN_MAX(c->youngest, born);
 	return 0;

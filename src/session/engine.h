@@ -233,6 +233,10 @@ int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
 /* The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it. 0 or negative. */
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out);
 
+/* ---- peek.c */
+/* A page at the newest checkpoint; NULL: zeros. May be c->scratch. */
+const void *crn_newest_content(cairn_t *c, uintptr_t page);
+
 /* ---- restore.c */
 int crn_restore_check(cairn_t *c, uint64_t id);
 

@@ -161,6 +161,7 @@ static bool continues_stack(cairn_t *c, const struct crn_piece *p)
 /* Track the parts of a new piece that no area covers yet. */
 static int adopt(cairn_t *c, const struct crn_piece *p)
 {
+	uint32_t flags = (p->flags & AREA_FLAGS) | (c->maps_known ? CRN_AREA_NEW : 0);
 	uintptr_t at = p->begin;
 	int err;
 
@@ -174,7 +175,7 @@ static int adopt(cairn_t *c, const struct crn_piece *p)
 		}
 		next = CRN_MIN(next, p->end);
 		/* Memory that is short is taken from the past first. */
-		while ((err = crn_area_track(c, at, next, p->flags & AREA_FLAGS,
+		while ((err = crn_area_track(c, at, next, flags,
 				c->maps_known ? c->last_id + 1 : 0)) == CAIRN_EMEMORY) {
 			if (!c->journal || !crn_journal_evict(c->journal))
 				break;
@@ -296,6 +297,7 @@ int crn_layout_follow(cairn_t *c, enum crn_follow how)
 	struct crn_changes found = { NULL, 0, 0 };
 	int err;
 
+	c->env.dropped = !c->watched || c->maps_stale;
 	if (!must_look(c))
 		return 0;
 	__atomic_store_n(&c->maps_stale, false, __ATOMIC_RELAXED);

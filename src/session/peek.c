@@ -4,8 +4,7 @@
 #include "base/check.h"
 #include "base/copy.h"
 
-/* The content of a page at the newest checkpoint; NULL: zeros. May be c->scratch. */
-static const void *newest_content(cairn_t *c, uintptr_t page)
+const void *crn_newest_content(cairn_t *c, uintptr_t page)
 {
 	const void *old = NULL;
 
@@ -28,7 +27,7 @@ static int peek_page(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, size
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return c->ops->kept_peek(c->tracker, id, addr, buf, len);
-	content = newest_content(c, page);
+	content = crn_newest_content(c, page);
 	if (id != crn_mark_newest(c)->id)
 		CRN_TRY(crn_journal_look(c->journal, id, page, content, &content));
 	if (content)
@@ -46,7 +45,7 @@ static int check_range(cairn_t *c, uint64_t id, uintptr_t addr, size_t len)
 	for (uintptr_t at = addr; at < addr + len;) {
 		const struct crn_area *area = crn_area_at(c, at);
 
-		if (!area || area->born > id)
+		if (!area || (area->flags & CRN_AREA_EXPLICIT && area->born > id))
 			return CAIRN_ENOTAREA;
 		at = area->end;
 	}
@@ -110,7 +109,7 @@ static const void *change_present(struct crn_walk *self, uintptr_t page)
 	if (!crn_area_at(c, page))
 		return NULL;
 	if (!w->now)
-		return newest_content(c, page);
+		return crn_newest_content(c, page);
 	if (c->env.closed)
 		return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : c->scratch;
 	return (const void *)page;
@@ -125,8 +124,8 @@ static int change_page(struct crn_walk *self, uintptr_t page, const void *at_fro
 	const struct crn_area *area = crn_area_at(w->c, page);
 	size_t words = CRN_PAGE_SIZE / 8;
 
-	if (!area || area->born > w->from)
-		return 0; /* it did not exist, or is no area any more */
+	if (!area || (area->flags & CRN_AREA_EXPLICIT && area->born > w->from))
+		return 0; /* it was none yet, or is none any more */
 	for (size_t i = 0; i < words; i++) {
 		size_t first = i;
 		int r;
@@ -197,6 +196,7 @@ static int changes_locked(cairn_t *c, uint64_t from, uint64_t to, struct change_
 		return crn_journal_walk(c->journal, from, to, &w->walk);
 
 	/* Up to the present: the open interval takes part as a record that is only looked at. */
+	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));
 	w->now = true;
 	err = c->ops->undo(c->tracker, crn_journal_stage(c->journal, newest));
 	if (err >= 0)

@@ -36,16 +36,10 @@ struct store_walk {
 	size_t bare; /* counting: pages that need a frame of the tracker */
 };
 
-/* A page that ends its chain at the present: as the tracker or the live page has it. */
-static const void *present_page(struct crn_walk *self, uintptr_t page)
+/* The page at the newest checkpoint, where no record of it ends the chain before. */
+static const void *newest_page(struct crn_walk *self, uintptr_t page)
 {
-	cairn_t *c = ((struct store_walk *)self)->c;
-
-	if (!crn_area_at(c, page))
-		return NULL; /* vanished: mapped again, empty */
-	if (c->env.closed && c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) >= 0)
-		return c->scratch;
-	return (const void *)page;
+	return crn_newest_content(((struct store_walk *)self)->c, page);
 }
 
 static int store_page(struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
@@ -62,47 +56,47 @@ static int store_page(struct crn_walk *self, uintptr_t page, const void *at_from
 
 static int count_page(struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
 {
-	((struct store_walk *)self)->bare++;
+	struct store_walk *w = (struct store_walk *)self;
+	const void *old = NULL;
+
+	if (!w->c->ops->look(w->c->tracker, page, &old) || at_from)
+		w->bare += !old;
 	return 0;
 }
 
-/* Back beyond the open interval: stage it, walk down to id. Fails before the first store, or not at all. */
-static int go_back(cairn_t *c, uint64_t id)
+/* Frames for the pages that the tracker has to hold from now on. What is older than id may go for it. */
+static int reserve_frames(cairn_t *c, uint64_t id)
 {
-	struct store_walk w = { .walk = { .page = count_page, .present = present_page }, .c = c };
-	struct crn_sink *sink = crn_journal_stage(c->journal, crn_mark_newest(c)->id);
-	int err;
+	struct store_walk w = { .walk = { .page = count_page, .present = newest_page }, .c = c };
+	uint64_t oldest;
 
-	err = c->ops->undo(c->tracker, sink);
-	if (err >= 0)
-		err = crn_journal_walk(c->journal, id, CRN_JOURNAL_NOW, &w.walk);
-	/* Frames for rebasing; nodes of the mirror on top. What is older than id may go for it. */
-	while (err >= 0 && crn_frame_reserve(c->arena, w.bare + w.bare / 256 + 8) < 0) {
-		uint64_t oldest;
-
+	CRN_TRY(crn_journal_walk(c->journal, id, crn_mark_newest(c)->id, &w.walk));
+	if (!w.bare)
+		return 0;
+	while (crn_frame_reserve(c->arena, w.bare + w.bare / 256 + 4) < 0) { /* and nodes of the mirror */
 		if (!crn_journal_oldest(c->journal, &oldest) || oldest >= id || !crn_journal_evict(c->journal))
-			err = CAIRN_EMEMORY;
+			return CAIRN_EMEMORY;
 	}
-	if (err >= 0) {
-		w.walk.page = store_page;
-		err = crn_journal_walk(c->journal, id, CRN_JOURNAL_NOW, &w.walk);
-		CRN_ASSERT(err >= 0);
-	}
-	crn_journal_abort(c->journal);
-	if (err >= 0)
-		crn_journal_truncate(c->journal, id);
-	return err;
+	return 0;
 }
 
+/* First to the newest checkpoint, then down the journal: no memory is needed, so it cannot fail half way. */
 static int put_content(cairn_t *c, uint64_t id)
 {
 	struct store_sink s = { .sink = { .take = store_take }, .c = c };
+	struct store_walk w = { .walk = { .page = store_page, .present = newest_page }, .c = c };
+	uint64_t newest = crn_mark_newest(c)->id;
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return c->ops->kept_restore(c->tracker, id);
-	if (id == crn_mark_newest(c)->id)
-		return c->ops->undo(c->tracker, &s.sink);
-	return go_back(c, id);
+	if (id != newest)
+		CRN_TRY(reserve_frames(c, id));
+	CRN_TRY(c->ops->undo(c->tracker, &s.sink));
+	if (id == newest)
+		return 0;
+	CRN_TRY(crn_journal_walk(c->journal, id, newest, &w.walk));
+	crn_journal_truncate(c->journal, id);
+	return 0;
 }
 
 /* ---- Checks ------------------------------------------------------------------------------------- */

@@ -43,6 +43,7 @@ int crn_interval_dirty(cairn_t *c, uintptr_t addr, size_t len);
 /*
  * From now on the caller reports every change of the process's mappings with crn_maps_changed; a
  * checkpoint then reads the map only after such a report. Without this it looks each time.
+ * Dropping pages (madvise DONTNEED, FREE, REMOVE) counts as a change.
  */
 void crn_maps_watch(cairn_t *c);
 void crn_maps_changed(cairn_t *c);

@@ -43,6 +43,8 @@ static void async_close(void *tracker)
 	crn_range_list_close(&t->runs);
 	crn_range_list_close(&t->dirty);
 	crn_range_list_close(&t->gone);
+	crn_range_list_close(&t->owned);
+	crn_range_list_close(&t->owned_now);
 	crn_block_free(arena, t->spans, t->span_capacity * sizeof(*t->spans));
 	crn_mirror_close(&t->mirror);
 	crn_maps_close(&t->maps);
@@ -63,6 +65,8 @@ static int async_open(void **out, struct crn_track_env *env)
 	crn_range_list_open(&t->runs, env->arena);
 	crn_range_list_open(&t->dirty, env->arena);
 	crn_range_list_open(&t->gone, env->arena);
+	crn_range_list_open(&t->owned, env->arena);
+	crn_range_list_open(&t->owned_now, env->arena);
 
 	err = crn_mirror_open(&t->mirror, env);
 	if (err < 0)
@@ -97,18 +101,22 @@ err_mirror:
 static int async_area_add(void *tracker, struct crn_area *area)
 {
 	struct crn_async *t = tracker;
-	bool changed = crn_range_list_meets(&t->gone, area->begin, area->end);
+	bool back = crn_range_list_meets(&t->gone, area->begin, area->end);
+	bool changed = back || area->flags & CRN_AREA_NEW;
 	int err;
 
+	area->flags &= ~CRN_AREA_NEW;
 	err = crn_async_adopt(t, area->begin, area->end, area->flags, area, changed);
 	if (err < 0) {
 		crn_async_abandon(t, area->begin, area->end);
 		crn_uffd_unregister(t->uffd, area->begin, area->end - area->begin);
-		if (!changed)
+		if (!back) {
+			(void)crn_range_list_cut(&t->dirty, area->begin, area->end);
 			crn_mirror_drop(&t->mirror, area->begin, area->end);
+		}
 		return err;
 	}
-	if (changed)
+	if (back)
 		err = crn_range_list_cut(&t->gone, area->begin, area->end);
 	return err;
 }
@@ -205,6 +213,8 @@ again:
 			return err;
 		}
 	}
+	if (t->has_private_files && t->env->dropped)
+		CRN_TRY(crn_async_check_owned(t));
 	if (t->mixed) {
 		crn_range_list_normalise(&t->dirty);
 		t->mixed = false;

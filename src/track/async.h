@@ -51,6 +51,13 @@ struct crn_async {
 	bool mixed; /* not sorted, or an entry may be there twice */
 	bool owed;  /* some entries are known here only, not to the kernel */
 
+	/*
+	 * Pages of private file mappings that were the program's own copies when last looked at. Dropping one
+	 * (MADV_DONTNEED) brings the file's page back and leaves the protection on: no scan shows that.
+	 */
+	struct crn_range_list owned, owned_now;
+	bool has_private_files;
+
 	struct crn_range_list gone; /* vanished in this interval, still mirrored */
 };
 
@@ -63,6 +70,10 @@ int crn_async_abandon(struct crn_async *t, uintptr_t begin, uintptr_t end);
 int crn_async_plan(struct crn_async *t);
 /* A scan of [begin, end) met something unregistered: find it and adopt it as written. */
 int crn_async_repair(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/* Append the program's own copies in a private file mapping to the list. */
+int crn_async_find_owned(struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to);
+/* Copies that have been dropped since: note them as written. */
+int crn_async_check_owned(struct crn_async *t);
 /* Pages that have come to life in sparse spans: watch them, as written. */
 int crn_async_wake(struct crn_async *t);
 /* A written page below the stack's span: the stack has grown. */

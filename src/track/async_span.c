@@ -186,11 +186,16 @@ static int watch_anonymous(struct crn_async *t, uintptr_t begin, uintptr_t end, 
 }
 
 /* Of a file, or shared: an absent page is not zeros. */
-static int watch_backed(struct crn_async *t, uintptr_t begin, uintptr_t end, bool changed)
+static int watch_backed(struct crn_async *t, uintptr_t begin, uintptr_t end, bool shared, bool changed)
 {
 	if (changed)
 		CRN_TRY(crn_range_list_add(&t->dirty, begin, end));
 	CRN_TRY(arm(t, begin, end));
+	if (!shared) {
+		t->has_private_files = true;
+		CRN_TRY(crn_async_find_owned(t, begin, end, &t->owned));
+		crn_range_list_normalise(&t->owned);
+	}
 	return changed ? 0 : crn_mirror_fill(&t->mirror, begin, end, true);
 }
 
@@ -204,7 +209,7 @@ static int watch(struct crn_async *t, struct crn_span span, bool changed)
 	t->owed |= changed;
 	CRN_TRY(spans_reserve(t, 1));
 	CRN_TRY(crn_mirror_cover(&t->mirror, span.begin, span.end));
-	err = backed ? watch_backed(t, span.begin, span.end, changed)
+	err = backed ? watch_backed(t, span.begin, span.end, span.flags & CRN_AREA_SHARED, changed)
 		     : watch_anonymous(t, span.begin, span.end, changed);
 	if (err < 0) {
 		/* Not registered means: found again, as written. */
@@ -341,6 +346,70 @@ int crn_async_wake(struct crn_async *t)
 		if (i == t->span_count)
 			break;
 	}
+	return 0;
+}
+
+int crn_async_find_owned(struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to)
+{
+	for (uintptr_t cursor = begin; cursor < end;) {
+		struct crn_page_run runs[32];
+		struct crn_scan scan = {
+			.start = cursor,
+			.end = end,
+			.vec = (uintptr_t)runs,
+			.vec_len = CRN_ARRAY_SIZE(runs),
+			.category_mask = CRN_PAGE_PRESENT | CRN_PAGE_FILE,
+			.category_inverted = CRN_PAGE_FILE,
+			.return_mask = CRN_PAGE_PRESENT,
+		};
+		long n = crn_pagemap_scan(t->pagemap, &scan);
+
+		if (n < 0)
+			return (int)n;
+		cursor = scan.walk_end;
+		for (long i = 0; i < n; i++)
+			CRN_TRY(crn_range_list_add(to, runs[i].begin, runs[i].end));
+	}
+	return 0;
+}
+
+/* A page of [begin, end) that is still mirrored was dropped. */
+static int note_dropped(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	t->mixed = t->owed = true;
+	return dirty_mirrored(t, begin, end);
+}
+
+int crn_async_check_owned(struct crn_async *t)
+{
+	struct crn_range_list *was = &t->owned, *now = &t->owned_now, swap;
+	size_t j = 0;
+
+	crn_range_list_shrink(now, 0);
+	for (size_t i = 0; i < t->span_count; i++) {
+		const struct crn_span *s = &t->spans[i];
+
+		if (s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE)
+			CRN_TRY(crn_async_find_owned(t, s->begin, s->end, now));
+	}
+	for (size_t i = 0; i < was->count; i++) {
+		uintptr_t at = was->at[i].begin, end = was->at[i].end;
+
+		while (at < end) {
+			while (j < now->count && now->at[j].end <= at)
+				j++;
+			if (j == now->count || now->at[j].begin >= end) {
+				CRN_TRY(note_dropped(t, at, end));
+				break;
+			}
+			if (now->at[j].begin > at)
+				CRN_TRY(note_dropped(t, at, now->at[j].begin));
+			at = now->at[j].end;
+		}
+	}
+	swap = *was;
+	*was = *now;
+	*now = swap;
 	return 0;
 }
 

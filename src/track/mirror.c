@@ -146,6 +146,12 @@ static int turn_page(struct crn_mirror *m, uintptr_t page, struct crn_sink *sink
 		renew(m, slot, live);
 		return 0;
 	}
+	if (sink->exchange && live) {
+		*slot = sink->exchange(sink, page, old);
+		CRN_ASSERT(*slot); /* the sink's prepare() promised it */
+		crn_copy_page(*slot, live);
+		return 0;
+	}
 	if (sink->absorb && live) {
 		r = sink->absorb(sink, page, old, live);
 		if (r)

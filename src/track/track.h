@@ -40,6 +40,11 @@ enum crn_area_flags {
 	CRN_AREA_STACK = 1u << 2,  /* a stack: the kernel writes signal frames into it */
 	CRN_AREA_HOT = 1u << 3,    /* always copied eagerly, never protected (stacks, TLS under signal trackers) */
 	CRN_AREA_EXPLICIT = 1u << 4, /* added by cairn_area_add, not found by the surface */
+	/*
+	 * Mapped in the open interval: its content at interval_begin counts as zeros, so that the past has no holes
+	 * where a mapping went and another came. For mirror trackers, in area_add only.
+	 */
+	CRN_AREA_NEW = 1u << 5,
 };
 
 enum crn_tracker_caps {
@@ -64,6 +69,7 @@ struct crn_track_env {
 	/* Copy live memory that may be unreadable by now. 0 or negative; needed only while `closed`. */
 	int (*load)(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 	bool closed; /* the program has made a part of some area unreadable */
+	bool dropped; /* pages may have been dropped behind a tracker's back (MADV_DONTNEED) in this interval */
 	/* The engine could not keep an old content: the present interval cannot be undone. Any context. */
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
 };
