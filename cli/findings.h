@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the feature probe means for a person: each feature with what it gives, what its absence
+ * costs here and how to have it. doctor.c prints it.
+ */
+#ifndef CRN_FINDINGS_H
+#define CRN_FINDINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "os/host.h"
+#include "track/track.h"
+
+struct finding {
+	const char *name; /* stable: the key in JSON */
+	bool works;
+	int error;          /* 0, or the negative errno that said no */
+	char detail[160];   /* how it works, or why not */
+	const char *cost;   /* of its absence */
+	const char *enable; /* how to have it; NULL: nothing can be done here */
+};
+
+#define FINDINGS_MAX 16
+
+/* Fills at most FINDINGS_MAX; returns how many. */
+size_t find_features(struct finding *out, const struct crn_host *host);
+
+struct tracker_finding {
+	const char *name;
+	bool works;
+	bool areas_only;  /* explicit areas only, unless the agent is there */
+	char detail[160]; /* what it costs here, or why it does not work */
+};
+
+/* One for each tracker that Cairn has, best first. */
+size_t find_trackers(struct tracker_finding *out, size_t max, const struct crn_host *host);
+
+/* The tracker that `auto` takes; NULL if none works. */
+const char *auto_tracker(const struct tracker_finding *trackers, size_t count, bool explicit_areas);
+
+#endif
