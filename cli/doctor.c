@@ -70,7 +70,7 @@ static struct findings *examine_in_child(void)
 	return f;
 }
 
-/* ---- For people --------------------------------------------------------------------------- */
+/* ---- For people ------------------------------------------------------------------------ */
 
 static void print_host(const struct findings *f)
 {
@@ -98,7 +98,8 @@ static void print_text(const struct findings *f)
 	const char *areas = auto_tracker(f->trackers, f->tracker_count, true);
 
 	print_host(f);
-	printf("\nTrackers, best first (cost: 15 pages written in 64 MiB, relative to async)\n");
+	printf("\nTrackers, best first (cost: 15 pages written in 64 MiB, relative to "
+	       "async)\n");
 	for (size_t i = 0; i < f->tracker_count; i++)
 		printf("  %-4s %-10s %s\n", f->trackers[i].works ? "yes" : "no",
 			f->trackers[i].name, f->trackers[i].detail);
@@ -119,7 +120,7 @@ static void print_text(const struct findings *f)
 	}
 }
 
-/* ---- For programs --------------------------------------------------------------------------- */
+/* ---- For programs ---------------------------------------------------------------------- */
 
 static void print_string(const char *key, const char *value, const char *after)
 {
@@ -189,7 +190,7 @@ static void print_json(const struct findings *f)
 		h->unprivileged_bpf_disabled, h->xsave_size);
 }
 
-/* ---- The command ------------------------------------------------------------------------------ */
+/* ---- The command ----------------------------------------------------------------------- */
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "cairn/cairn.h"
 #include "findings.h"
+#include "session/session.h"
 
 static const char *reason(int error)
 {
@@ -202,17 +203,16 @@ static const struct {
 
 size_t find_trackers(struct tracker_finding *out, size_t max, const struct crn_host *host)
 {
+	struct crn_tracker_info info;
 	size_t count = 0;
 
-	for (size_t i = 0; crn_trackers[i] && count < max; i++) {
-		const struct crn_tracker_ops *ops = crn_trackers[i];
-		struct tracker_finding *t = &out[count++];
-		int err = ops->probe(host);
+	for (; count < max && crn_tracker_info(count, host, &info); count++) {
+		struct tracker_finding *t = &out[count];
 
-		*t = (struct tracker_finding){ .name = ops->name, .works = err >= 0 };
-		t->areas_only = !(ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
+		*t = (struct tracker_finding){ .name = info.name, .works = info.error >= 0 };
+		t->areas_only = info.areas_only;
 		for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
-			if (!strcmp(known[k].name, ops->name))
+			if (!strcmp(known[k].name, info.name))
 				snprintf(t->detail, sizeof(t->detail), "%s",
 					t->works ? known[k].cost : known[k].missing);
 	}

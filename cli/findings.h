@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "os/host.h"
-#include "track/track.h"
 
 struct finding {
 	const char *name; /* stable: the key in JSON */

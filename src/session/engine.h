@@ -3,6 +3,7 @@
  * What the files of the session share. One engine per process; everything below lives in the arena.
  *
  *	session.c     open, close, the lock, the one pointer
+ *	choice.c      which tracker
  *	area.c        the table of areas; explicit areas of the program
  *	surface.c     which mappings belong to the surface
  *	map_layout.c   how the mappings change, and how that is undone
@@ -169,6 +170,12 @@ struct cairn {
 int crn_lock(cairn_t *c); /* 0, -EDEADLK if the calling thread holds it, -EINVAL for NULL */
 void crn_unlock(cairn_t *c);
 uintptr_t crn_self(const cairn_t *c); /* names the calling thread; never 0 */
+
+/* ---- choice.c */
+bool crn_tracker_exists(const char *name);
+/* `whole`: it must be able to track more than explicit areas; matters for "auto" alone. */
+int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name,
+	const struct crn_host *host, bool whole);
 
 /* ---- area.c */
 struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr); /* or NULL */

@@ -119,36 +119,6 @@ static int read_options(struct cairn_options *to, const struct cairn_options *fr
 	return 0;
 }
 
-static int choose_tracker(const struct crn_tracker_ops **out, const char *name, const struct crn_host *host)
-{
-	bool any = crn_streq(name, "auto");
-
-	for (size_t i = 0; crn_trackers[i]; i++) {
-		const struct crn_tracker_ops *ops = crn_trackers[i];
-		int err;
-
-		if (!any && !crn_streq(name, ops->name))
-			continue;
-		err = ops->probe(host);
-		if (err >= 0) {
-			*out = ops;
-			return 0;
-		}
-		if (!any)
-			return CAIRN_ENOTRACK;
-	}
-	return any ? CAIRN_ENOTRACK : CAIRN_ETRACKER;
-}
-
-static bool tracker_exists(const char *name)
-{
-	for (size_t i = 0; crn_trackers[i]; i++) {
-		if (crn_streq(name, crn_trackers[i]->name))
-			return true;
-	}
-	return crn_streq(name, "auto");
-}
-
 /* A second cairn_open: the program's under the agent, or two parts of one program that want the same. */
 static int join(cairn_t *c, const struct cairn_options *o)
 {
@@ -259,12 +229,13 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, bool ag
 	cairn_t *c = crn_session_current();
 	size_t reserved;
 	void *base;
+	bool whole;
 	int err;
 
 	if (!out)
 		return -EINVAL;
 	CRN_TRY(read_options(&o, options));
-	if (!tracker_exists(o.tracker))
+	if (!crn_tracker_exists(o.tracker))
 		return CAIRN_ETRACKER;
 	if (c) {
 		CRN_TRY(join(c, &o));
@@ -274,7 +245,8 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, bool ag
 	crn_after_fork_child();
 	(void)crn_log_start();
 	crn_host_probe(&host);
-	CRN_TRY(choose_tracker(&ops, o.tracker, &host));
+	whole = !agent && !crn_streq(o.surface, "none");
+	CRN_TRY(crn_tracker_choose(&ops, o.tracker, &host, whole));
 	if (!o.memory_max)
 		o.memory_max = host.memory_bytes / 2;
 

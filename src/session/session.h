@@ -10,6 +10,7 @@
 #define CRN_SESSION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "cairn/cairn.h"
 
@@ -60,6 +61,15 @@ cairn_t *crn_session_current(void);
 
 /* cairn_open for the agent: every tracker may have every surface, and the program's own cairn_open joins. */
 int crn_session_open(cairn_t **out, const struct cairn_options *options, bool agent);
+
+/* What a host may do with the i-th tracker, best first. False beyond the last. */
+struct crn_host;
+struct crn_tracker_info {
+	const char *name;
+	int error;       /* 0: it works; else CAIRN_ENOTRACK or -errno */
+	bool areas_only; /* explicit areas only, unless the agent is there */
+};
+bool crn_tracker_info(size_t i, const struct crn_host *host, struct crn_tracker_info *out);
 
 /* The engine's block allocator for the agent's tables: zeroed, never tracked, wiped on fork. */
 void *crn_session_alloc(cairn_t *c, size_t size);

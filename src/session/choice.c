@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* Which tracker: by name, or the best that this host can run. */
+#include "base/copy.h"
+#include "session/engine.h"
+
+bool crn_tracker_exists(const char *name)
+{
+	for (size_t i = 0; crn_trackers[i]; i++) {
+		if (crn_streq(name, crn_trackers[i]->name))
+			return true;
+	}
+	return crn_streq(name, "auto");
+}
+
+/*
+ * Stores by the kernel fail where such a tracker protects, so without the agent, which touches the
+ * buffers of system calls first, it takes explicit areas alone.
+ */
+static bool areas_only(const struct crn_tracker_ops *ops)
+{
+	return !(ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
+}
+
+int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name,
+	const struct crn_host *host, bool whole)
+{
+	bool any = crn_streq(name, "auto");
+
+	for (size_t i = 0; crn_trackers[i]; i++) {
+		const struct crn_tracker_ops *ops = crn_trackers[i];
+
+		if (any ? whole && areas_only(ops) : !crn_streq(name, ops->name))
+			continue;
+		if (ops->probe(host) >= 0) {
+			*out = ops;
+			return 0;
+		}
+		if (!any)
+			return CAIRN_ENOTRACK;
+	}
+	return any ? CAIRN_ENOTRACK : CAIRN_ETRACKER;
+}
+
+bool crn_tracker_info(size_t i, const struct crn_host *host, struct crn_tracker_info *out)
+{
+	const struct crn_tracker_ops *ops = crn_trackers[i];
+
+	if (!ops)
+		return false;
+	out->name = ops->name;
+	out->error = CRN_MIN(ops->probe(host), 0);
+	out->areas_only = areas_only(ops);
+	return true;
+}
