@@ -273,6 +273,8 @@ void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_threa
 	regs->r9 = t->clone_r9;
 	if (kind == CRN_CLONE_FORK)
 		forked(t);
+	if (kind == CRN_CLONE_FORK)
+		crn_timer_start();
 	if (kind != CRN_CLONE_VFORK && crn_thread_enter(t) < 0)
 		crn_warn("thread %d: its system calls outside libc are not seen", crn_gettid());
 	crn_signal_mask(SIG_SETMASK, t->clone_mask);

@@ -136,7 +136,7 @@ void crn_site_hit(struct crn_call *call, enum crn_site_kind kind)
 	}
 	if (session_ready()) {
 		for (uint32_t i = 0; i < config->site_count; i++)
-			if (config->sites[i].kind == kind)
+			if (config->sites[i].kind == kind && (!call->spec || call->spec == i + 1))
 				due |= crn_agent->sites->hits[i]++ % CRN_MAX(config->sites[i].every, 1u) == 0;
 		if (due)
 			take(call);
