@@ -52,7 +52,7 @@ static int open_engine(void)
 	options.keep = config->keep ? config->keep : config->recover ? 8 : 1;
 	options.flags = config->flags;
 	options.memory_max = config->memory_max;
-	ret = cairn_open(&session, &options);
+	ret = crn_session_open(&session, &options, true);
 	if (ret < 0)
 		return ret;
 	crn_agent->session = session;
