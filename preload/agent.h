@@ -186,11 +186,12 @@ int crn_user_copy(void *dst, const void *src, size_t n);
  * and fcntl on it with EBADF or leaves it out.
  */
 bool crn_fd_is_engine(int fd);
-/* Tell of one that was opened or is about to be closed. */
+/* Tell of one that was opened or is about to be closed; os/descriptor.h tells by itself. */
 void crn_fd_engine(int fd, bool open);
 
-/* intercept/: a session has been opened: the agent's image and its threads' slots are no part of its surface. 0 or a negative code. */
-int crn_agent_omit(void);
+/* intercept/: the agent's image and its threads' slots, which are no part of any surface. */
+struct crn_range;
+void crn_agent_memory(struct crn_range *two);
 
 /*
  * The agent of this process. In memory of the agent's own, outside every surface; NULL when the program

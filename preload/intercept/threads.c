@@ -83,13 +83,11 @@ int crn_threads_init(void)
 	return 0;
 }
 
-int crn_agent_omit(void)
+void crn_agent_memory(struct crn_range *two)
 {
-	int ret = crn_surface_omit(crn_here.image_begin, crn_here.image_end);
-
-	if (ret < 0)
-		return ret;
-	return crn_surface_omit((uintptr_t)crn_here.slots, (uintptr_t)crn_here.slots + slots_max * SLOT_SIZE);
+	two[0] = (struct crn_range){ crn_here.image_begin, crn_here.image_end };
+	two[1] = (struct crn_range){ (uintptr_t)crn_here.slots,
+		(uintptr_t)crn_here.slots + slots_max * SLOT_SIZE };
 }
 
 /* A thread that said exit and has really gone. */
