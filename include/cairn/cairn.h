@@ -139,8 +139,8 @@ CRN_API int cairn_close(cairn_t *c);
 /*
  * Register [addr, addr+len) as an area. addr and len are widened to whole pages. All checkpoints
  * that exist stay; a restore to one that is older than the area leaves the area as it is. While it
- * is registered under "uffd" or "mprotect", remove it before you unmap or move it, or (under "mprotect")
- * change its protection; the other trackers see that themselves.
+ * is registered under "uffd" or "mprotect", remove it before you unmap, move or mprotect it; the
+ * other trackers see that themselves.
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
@@ -187,7 +187,9 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
 
 /*
  * Go back to checkpoint `id` and run on from there: does not return on success. Everything newer
- * is gone; `id` is again the open checkpoint and may be restored again. Must be called by
+ * is gone; `id` is again the open checkpoint and may be restored again. The signal mask comes back
+ * too, except under "uffd" and "mprotect", whose checkpoints make no system call: there SIGSEGV and
+ * the other faults are unblocked and the rest is left. Must be called by
  * the thread that took it. Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED,
  * CAIRN_ELAYOUT, CAIRN_ETHREADS.
  */

@@ -221,8 +221,7 @@ void crn_after_fork_child(void)
 	anchor = NULL;
 }
 
-int crn_session_open(cairn_t **out, const struct cairn_options *options, const struct crn_range *omit,
-	size_t omit_count)
+int crn_session_open(cairn_t **out, const struct cairn_options *options, bool agent)
 {
 	const struct crn_tracker_ops *ops;
 	struct cairn_options o;
@@ -246,7 +245,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, const s
 	crn_after_fork_child();
 	(void)crn_log_start();
 	crn_host_probe(&host);
-	whole = !omit && !crn_streq(o.surface, "none");
+	whole = !agent && !crn_streq(o.surface, "none");
 	CRN_TRY(crn_tracker_choose(&ops, o.tracker, &host, whole));
 	if (!o.memory_max)
 		o.memory_max = host.memory_bytes / 2;
@@ -258,11 +257,8 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, const s
 		return err;
 	}
 	c->ops = ops;
-	c->agent = omit != NULL;
-	for (size_t i = 0; i < omit_count && err >= 0; i++)
-		err = crn_ranges_add(c, &c->omitted, omit[i].begin, omit[i].end);
-	if (err >= 0)
-		err = start(c, &o);
+	c->agent = agent;
+	err = start(c, &o);
 	if (err < 0) {
 		tear_down(c);
 		return err;
@@ -275,7 +271,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, const s
 
 int cairn_open(cairn_t **out, const struct cairn_options *options)
 {
-	return crn_session_open(out, options, NULL, 0);
+	return crn_session_open(out, options, false);
 }
 
 int cairn_close(cairn_t *c)

@@ -53,6 +53,7 @@ static void checkpoint_taken(uint64_t id, uintptr_t frame)
 	if (id <= W->id_max && W->checkpoints)
 		test_fail("checkpoint id %llu after %llu", (unsigned long long)id,
 			(unsigned long long)W->id_max);
+	oracle_say("checkpoint", id);
 	W->id_max = id;
 	W->checkpoints++;
 	if (W->kept_count == KEPT_MAX)
@@ -129,6 +130,10 @@ static bool refusal_allowed(int rc, const struct snapshot *want)
 		W->layout_refusals++;
 		return true;
 	}
+	/* Old contents that could not be kept at the stores, or frames to go back with: it says so.
+	 */
+	if (W->row->flags & ROW_MEMORY_MAX)
+		return rc == CAIRN_EMEMORY || (rc == CAIRN_EFAILED && W->rules->touch_first);
 	return false;
 }
 
@@ -145,6 +150,7 @@ __attribute__((noinline, noclone)) void do_restore(void)
 	size_t mark = present_copy(frame);
 	int rc;
 
+	oracle_say("restore", want->id);
 	W->pending = want->id + 1;
 	W->before_mark = mark; /* checkpoint_restored gives the copy back */
 	rc = cairn_restore(W->c, want->id);
@@ -165,7 +171,10 @@ __attribute__((noinline, noclone)) void do_rewind(void)
 	uintptr_t frame = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *);
 	struct snapshot *want = kept_any();
 	size_t mark = present_copy(frame);
-	int rc = cairn_rewind(W->c, want->id);
+	int rc;
+
+	oracle_say("rewind", want->id);
+	rc = cairn_rewind(W->c, want->id);
 
 	if (rc < 0) {
 		if (!refusal_allowed(rc, want))

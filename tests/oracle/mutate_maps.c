@@ -54,6 +54,7 @@ void op_munmap(void)
 	if (!r || region_count(REGION_ANON) < 3)
 		return;
 	region_unregister(r);
+	note_gone(r->addr, r->len);
 	cut = some_pages(r->len / PAGE);
 	if (cut == r->len || !rnd_below(3)) {
 		if (munmap(r->addr, r->len))
@@ -94,6 +95,8 @@ void op_mremap(void)
 	}
 	if (to == MAP_FAILED)
 		test_fail("mremap: errno %d", errno);
+	note_gone(r->addr, r->len);
+	note_gone(to, len);
 	r->addr = to;
 	r->len = len;
 	r->writable = true;
@@ -107,6 +110,7 @@ void op_brk(void)
 
 	if (r && rnd() & 1 && sbrk(0) == r->addr + r->len) {
 		region_unregister(r);
+		note_gone(r->addr, r->len);
 		if (sbrk(-(intptr_t)r->len) == (void *)-1)
 			test_fail("sbrk: errno %d", errno);
 		r->live = false;
@@ -187,16 +191,11 @@ void op_protect(void)
 void op_area(void)
 {
 	struct region *r = region_any(REGION_ANON | REGION_STATIC | REGION_SHARED);
-	bool shared_refused;
 
 	if (!r || !r->writable || (W->all && r->kind != REGION_SHARED))
 		return;
-	shared_refused = r->kind == REGION_SHARED && W->rules->keeps;
 	if (!r->serial) {
-		if (shared_refused)
-			CHECK_RC(cairn_area_add(W->c, r->addr, r->len), CAIRN_ESHARED);
-		else
-			region_register(r);
+		region_register(r);
 		return;
 	}
 	CHECK_RC(cairn_area_add(W->c, r->addr, PAGE), CAIRN_EOVERLAP);

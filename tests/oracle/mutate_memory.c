@@ -258,3 +258,24 @@ void op_exclude(void)
 	CHECK_OK(cairn_area_exclude(W->c, addr, len));
 	W->excluded[W->excluded_count++] = (struct span){ (uintptr_t)addr, (uintptr_t)addr + len };
 }
+
+/* More pages at once than the limit holds; at another time the region starts anew, empty. */
+void op_burst(void)
+{
+	for (size_t i = 0; i < REGIONS_MAX; i++) {
+		struct region *r = &W->regions[i];
+		uint64_t pages = rnd_below(r->len / PAGE);
+
+		if (!r->live || r->kind != REGION_BIG)
+			continue;
+		if (rnd_below(3)) {
+			for (size_t at = 0; at < pages * PAGE; at += PAGE)
+				r->addr[at + rnd_below(PAGE)] = (uint8_t)rnd();
+			continue;
+		}
+		region_unregister(r);
+		if (madvise(r->addr, r->len, MADV_DONTNEED))
+			test_fail("MADV_DONTNEED: errno %d", errno);
+		region_register(r);
+	}
+}

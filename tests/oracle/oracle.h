@@ -31,6 +31,7 @@ enum region_kind {
 	REGION_HEAP = 1u << 3,   /* malloc */
 	REGION_BRK = 1u << 4,
 	REGION_SHARED = 1u << 5, /* MAP_SHARED, added by name */
+	REGION_BIG = 1u << 6,    /* written by op_burst alone: more than a memory limit holds */
 };
 
 /* A piece of memory that the random program writes. */
@@ -131,6 +132,13 @@ void regions_refresh(void);
 #define KEPT_MAX     1100
 #define SPANS_MAX    512
 #define EXCLUDED_MAX 8
+#define GONE_MAX     256
+
+/* A mapping that went, or came in the place of another, while `id` was the newest checkpoint. */
+struct gone {
+	struct span span;
+	uint64_t id;
+};
 
 enum helper_cmd { HELPER_IDLE, HELPER_STORE, HELPER_RUN, HELPER_STOP };
 #define HELPERS 4
@@ -158,13 +166,15 @@ struct world {
 	struct snapshot *before; /* copied just before the restore under way */
 	struct snapshot *open;   /* the state the open interval began with */
 	uint64_t pending;        /* the id being restored + 1; 0: none */
-	bool closed; /* the engine has let go of its memory */
+	bool closed;             /* the engine has let go of its memory */
 	bool torn;               /* the checkpoint being taken cannot be compared with anything */
 
 	struct region regions[REGIONS_MAX];
 	uint32_t serial_last;
 	struct span excluded[EXCLUDED_MAX];
 	uint32_t excluded_count;
+	struct gone gone[GONE_MAX];
+	uint32_t gone_count;
 	struct span noise[8]; /* never restored, by the rules of cairn.h */
 	uint32_t noise_count;
 	struct span engine[8], stack;
@@ -197,6 +207,8 @@ uint64_t rnd(void);
 uint64_t rnd_below(uint64_t n);
 uint64_t rnd_from(uint64_t *state); /* same generator with another state */
 
+/* With --verbose: one line. */
+void oracle_say(const char *what, uint64_t id);
 _Noreturn void oracle_mismatch(const char *what, uint64_t id, uintptr_t addr, int want, int got);
 
 /* ---- The random program -------------------------------------------------------- */
@@ -226,6 +238,7 @@ enum op {
 	OP_EXCLUDE,
 	OP_AREA,
 	OP_TAG,
+	OP_BURST,
 	OP_COUNT,
 };
 
@@ -241,6 +254,10 @@ bool target(uint32_t kinds, size_t len_max, uint8_t **addr, size_t *len);
 void behind(void *addr, size_t len);
 void fill_random(uint8_t *buf, size_t len);
 
+void note_gone(const void *addr, size_t len);
+/* Has the mapping at addr been replaced since that checkpoint? Then its past may be lost, if that
+ * is said. */
+bool gone_since(uintptr_t addr, uint64_t id);
 struct region *region_make(uint32_t kind, size_t len);
 void region_register(struct region *r);
 void region_unregister(struct region *r);
@@ -273,6 +290,7 @@ void op_protect(void);
 void op_exclude(void);
 void op_area(void);
 void op_tag(void);
+void op_burst(void);
 
 /* ---- The calls under test, each with its check ---------------------------------- */
 

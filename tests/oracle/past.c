@@ -27,17 +27,25 @@ static uint32_t serial_now(uintptr_t addr)
 }
 
 /* May the engine refuse to show this page of the past? Yes if its mapping or area is gone. */
-static bool shown(const struct copied_page *p)
+static bool shown(const struct copied_page *p, uint64_t id)
 {
 	size_t n;
 
 	if (!W->all)
 		return serial_now(p->addr) == p->serial;
+	if (gone_since(p->addr, id))
+		return false;
 	n = surface_spans();
 	for (size_t i = 0; i < n; i++)
 		if (p->addr >= W->spans[i].begin && p->addr < W->spans[i].end)
 			return true;
 	return false;
+}
+
+/* A tracker that copies at the store had no memory for it: the past is lost, and that is said. */
+static bool past_lost(int rc)
+{
+	return rc == CAIRN_EFAILED && W->row->flags & ROW_MEMORY_MAX && W->rules->touch_first;
 }
 
 static size_t peek_call(const struct snapshot *s, uintptr_t addr, size_t len, int *rc)
@@ -56,25 +64,37 @@ static size_t peek_call(const struct snapshot *s, uintptr_t addr, size_t len, in
 	return len;
 }
 
+/* How many pages of one range of the surface begin here, up to `max`? */
+static size_t pages_from(const struct snapshot *s, const struct copied_page *p, size_t max)
+{
+	size_t n = 0;
+
+	while (n < max && p + n < s->pages + s->page_count && p[n].addr == p->addr + n * PAGE &&
+		p[n].serial && p[n].serial != SERIAL_STACK)
+		n++;
+	return n;
+}
+
 void do_peek(void)
 {
 	const struct snapshot *s = W->kept[rnd_below(W->kept_count)];
 	const struct copied_page *p = page_any(s);
-	size_t offset = rnd_below(PAGE), len = 1 + rnd_below(3 * PAGE - offset);
-	size_t pages = (offset + len + PAGE - 1) / PAGE, at = 0;
+	size_t offset, len, pages, at = 0;
 	bool all_shown = true;
 	int rc;
 
 	if (!p || s->torn)
 		return;
-	for (size_t i = 0; i < pages; i++) {
-		if (p + i >= s->pages + s->page_count || p[i].addr != p->addr + i * PAGE ||
-			!p[i].serial || p[i].serial == SERIAL_STACK)
-			return; /* not one range of the surface */
-		all_shown &= shown(&p[i]);
-	}
+	offset = rnd_below(PAGE);
+	len = 1 + rnd_below(pages_from(s, p, 3) * PAGE - offset);
+	pages = (offset + len + PAGE - 1) / PAGE;
+	for (size_t i = 0; i < pages; i++)
+		all_shown &= shown(&p[i], s->id);
+	oracle_say("peek", s->id);
 	peek_call(s, p->addr + offset, len, &rc);
 	if (rc < 0) {
+		if (past_lost(rc))
+			return;
 		if (all_shown || (rc != CAIRN_ENOTAREA && rc != CAIRN_ELAYOUT))
 			test_fail("cairn_peek(%llu, %#lx, %zu): %d (%s)", (unsigned long long)s->id,
 				(unsigned long)(p->addr + offset), len, rc, cairn_strerror(rc));
@@ -151,7 +171,8 @@ static void changes_complete(const struct change_check *c)
 		const struct copied_page *to = snapshot_page(c->to, from->addr);
 
 		if (!to || !from->serial || from->serial == SERIAL_STACK ||
-			to->serial != from->serial || !shown(from) || from->bytes == to->bytes)
+			to->serial != from->serial || !shown(from, c->from->id) ||
+			from->bytes == to->bytes)
 			continue;
 		for (size_t w = 0; w < PAGE / 8; w++) {
 			if (word_at(from->bytes, w) == word_at(to->bytes, w) ||
@@ -188,11 +209,14 @@ __attribute__((noinline, noclone)) void do_changes(void)
 	}
 	if (c.from->torn || c.to->torn || c.from->page_count > sizeof(W->words_seen) / 64)
 		goto out;
+	oracle_say("changes from", c.from->id);
 	memset(W->words_seen, 0, c.from->page_count * 64);
 	rc = cairn_changes(W->c, c.from->id, to_id, change_seen, &c);
 	if (rc == CAIRN_EUNSUPPORTED && W->rules->keeps)
 		goto out; /* one process per checkpoint: the tracker says that it cannot */
 	if (rc < 0 && rc == CAIRN_ELAYOUT && !(snapshot_mapped(c.from) && snapshot_mapped(c.to)))
+		goto out;
+	if (past_lost(rc))
 		goto out;
 	CHECK_OK(rc);
 	changes_complete(&c);

@@ -103,7 +103,8 @@ static int planted_take(struct crn_sink *self, uintptr_t addr, size_t len, void 
 {
 	struct crn_sink *real = ((struct planted_sink *)self)->real;
 
-	if (old && len == PAGE && plant == STALE_MIRROR) {
+	if (old && len == PAGE && plant == STALE_MIRROR && ++P->pages % 3 == 0 &&
+		addr - W->stack.begin >= W->stack.end - W->stack.begin) {
 		P->stale_page = addr;
 		memcpy(P->stale, old, PAGE);
 	}
@@ -130,7 +131,7 @@ static int planted_interval_end(void *t, struct crn_sink *sink)
 	P->stale_page = 0;
 	rc = __real_crn_tracker_async.interval_end(t, &s.sink);
 	P->drop_all = false;
-	if (rc >= 0 && plant == STALE_MIRROR && P->stale_page && P->intervals % 3 == 0)
+	if (rc >= 0 && plant == STALE_MIRROR && P->stale_page)
 		(void)!__real_crn_tracker_async.rebase(t, P->stale_page, P->stale);
 	return rc;
 }

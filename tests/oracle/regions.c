@@ -23,6 +23,26 @@ static void *map(size_t len, int flags, int fd, off_t pos)
 	return p;
 }
 
+void note_gone(const void *addr, size_t len)
+{
+	struct span span = { (uintptr_t)addr, (uintptr_t)addr + len };
+
+	if (W->kept_count) /* else no session is open yet */
+		W->gone[W->gone_count++ % GONE_MAX] =
+			(struct gone){ span, W->kept[W->kept_count - 1]->id };
+}
+
+bool gone_since(uintptr_t addr, uint64_t id)
+{
+	uint32_t n = W->gone_count < GONE_MAX ? W->gone_count : GONE_MAX;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (W->gone[i].id >= id &&
+			addr - W->gone[i].span.begin < W->gone[i].span.end - W->gone[i].span.begin)
+			return true;
+	return W->gone_count > GONE_MAX;
+}
+
 static struct region *region_slot(void)
 {
 	for (size_t i = 0; i < REGIONS_MAX; i++)
@@ -60,6 +80,7 @@ struct region *region_make(uint32_t kind, size_t len)
 		return NULL;
 	switch (kind) {
 	case REGION_ANON:
+	case REGION_BIG:
 		addr = map(len, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		break;
 	case REGION_FILE:
@@ -82,6 +103,7 @@ struct region *region_make(uint32_t kind, size_t len)
 	if (!addr)
 		return NULL;
 	region_replaces(addr, len);
+	note_gone(addr, len);
 	r = region_slot();
 	*r = (struct region){
 		.addr = addr, .len = len, .kind = kind, .live = true, .writable = true
@@ -93,6 +115,10 @@ void region_register(struct region *r)
 {
 	if (W->all && r->kind != REGION_SHARED)
 		return;
+	if (r->kind == REGION_SHARED && W->rules->keeps) {
+		CHECK_RC(cairn_area_add(W->c, r->addr, r->len), CAIRN_ESHARED);
+		return;
+	}
 	CHECK_OK(cairn_area_add(W->c, r->addr, r->len));
 	r->serial = ++W->serial_last;
 }
@@ -110,7 +136,7 @@ bool target(uint32_t kinds, size_t len_max, uint8_t **addr, size_t *len)
 	for (int i = 0; i < 32; i++) {
 		const struct region *r = &W->regions[rnd_below(REGIONS_MAX)];
 
-		if (!r->live || !r->writable || !(r->kind & kinds))
+		if (!r->live || !r->writable || !(r->kind & kinds & ~REGION_BIG))
 			continue;
 		*len = 1 + rnd_below(len_max < r->len ? len_max : r->len);
 		/* the last bytes of an area are where an off-by-one hides */

@@ -8,8 +8,8 @@
 	(OP(READ) | OP(RECV) | OP(READV) | OP(WAITPID) | OP(DIRECT) | OP(VMWRITEV) | OP(PROCMEM) | \
 		OP(VFORK))
 #define MAP_CHANGES (OP(MMAP) | OP(MUNMAP) | OP(MREMAP) | OP(BRK) | OP(DONTNEED))
-#define EVERYTHING                                                                                 \
-	(OP(STORE) | OP(COPY) | KERNEL_WRITES | MAP_CHANGES | OP(THREADS) | OP(STACK) |            \
+#define EVERYTHING                                                                      \
+	(OP(STORE) | OP(COPY) | KERNEL_WRITES | MAP_CHANGES | OP(THREADS) | OP(STACK) | \
 		OP(EXCLUDE) | OP(TAG))
 
 /* clang-format off */
@@ -46,7 +46,7 @@ const struct row oracle_rows[] = {
 	{ "shared",    OP(STORE) | OP(AREA) | OP(READ), REGION_ANON | REGION_SHARED, 0, 600,
 			ROW_EXPLICIT },
 	{ "tags",      OP(STORE) | OP(TAG),          REGION_ANON,  8,    600 },
-	{ "memory_max", OP(STORE) | OP(COPY),        REGION_ANON,  8,    900,
+	{ "memory_max", OP(STORE) | OP(BURST), REGION_ANON | REGION_BIG, 8, 900,
 			ROW_EXPLICIT | ROW_MEMORY_MAX },
 	{ "threads_one", OP(STORE) | OP(READ),       KINDS_ALL,    0,    500, ROW_THREADS_ONE },
 	{ "everything", EVERYTHING,                  KINDS_ALL,    8,    900 },
@@ -63,7 +63,7 @@ static const struct tracker_rules rules[] = {
 	{ .name = "async" },
 	{ .name = "softdirty" },
 	{ .name = "fork", .keeps = true },
-	{ .name = "uffd", .explicit_only = true, .touch_first = true },
+	{ .name = "uffd", .explicit_only = true, .touch_first = true, .by_protection = true },
 	{ .name = "mprotect", .explicit_only = true, .touch_first = true, .by_protection = true },
 };
 
@@ -106,6 +106,7 @@ const struct op_entry oracle_ops[OP_COUNT] = {
 	ENTRY(DONTNEED, op_dontneed),
 	ENTRY(PROTECT, op_protect),
 	ENTRY(EXCLUDE, op_exclude),
+	ENTRY(BURST, op_burst),
 	ENTRY(AREA, op_area),
 	ENTRY(TAG, op_tag),
 };

@@ -377,8 +377,8 @@ bool snapshot_mapped(const struct snapshot *s)
 			continue;
 		while (more && m.span.end <= s->pages[i].addr)
 			more = next_mapping(&at, &m);
-		if (!more || m.span.begin > s->pages[i].addr || m.prot[0] != 'r' ||
-			m.prot[1] != 'w')
+		if (gone_since(s->pages[i].addr, s->id) || !more ||
+			m.span.begin > s->pages[i].addr || m.prot[0] != 'r' || m.prot[1] != 'w')
 			return false;
 	}
 	return true;
@@ -401,8 +401,10 @@ static void region_refresh(struct region *r)
 		r->writable &= m.prot[1] == 'w';
 		at = m.span.end;
 	}
-	if (at < end && W->all)
+	if (at < end) {
 		r->live = r->writable = false;
+		note_gone(r->addr, r->len);
+	}
 }
 
 void regions_refresh(void)

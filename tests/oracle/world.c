@@ -24,7 +24,8 @@ void world_create(uint64_t seed)
 	W = oracle_shared(sizeof(*W) + POOL_SIZE);
 	W->pool_size = POOL_SIZE;
 	W->seed = seed;
-	W->rng = seed * 0x9e3779b97f4a7c15ull + 1;
+	W->rng = seed;
+	W->rng = rnd(); /* or one seed's numbers would be the next one's, one later */
 }
 
 void *world_alloc(size_t size, size_t align)

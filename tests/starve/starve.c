@@ -234,7 +234,6 @@ static void case_memory_grows(void)
 		test_skip("a tracker that keeps pages in the engine's memory");
 	map_area(pages);
 	o.memory_max = 8ul << 20;
-	o.keep = 2;
 	c = test_open(&o);
 	rc = cairn_area_add(c, area, pages * PAGE);
 	if (rc < 0)
