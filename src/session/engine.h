@@ -218,6 +218,8 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id);
 /* ---- store.c */
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
+/* Is (a part of) the page left alone by the restore that is under way? Excluded bytes count if it is all of them. */
+bool crn_survives(const cairn_t *c, uintptr_t page);
 /* Areas that are younger than the checkpoint, or removed since, stay as they are. */
 bool crn_may_put(const cairn_t *c, uintptr_t page);
 void crn_lost(struct crn_track_env *env, uintptr_t addr, int why);

@@ -321,7 +321,18 @@ int crn_layout_follow(cairn_t *c, enum crn_follow how)
 
 /* ---- Undoing ---------------------------------------------------------------------------------- */
 
-/* Is every byte of [begin, end) in a mapping that was born since `id`? */
+/* Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be touched. */
+static bool must_stay(const cairn_t *c, const struct crn_piece *p)
+{
+	size_t i = crn_ranges_from(&c->excluded, p->begin);
+	size_t j = crn_ranges_from(&c->builtin, p->begin);
+
+	return (i < c->excluded.count && c->excluded.at[i].begin < p->end) ||
+		(j < c->builtin.count && c->builtin.at[j].begin < p->end) ||
+		(c->skip && c->skip->begin < p->end && c->skip->end > p->begin) || p->flags & CRN_AREA_STACK;
+}
+
+/* Is every byte of [begin, end) in a mapping that was born since `id` and will be unmapped? */
 static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
 {
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
@@ -332,6 +343,8 @@ static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 
 			if (l->at[i].kind != CRN_CHANGE_BORN || p->end <= begin || p->begin >= end)
 				continue;
+			if (must_stay(c, p))
+				return false;
 			return (p->begin <= begin || born_since(c, id, begin, p->begin)) &&
 				(p->end >= end || born_since(c, id, p->end, end));
 		}
@@ -363,23 +376,13 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 
 			if (l->at[i].kind != CRN_CHANGE_GONE)
 				continue;
-			if (p->flags & (CRN_AREA_FILE | CRN_AREA_SHARED) || !c->ops->area_gone)
+			/* A private file mapping comes back as a private copy with the same bytes. */
+			if (p->flags & CRN_AREA_SHARED || !c->ops->area_gone)
 				return CAIRN_ELAYOUT;
 			CRN_TRY(place_available(c, id, p));
 		}
 	}
 	return 0;
-}
-
-/* Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be touched. */
-static bool must_stay(const cairn_t *c, const struct crn_piece *p)
-{
-	size_t i = crn_ranges_from(&c->excluded, p->begin);
-	size_t j = crn_ranges_from(&c->builtin, p->begin);
-
-	return (i < c->excluded.count && c->excluded.at[i].begin < p->end) ||
-		(j < c->builtin.count && c->builtin.at[j].begin < p->end) ||
-		(c->skip && c->skip->begin < p->end && c->skip->end > p->begin) || p->flags & CRN_AREA_STACK;
 }
 
 static void undo_born(cairn_t *c, const struct crn_piece *p)
@@ -406,7 +409,7 @@ static int undo_gone(cairn_t *c, const struct crn_piece *p)
 		return CAIRN_ELAYOUT;
 	if (p->flags & CRN_PIECE_REFUSED)
 		return 0;
-	return crn_area_track(c, p->begin, p->end, p->flags & AREA_FLAGS, 0);
+	return crn_area_track(c, p->begin, p->end, p->flags & AREA_FLAGS & ~CRN_AREA_FILE, 0);
 }
 
 /* The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new. */

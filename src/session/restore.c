@@ -61,6 +61,9 @@ static int count_page(struct crn_walk *self, uintptr_t page, const void *at_from
 
 	if (!w->c->ops->look(w->c->tracker, page, &old) || at_from)
 		w->bare += !old;
+	/* Left as it is by the restore, it differs from what the tracker will hold: as if written. */
+	if (w->c->ops->caps & CRN_TRACK_MIRROR && crn_survives(w->c, page) && crn_may_put(w->c, page))
+		return w->c->ops->page.unprotect(w->c->tracker, page, CRN_PAGE_SIZE);
 	return 0;
 }
 
@@ -207,6 +210,8 @@ int cairn_restore(cairn_t *c, uint64_t id)
 	return err;
 }
 
+#define STACK_GROWTH (256ul << 10)
+
 /* ---- Memory alone ---------------------------------------------------------------------------------- */
 
 int cairn_rewind(cairn_t *c, uint64_t id)
@@ -216,9 +221,15 @@ int cairn_rewind(cairn_t *c, uint64_t id)
 	int err = 0;
 
 	CRN_TRY(crn_lock(c));
-	/* The caller's stack stays as it is: the whole mapping, for it is the caller's to run on. */
-	if (crn_area_at(c, here))
+	/*
+	 * The caller's stack stays as it is: the whole mapping, for it is the caller's to run on, and what it
+	 * may grow into meanwhile, for so do we.
+	 */
+	if (crn_area_at(c, here)) {
+		c->stack_thread = 0; /* where it begins now */
 		err = crn_stack_find(c, here, &stack);
+		stack.begin -= stack.begin > STACK_GROWTH ? STACK_GROWTH : 0;
+	}
 	if (err >= 0)
 		err = restore_timed(c, id, stack.end ? &stack : NULL, false);
 	crn_unlock(c);

@@ -159,6 +159,14 @@ again:
 	return *at < end;
 }
 
+bool crn_survives(const cairn_t *c, uintptr_t page)
+{
+	uintptr_t at = page, stop;
+
+	return !next_open(c, &at, page + CRN_PAGE_SIZE, &stop) || (c->skip && c->skip->begin < page + CRN_PAGE_SIZE &&
+		c->skip->end > page);
+}
+
 bool crn_may_put(const cairn_t *c, uintptr_t page)
 {
 	const struct crn_area *area;
