@@ -206,11 +206,13 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 	if (continues_stack(c, p) || crn_areas_cover(c, p->begin, p->end))
 		return 0;
 	if (how == CRN_FOLLOW_NOTE) {
+		crn_debug("noted %lx-%lx after %lu", p->begin, p->end, (unsigned long)crn_mark_newest(c)->id);
 		pieces_cut(&c->fresh, p->begin, p->end); /* found again after the restore, if it is left */
 		record->at[record->count++] = *change;
 		return 0;
 	}
 	err = adopt(c, p);
+	crn_debug("born %lx-%lx after %lu: %d", p->begin, p->end, (unsigned long)crn_mark_newest(c)->id, err);
 	if (err == CAIRN_EMEMORY) {
 		pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
 		return err;
@@ -263,6 +265,8 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 
 		if (change->kind == CRN_CHANGE_GONE) {
 			CRN_TRY(crn_area_vanish(c, change->piece.begin, change->piece.end));
+			crn_debug("gone %lx-%lx after %lu", change->piece.begin,
+				change->piece.end, (unsigned long)crn_mark_newest(c)->id);
 			record->at[record->count++] = *change;
 			/* What has been followed is not found again, should the rest fail. */
 			pieces_cut(&c->layout, change->piece.begin, change->piece.end);
@@ -332,7 +336,7 @@ static bool must_stay(const cairn_t *c, const struct crn_piece *p)
 		(c->skip && c->skip->begin < p->end && c->skip->end > p->begin) || p->flags & CRN_AREA_STACK;
 }
 
-/* Is every byte of [begin, end) in a mapping that was born since `id` and will be unmapped? */
+/* Is every byte of [begin, end) in a mapping that was born since `id`, and will be unmapped or serve in its place? */
 static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
 {
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
@@ -343,8 +347,6 @@ static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 
 			if (l->at[i].kind != CRN_CHANGE_BORN || p->end <= begin || p->begin >= end)
 				continue;
-			if (must_stay(c, p))
-				return false;
 			return (p->begin <= begin || born_since(c, id, begin, p->begin)) &&
 				(p->end >= end || born_since(c, id, p->end, end));
 		}
@@ -387,8 +389,12 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 
 static void undo_born(cairn_t *c, const struct crn_piece *p)
 {
-	if (must_stay(c, p))
+	crn_debug("unmap %lx-%lx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
+	if (must_stay(c, p)) {
+		if (!(p->flags & CRN_PIECE_REFUSED))
+			(void)adopt(c, p); /* only noted so far, it may have to serve for an older one */
 		return;
+	}
 	crn_area_forget(c, p->begin, p->end);
 	if (p->flags & CRN_PIECE_HEAP) {
 		/* By brk, so that the kernel's idea of the heap's end goes back as well. */
@@ -398,18 +404,40 @@ static void undo_born(cairn_t *c, const struct crn_piece *p)
 	crn_memory_unmap((void *)p->begin, p->end - p->begin);
 }
 
+/* Map what is not mapped in [begin, end) and track it. A newer mapping that had to stay serves as the old one. */
+static int fill_place(cairn_t *c, const struct crn_piece *p)
+{
+	uint32_t flags = p->flags & AREA_FLAGS & ~CRN_AREA_FILE;
+
+	for (uintptr_t at = p->begin; at < p->end;) {
+		size_t i = crn_area_from(c, at);
+		uintptr_t next = i < c->area_count ? CRN_MAX(c->areas[i]->begin, at) : p->end;
+
+		next = CRN_MIN(next, p->end);
+		if (next > at) {
+			if (crn_memory_map_at(at, next - at) < 0)
+				return CAIRN_ELAYOUT;
+			if (!(p->flags & CRN_PIECE_REFUSED))
+				CRN_TRY(crn_area_track(c, at, next, flags, 0));
+		} else {
+			c->areas[i]->born = 0;
+			next = CRN_MIN(c->areas[i]->end, p->end);
+		}
+		at = next;
+	}
+	return 0;
+}
+
 static int undo_gone(cairn_t *c, const struct crn_piece *p)
 {
-	bool back = false;
+
+	crn_debug("map again %lx-%lx", p->begin, p->end);
 
 	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */
-	if (p->flags & CRN_PIECE_HEAP && crn_page_up(crn_memory_break(0)) == p->begin)
-		back = crn_memory_break(p->end) == p->end;
-	if (!back && crn_memory_map_at(p->begin, p->end - p->begin) < 0)
-		return CAIRN_ELAYOUT;
-	if (p->flags & CRN_PIECE_REFUSED)
-		return 0;
-	return crn_area_track(c, p->begin, p->end, p->flags & AREA_FLAGS & ~CRN_AREA_FILE, 0);
+	if (p->flags & CRN_PIECE_HEAP && crn_page_up(crn_memory_break(0)) == p->begin &&
+		crn_memory_break(p->end) == p->end)
+		return crn_area_track(c, p->begin, p->end, p->flags & AREA_FLAGS, 0);
+	return fill_place(c, p);
 }
 
 /* The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new. */
@@ -456,6 +484,31 @@ int crn_layout_undo_places(cairn_t *c, uint64_t id)
 	return reread(c);
 }
 
+/* All changes since `id` have been undone, but for newer mappings that stay: these are news of its interval now. */
+static void forget_changes(cairn_t *c, uint64_t id)
+{
+	struct crn_changes *target = &crn_mark_find(c, id)->changes;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < target->count; i++) {
+		if (target->at[i].kind == CRN_CHANGE_BORN && must_stay(c, &target->at[i].piece))
+			target->at[kept++] = target->at[i];
+	}
+	target->count = kept;
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id > id;) {
+		struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = 0; i < l->count; i++) {
+			const struct crn_piece *p = &l->at[i].piece;
+
+			/* Without memory for it, a restore to before will refuse more than it must. */
+			if (l->at[i].kind == CRN_CHANGE_BORN && must_stay(c, p))
+				(void)change_add(c, target, p, p->begin, p->end, CRN_CHANGE_BORN);
+		}
+		l->count = 0;
+	}
+}
+
 void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 {
 	if (!crn_layout_changed(c, id))
@@ -470,7 +523,7 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 			if (l->at[i].kind != CRN_CHANGE_BORN)
 				(void)crn_memory_protect((void *)p->begin, p->end - p->begin, p->prot);
 		}
-		l->count = 0;
 	}
+	forget_changes(c, id);
 	(void)reread(c);
 }
