@@ -15,7 +15,7 @@
 #define UNTOUCHED ((cairn_t *)0x5a5a)
 
 static const char *tracker;
-static bool keeps_processes;
+static bool keeps_processes, explicit_only;
 static cairn_t *c;
 static uint8_t *area; /* 4 pages, registered */
 
@@ -123,15 +123,16 @@ static void test_open_errors(void)
 		struct cairn_options o;
 		uint64_t later; /* a field of a newer version that this one does not know */
 	} newer = { with_defaults(), 0 };
+	int surface_error = explicit_only ? CAIRN_EAREAONLY : CAIRN_ESURFACE;
 
 	OPEN_REFUSED(tracker, "no-such-tracker", CAIRN_ETRACKER);
 	OPEN_REFUSED(tracker, "", CAIRN_ETRACKER);
 	OPEN_REFUSED(strategy, "no-such-strategy", CAIRN_EOPTION);
-	OPEN_REFUSED(surface, "no-such-library.so.9", CAIRN_ESURFACE);
-	OPEN_REFUSED(surface, "0x1000-", CAIRN_ESURFACE);
-	OPEN_REFUSED(surface, "0x2000-0x1000", CAIRN_ESURFACE);
-	OPEN_REFUSED(surface, ",", CAIRN_ESURFACE);
-	OPEN_REFUSED(surface, "[heap],,[heap]", CAIRN_ESURFACE);
+	OPEN_REFUSED(surface, "no-such-library.so.9", surface_error);
+	OPEN_REFUSED(surface, "0x1000-", surface_error);
+	OPEN_REFUSED(surface, "0x2000-0x1000", surface_error);
+	OPEN_REFUSED(surface, ",", surface_error);
+	OPEN_REFUSED(surface, "[heap],,[heap]", surface_error);
 	OPEN_REFUSED(keep, 65537, CAIRN_EOPTION);
 	OPEN_REFUSED(threads, 2, CAIRN_EOPTION);
 	OPEN_REFUSED(flags, 1u << 30, CAIRN_EOPTION);
@@ -394,6 +395,7 @@ int main(int argc, char **argv)
 
 	tracker = argc > 1 ? argv[1] : "async";
 	keeps_processes = !strcmp(tracker, "fork");
+	explicit_only = !strcmp(tracker, "uffd") || !strcmp(tracker, "mprotect");
 	area = map_pages(6, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	test_strerror();
 	o = with_defaults();
