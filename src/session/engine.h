@@ -10,6 +10,7 @@
  *	store.c       live memory: what may be put back, and how
  *	checkpoint.c  marks: one for each checkpoint that can be named
  *	restore.c     going back
+ *	other_threads.c  who else has run
  *	peek.c        peek, changes
  *	figures.c     stats
  *
@@ -141,6 +142,7 @@ struct cairn {
 	struct crn_ranges excluded; /* by the program */
 	struct crn_ranges builtin;  /* rseq, tid words, robust lists */
 	uintptr_t thread_seen;      /* whose words are in builtin already */
+	struct crn_ranges other_stacks; /* while a restore runs: of threads that have not run in the open interval */
 	struct crn_ranges omitted;  /* never part of the surface */
 
 	struct crn_maps maps;
@@ -241,6 +243,11 @@ void crn_changes_close(cairn_t *c, struct crn_changes *l);
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
 /* The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it. 0 or negative. */
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out);
+
+/* ---- other_threads.c */
+/* Has another thread run in the open interval? 0 or CAIRN_ETHREADS; fills c->other_stacks. */
+int crn_other_threads_check(cairn_t *c);
+bool crn_on_other_stack(const cairn_t *c, uintptr_t page);
 
 /* ---- peek.c */
 /* A page at the newest checkpoint; NULL: zeros. May be c->scratch. */

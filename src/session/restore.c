@@ -59,6 +59,8 @@ static int count_page(struct crn_walk *self, uintptr_t page, const void *at_from
 	struct store_walk *w = (struct store_walk *)self;
 	const void *old = NULL;
 
+	if (crn_on_other_stack(w->c, page))
+		return CAIRN_ETHREADS;
 	if (!w->c->ops->look(w->c->tracker, page, &old) || at_from)
 		w->bare += !old;
 	/* Left as it is by the restore, it differs from what the tracker will hold: as if written. */
@@ -76,7 +78,7 @@ static int reserve_frames(cairn_t *c, uint64_t id)
 	CRN_TRY(crn_journal_walk(c->journal, id, crn_mark_newest(c)->id, &w.walk));
 	if (!w.bare)
 		return 0;
-	while (crn_frame_reserve(c->arena, w.bare + w.bare / 256 + 4) < 0) { /* and nodes of the mirror */
+	while (crn_frame_reserve(c->arena, w.bare + w.bare / 256 + 8) < 0) { /* and nodes of the mirror */
 		if (!crn_journal_oldest(c->journal, &oldest) || oldest >= id || !crn_journal_evict(c->journal))
 			return CAIRN_EMEMORY;
 	}
@@ -92,8 +94,6 @@ static int put_content(cairn_t *c, uint64_t id)
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return c->ops->kept_restore(c->tracker, id);
-	if (id != newest)
-		CRN_TRY(reserve_frames(c, id));
 	CRN_TRY(c->ops->undo(c->tracker, &s.sink));
 	if (id == newest)
 		return 0;
@@ -125,6 +125,9 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	c->target = id;
 	c->put = 0;
 	c->filter = c->youngest > id || crn_layout_changed(c, id);
+	CRN_TRY(crn_other_threads_check(c));
+	if (id != crn_mark_newest(c)->id && !(c->ops->caps & CRN_TRACK_KEEPS))
+		CRN_TRY(reserve_frames(c, id));
 	CRN_TRY(crn_layout_undo_places(c, id));
 	err = put_content(c, id);
 	if (err < 0)
