@@ -71,15 +71,15 @@ fmt: ## Format the lines of C that you have changed since the last commit
 dev: ## Debug build into build-dev/ with every assertion and -Werror
 	@$(CMAKE) --preset dev && $(CMAKE) --build build-dev -j $(JOBS)
 
-asan: ## Unit tests of libcairn under AddressSanitizer and UBSan (build-asan/)
+asan: ## Unit and interface tests under AddressSanitizer and UBSan (build-asan/)
 	@scripts/install_deps.sh build test
 	@$(CMAKE) --preset asan && $(CMAKE) --build build-asan -j $(JOBS)
-	@$(PYTHON) scripts/run_tests.py --build build-asan --label unit
+	@$(PYTHON) scripts/run_tests.py --build build-asan
 
-tsan: ## Unit tests of libcairn under ThreadSanitizer (build-tsan/)
+tsan: ## The threaded tests of libcairn under ThreadSanitizer (build-tsan/)
 	@scripts/install_deps.sh build test
 	@$(CMAKE) --preset tsan && $(CMAKE) --build build-tsan -j $(JOBS)
-	@$(PYTHON) scripts/run_tests.py --build build-tsan --label unit
+	@$(PYTHON) scripts/run_tests.py --build build-tsan --regex '^(unit.session_threads|api)'
 
 install: build ## Install under PREFIX (/usr/local); DESTDIR is honoured
 	@$(CMAKE) --install $(BUILD) --prefix $(PREFIX)

@@ -20,6 +20,8 @@ struct insn {
 	uint8_t size;
 	bool syscall;
 	bool movable;       /* means the same at another address */
+	bool stack;         /* moves %rsp or names it as an operand */
+	uint8_t relative;   /* offset of a 32-bit displacement from %rip, the only thing that ties it to its place; 0: none */
 	bool indirect_jump;
 };
 
@@ -57,7 +59,8 @@ static bool uses_stack(const ZydisDecodedInstruction *d, const ZydisDecodedOpera
 		if (ops[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
 		    ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, ops[i].reg.value) == ZYDIS_REGISTER_RSP)
 			return true;
-	return d->meta.category == ZYDIS_CATEGORY_PUSH || d->meta.category == ZYDIS_CATEGORY_POP;
+	return d->meta.category == ZYDIS_CATEGORY_PUSH || d->meta.category == ZYDIS_CATEGORY_POP ||
+		d->meta.category == ZYDIS_CATEGORY_RET;
 }
 
 static void classify(struct insn *out, const ZydisDecodedInstruction *d, const ZydisDecodedOperand *ops)
@@ -65,7 +68,15 @@ static void classify(struct insn *out, const ZydisDecodedInstruction *d, const Z
 	out->size = d->length;
 	out->syscall = d->mnemonic == ZYDIS_MNEMONIC_SYSCALL;
 	out->indirect_jump = d->mnemonic == ZYDIS_MNEMONIC_JMP && ops[0].type != ZYDIS_OPERAND_TYPE_IMMEDIATE;
-	out->movable = !is_branch(d) && !uses_stack(d, ops) && !(d->attributes & ZYDIS_ATTRIB_IS_RELATIVE);
+	out->stack = uses_stack(d, ops);
+	out->movable = d->meta.category == ZYDIS_CATEGORY_RET ||
+		(!is_branch(d) && !(d->attributes & ZYDIS_ATTRIB_IS_RELATIVE));
+	out->relative = 0;
+	if (out->movable || d->raw.disp.size != 32 || is_branch(d))
+		return;
+	for (int i = 0; i < d->operand_count; i++)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY && ops[i].mem.base == ZYDIS_REGISTER_RIP)
+			out->relative = d->raw.disp.offset;
 }
 
 /* Decode [begin, end) whole. The number of instructions, or 0 if it is not all code. */
@@ -155,7 +166,7 @@ static bool fits_before(const struct scan *s, const struct insn *i, size_t index
 {
 	const struct insn *p = i - 1;
 
-	return index > 0 && p->movable && p->size >= JUMP_SIZE && p->size <= CRN_STUB_BEFORE_MAX &&
+	return index > 0 && p->movable && !p->stack && p->size >= JUMP_SIZE && p->size <= CRN_STUB_BEFORE_MAX &&
 		!lands_in(s, p->at + 1, i->at);
 }
 
@@ -167,7 +178,7 @@ static size_t fits_after(const struct scan *s, const struct insn *i, const struc
 	if (jumps)
 		return 0;
 	for (const struct insn *n = i + 1; bytes < JUMP_SIZE - 2; n++) {
-		if (n == end || !n->movable)
+		if (n == end || !n->movable || n->stack)
 			return 0;
 		bytes += n->size;
 	}
@@ -311,28 +322,54 @@ void plan_add_system(struct plan_builder *b)
 	dl_iterate_phdr(add_loaded, b);
 }
 
-/* Whole instructions of 5 bytes or more at the entry, movable, with no branch into them; else int3. */
-static void entry_shape(struct scan *s, struct crn_plan_function *fn)
+/* One more instruction of the entry goes to the trampoline. False: it cannot be moved. */
+static bool displace(struct crn_plan_function *fn, const struct insn *i)
 {
-	uint64_t end = fn->offset + 3 * 15;
-	size_t n = decode(s, fn->offset, end > s->base + s->size ? s->base + s->size : end), bytes = 0;
-
-	for (size_t i = 0; i < n && bytes < JUMP_SIZE; i++) {
-		if (!s->insns[i].movable)
-			return;
-		bytes += s->insns[i].size;
+	if (i->relative) {
+		if (fn->relative_count == CRN_RELATIVES_MAX)
+			return false;
+		fn->relatives[fn->relative_count++] = (uint8_t)(fn->displaced + i->relative);
+	} else if (!i->movable) {
+		return false;
 	}
-	if (bytes >= JUMP_SIZE && !lands_in(s, fn->offset + 1, fn->offset + bytes))
-		fn->displaced = (uint32_t)bytes;
+	fn->displaced = (uint8_t)(fn->displaced + i->size);
+	return true;
+}
+
+/*
+ * Whole instructions of 5 bytes or more at the entry if they can be moved and no branch lands inside the
+ * jump, else the first one alone, by int3. False: not even that one can be moved.
+ */
+static bool entry_shape(struct scan *s, struct crn_plan_function *fn)
+{
+	uint64_t end = fn->offset + 3 * 15, limit = s->base + s->size;
+	struct crn_plan_function first;
+	size_t n = 0;
+
+	/* Decode what there is; padding behind a short function may not be code. */
+	for (uint64_t e = end < limit ? end : limit; e > fn->offset && !n; e--)
+		n = decode(s, fn->offset, e);
+	if (!n || !displace(fn, &s->insns[0]))
+		return false;
+	first = *fn;
+	for (size_t i = 1; i < n && fn->displaced < JUMP_SIZE; i++)
+		if (!displace(fn, &s->insns[i]))
+			break;
+	if (fn->displaced < JUMP_SIZE || fn->displaced > sizeof(fn->check) ||
+	    lands_in(s, fn->offset + 1, fn->offset + fn->displaced)) {
+		*fn = first;
+		fn->trap = 1;
+	}
+	return true;
 }
 
 int plan_add_function(struct plan_builder *b, const char *program, uint32_t site, uint64_t offset)
 {
 	struct crn_plan_function *fn = &b->functions[b->function_count];
-	ZydisDecodedInstruction d;
-	ZydisDecodedOperand ops[ZYDIS_MAX_OPERAND_COUNT];
+	const uint8_t *id;
 	struct elf_file f;
 	struct scan s;
+	size_t size;
 	int e;
 
 	if (b->function_count == sizeof(b->functions) / sizeof(b->functions[0]))
@@ -341,17 +378,18 @@ int plan_add_function(struct plan_builder *b, const char *program, uint32_t site
 	if (e < 0)
 		return e;
 	e = -ENOEXEC;
-	if (offset >= s.base && offset < s.base + s.size &&
-	    ZYAN_SUCCESS(ZydisDecoderDecodeFull(&s.decoder, s.text + (offset - s.base), s.base + s.size - offset, &d, ops))) {
-		size_t left = s.base + s.size - offset;
-
-		*fn = (struct crn_plan_function){ .site = site, .offset = offset, .first_length = d.length };
-		memcpy(fn->check, s.text + (offset - s.base), left < sizeof(fn->check) ? left : sizeof(fn->check));
+	*fn = (struct crn_plan_function){ .site = site, .offset = offset };
+	if (offset >= s.base && offset + sizeof(fn->check) < s.base + s.size) {
+		memcpy(fn->check, s.text + (offset - s.base), sizeof(fn->check));
+		size = elf_build_id(&f, &id);
+		if (size && size <= CRN_BUILD_ID_MAX) {
+			memcpy(fn->build_id, id, size);
+			fn->build_id_size = (uint32_t)size;
+		}
 		find_landings(&s);
-		entry_shape(&s, fn);
-		b->function_count++;
-		e = 0;
+		e = entry_shape(&s, fn) ? 0 : -ENOTSUP;
 	}
+	b->function_count += e == 0;
 	scan_close(&s, &f);
 	return e;
 }

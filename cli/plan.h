@@ -28,7 +28,8 @@ int plan_add_object(struct plan_builder *b, const char *path);
 /* Add those of libc and ld.so, as this very program has them loaded. */
 void plan_add_system(struct plan_builder *b);
 
-/* The entry at `offset` of the program as configured site number `site`. 0; -ENOEXEC: no code there. */
+/* The entry at `offset` of the program as configured site number `site`. 0; -ENOEXEC: no code there; -ENOTSUP: its
+ * first instruction is tied to its place. */
 int plan_add_function(struct plan_builder *b, const char *program, uint32_t site, uint64_t offset);
 
 /* Everything as one memfd, inherited on exec, at a high number. The descriptor or -errno. */

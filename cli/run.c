@@ -290,6 +290,15 @@ static int check_program(const char *name, char *path, int depth)
 	return 0;
 }
 
+static int plan_entry(struct plan_builder *b, const char *path, uint32_t i, const struct crn_site_spec *s)
+{
+	int e = plan_add_function(b, path, i, s->argument);
+
+	if (e == -ENOTSUP)
+		return refuse(CRN_EXIT_USAGE, s->text, "the function begins with a branch: its entry cannot be a site");
+	return e < 0 ? refuse(CRN_EXIT_USAGE, s->text, "no code there") : 0;
+}
+
 /* Look up func:SYMBOL and func:0xOFFSET in the program. */
 static int resolve_functions(struct run *r, struct plan_builder *b)
 {
@@ -315,8 +324,8 @@ static int resolve_functions(struct run *r, struct plan_builder *b)
 		else if (!strncmp(name, "0x", 2))
 			s->argument = offset;
 		elf_close(&f);
-		if (!status && plan_add_function(b, r->path, i, s->argument) < 0)
-			status = refuse(CRN_EXIT_USAGE, s->text, "no code there");
+		if (!status)
+			status = plan_entry(b, r->path, i, s);
 	}
 	return status;
 }

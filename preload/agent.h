@@ -51,6 +51,7 @@ struct crn_call {
 	struct crn_thread *thread;
 	uintptr_t site; /* address of the program's syscall instruction (or of its patched mov) */
 	uint32_t effect;  /* enum crn_effect, filled by effects/ */
+	uint32_t spec;    /* not a call but the site config.sites[spec - 1], func or timer; 0 for calls */
 	uint64_t scratch[8]; /* from the before-hook to the after-hook of the same call */
 };
 
@@ -103,9 +104,12 @@ struct crn_thread {
 	uint64_t clone_mask, clone_r9; /* across clone and fork, for which all signals are blocked */
 	struct crn_call *call;       /* in an after-hook: the call, whose result the context will hold */
 	bool exiting;                /* about to end; the slot is free when the kernel knows tid no more */
+	long last_nr;                /* of the last system call that was begun */
+	uint64_t r11;                /* of the program, at the entry of a function that is a site */
+	uint32_t interrupted_spec;   /* the site at which crn_enter_interrupted runs */
+	uint32_t interval;           /* effects/: the last interval in which a call of this thread was seen */
 	uint32_t pending_count;
 	struct crn_pending pending[CRN_PENDING_MAX];
-	uint32_t interval;           /* effects/: the last interval in which a call of this thread was seen */
 	struct crn_thread *next;
 };
 
@@ -182,11 +186,12 @@ int crn_user_copy(void *dst, const void *src, size_t n);
  * and fcntl on it with EBADF or leaves it out.
  */
 bool crn_fd_is_engine(int fd);
-/* Tell of one that was opened or is about to be closed. */
+/* Tell of one that was opened or is about to be closed; os/descriptor.h tells by itself. */
 void crn_fd_engine(int fd, bool open);
 
-/* intercept/: a session has been opened: the agent's image and its threads' slots are no part of its surface. 0 or a negative code. */
-int crn_agent_omit(void);
+/* intercept/: the agent's image and its threads' slots, which are no part of any surface. */
+struct crn_range;
+void crn_agent_memory(struct crn_range *two);
 
 /*
  * The agent of this process. In memory of the agent's own, outside every surface; NULL when the program

@@ -39,15 +39,17 @@ struct crn_plan_object {
 };
 
 /* A function whose entry is a site (crn_site_spec.kind == CRN_SITE_FUNC). */
+#define CRN_RELATIVES_MAX 4
 struct crn_plan_function {
-	uint32_t site;        /* index into config.sites */
-	uint32_t displaced;   /* bytes of whole instructions replaced by the jump; 0: cannot be, use int3 */
-	uint64_t offset;      /* from the object's base */
-	uint8_t first_length; /* of the first instruction, for int3 */
-	uint8_t check[23];
-	uint8_t build_id[CRN_BUILD_ID_MAX]; /* size 0: the main program */
-	uint32_t build_id_size;
-	uint32_t reserved;
+	uint32_t site;         /* index into config.sites */
+	uint64_t offset;       /* from the program's base */
+	uint8_t displaced;     /* bytes of whole instructions that a jump or, if `trap`, int3 replaces */
+	uint8_t trap;          /* no room for a jump, or a branch lands inside it */
+	uint8_t relative_count; /* of those bytes, where 32-bit displacements from %rip lie */
+	uint8_t relatives[CRN_RELATIVES_MAX];
+	uint8_t check[24];     /* the bytes there */
+	uint8_t build_id[CRN_BUILD_ID_MAX];
+	uint32_t build_id_size; /* 0: the program has none */
 };
 
 struct crn_plan {

@@ -140,6 +140,7 @@ void crn_agent_start(int argc, char **argv, char **envp)
 {
 	const char *text = environment(envp, CRN_PLAN_ENV), *debug = environment(envp, "CAIRN_DEBUG");
 	const struct crn_plan *plan = text ? plan_map(text) : NULL;
+	const struct link_map *objects;
 
 	if (!plan)
 		return;
@@ -155,7 +156,10 @@ void crn_agent_start(int argc, char **argv, char **envp)
 		return;
 	}
 	crn_agent = &crn_here.agent;
-	crn_here.sites_patched = crn_patch_objects(plan, loaded_objects(envp));
+	objects = loaded_objects(envp);
+	crn_here.sites_patched = crn_patch_objects(plan, objects);
+	crn_functions_init(plan, objects);
+	crn_timer_start();
 	if (crn_here.debug)
 		crn_warn("%u system call sites patched, the rest by dispatch (%s)", crn_here.sites_patched,
 			crn_here.sud ? "on" : "not available");

@@ -223,17 +223,20 @@ bool crn_fd_has_twin(int fd)
 	return false;
 }
 
-void crn_file_opened(int fd)
+void crn_file_opened(int fd, bool fresh)
 {
 	struct crn_effects *e = crn_agent->effects;
 	struct stat st;
 
 	if (crn_sys2(SYS_fstat, fd, &st) < 0 || (st.st_mode & S_IFMT) != S_IFREG)
 		return;
-	/* Whoever opens a file again may see what was appended to it: from now on its writes are outputs. */
+	/*
+	 * Whoever opens a file again may see what was appended to it: from now on its writes are outputs. A new file may have the
+	 * inode number of one that is gone.
+	 */
 	for (uint32_t i = 1; i < e->file_count; i++)
 		if (e->files[i].dev == (uint64_t)st.st_dev && e->files[i].ino == (uint64_t)st.st_ino)
-			e->files[i].shared_view = true;
+			e->files[i].shared_view = !fresh;
 	crn_fd_look(fd);
 }
 

@@ -148,8 +148,8 @@ bool crn_fd_is_socket(const struct crn_fd *f);
 bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino);
 /* Does another descriptor that we know of mean the same object? */
 bool crn_fd_has_twin(int fd);
-/* The program opened (created) this regular file by name. */
-void crn_file_opened(int fd);
+/* The program opened this regular file by name; `fresh`: and thereby made it. */
+void crn_file_opened(int fd, bool fresh);
 struct crn_file *crn_file_of(const struct crn_fd *f);
 
 /* ---- Inverses ------------------------------------------------------------------------------------ */

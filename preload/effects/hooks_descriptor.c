@@ -16,14 +16,13 @@ static void created(struct crn_call *call, int fd)
 	crn_inverse_add(call, CRN_INV_CLOSE, fd);
 }
 
-/* An open that makes or empties a file changes what others see. */
+/* An open that makes or empties a file changes what others see. scratch[0]: it makes one. */
 static void judge_open(struct crn_call *call, int dirfd, uintptr_t path, uint64_t flags)
 {
 	struct stat st;
 
-	if (flags & O_TRUNC)
-		crn_call_raise(call);
-	else if ((flags & O_CREAT) && crn_sys4(SYS_newfstatat, dirfd, path, &st, 0) < 0)
+	call->scratch[0] = (flags & O_CREAT) && crn_sys4(SYS_newfstatat, dirfd, path, &st, 0) < 0;
+	if (call->scratch[0] || (flags & O_TRUNC))
 		crn_call_raise(call);
 }
 
@@ -43,7 +42,7 @@ static void open_after(struct crn_call *call)
 	if (fd < 0)
 		return;
 	created(call, fd);
-	crn_file_opened(fd);
+	crn_file_opened(fd, call->scratch[0]);
 	/* Opening a FIFO or a device can be seen from the other side. */
 	if (crn_fd_is_pollable(crn_fd_look(fd)))
 		crn_call_raise(call);
@@ -66,7 +65,7 @@ static void made_output_after(struct crn_call *call)
 	if (call->result < 0)
 		return;
 	crn_fd_forget((int)call->result);
-	crn_file_opened((int)call->result);
+	crn_file_opened((int)call->result, false);
 }
 const struct crn_hook crn_hook_creat = {NULL, made_output_after};
 const struct crn_hook crn_hook_create_output = {NULL, made_output_after};

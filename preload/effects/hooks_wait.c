@@ -90,7 +90,7 @@ static void epoll_wait_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_epoll_wait = {epoll_wait_before, epoll_wait_after};
 
-/* scratch: [0] the item's old mask, [1] its old data, [2] there was one, [3] new mask, [4] new data, [5] it had fired */
+/* scratch: [0] the item's old mask, [1] its old data, [2] there was one, [3] new mask, [4] new data, [5] it had fired at the checkpoint */
 static enum crn_verdict epoll_ctl_before(struct crn_call *call)
 {
 	struct crn_epoll_set *set = crn_epoll_look((int)call->args[0]);
@@ -105,7 +105,7 @@ static enum crn_verdict epoll_ctl_before(struct crn_call *call)
 	call->scratch[0] = item ? item->events : 0;
 	call->scratch[1] = item ? item->data : 0;
 	call->scratch[2] = item != NULL;
-	call->scratch[5] = item && item->fired;
+	call->scratch[5] = item && item->fired && item->fired != crn_agent->effects->interval;
 	if (call->args[1] != EPOLL_CTL_DEL)
 		(void)!crn_user_read(&event, (uintptr_t)call->args[3], sizeof(event));
 	call->scratch[3] = event.events;

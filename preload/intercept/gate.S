@@ -74,7 +74,7 @@
 	call	crn_hook_after
 	jmp	crn_exit
 
-	/* From the trampoline of a function's entry. %r11: the trampoline. */
+	/* From the trampoline of a function's entry, which is in_agent already. %r11: the trampoline. */
 	function crn_enter_function
 	save
 	movq	%rsp, %rdi

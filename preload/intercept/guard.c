@@ -31,6 +31,11 @@ void crn_fd_engine(int fd, bool open)
 		__atomic_fetch_and(&engine_fds[fd / 64], ~(1ull << (fd % 64)), __ATOMIC_RELAXED);
 }
 
+void crn_fd_watch(int fd, bool open)
+{
+	crn_fd_engine(fd, open);
+}
+
 /* The lowest engine descriptor in [from, to], or -1. */
 static long engine_fd_from(unsigned from, unsigned to)
 {

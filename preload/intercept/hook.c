@@ -12,15 +12,6 @@
 #include "os/sys.h"
 #include "intercept/intercept.h"
 
-__attribute__((weak)) enum crn_verdict crn_call_before(struct crn_call *call)
-{
-	return CRN_CALL_RUN;
-}
-
-__attribute__((weak)) void crn_call_after(struct crn_call *call)
-{
-}
-
 /* Who in intercept/ has a say in a call. */
 enum { OTHERS, SIGNALS, CLONES, GUARD };
 
@@ -98,6 +89,7 @@ static void call_from_regs(struct crn_pending *p, const struct crn_regs *regs, c
 		p->original[i] = call->args[i];
 	call->site = *(const uintptr_t *)(stub + CRN_STUB_SITE);
 	call->result = 0;
+	call->spec = 0;
 	call->effect = 0;
 	p->rsp = regs->rsp;
 	p->waits = false;
@@ -167,6 +159,7 @@ void crn_hook_before(struct crn_regs *regs, const uint8_t *stub)
 		return;
 	}
 	p = pending_next(t, regs->rsp);
+	t->last_nr = (long)regs->rax;
 	call_from_regs(p, regs, stub);
 	p->call.thread = t;
 	regs->rip = (uintptr_t)stub + CRN_STUB_AGAIN; /* a checkpoint taken now makes the call again */
@@ -227,12 +220,4 @@ void crn_hook_after(struct crn_regs *regs, const uint8_t *stub)
 		regs->rax = (uint64_t)p->call.result;
 	}
 	pending_remove(t, p);
-}
-
-__attribute__((weak)) void crn_hook_function(struct crn_regs *regs, const uint8_t *trampoline)
-{
-}
-
-__attribute__((weak)) void crn_hook_interrupted(struct crn_regs *regs)
-{
 }

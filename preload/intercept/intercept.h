@@ -61,6 +61,8 @@ uint8_t *crn_stub_for(uintptr_t syscall_insn); /* NULL when there is no room */
 void crn_stubs_init(void);
 /* Patch the loaded objects that the plan knows. The number of sites. */
 uint32_t crn_patch_objects(const struct crn_plan *plan, const void *link_map);
+bool crn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n);
+bool crn_has_build_id(uintptr_t base, const uint8_t *id, uint32_t size);
 static inline bool crn_in_stubs(uintptr_t rip)
 {
 	return rip >= (uintptr_t)crn_stubs && rip < (uintptr_t)crn_stubs_end;
@@ -88,7 +90,7 @@ bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t
  */
 #define CRN_SIG(n) (1ull << ((n) - 1))
 #define CRN_SIG_RESERVED (CRN_SIG(SIGSYS) | CRN_SIG(SIGSEGV) | CRN_SIG(SIGBUS) | CRN_SIG(SIGFPE) | \
-	CRN_SIG(SIGILL))
+	CRN_SIG(SIGILL) | CRN_SIG(SIGTRAP))
 #define CRN_SIG_ALL (~CRN_SIG_RESERVED)
 
 void crn_signals_init(void);
@@ -104,6 +106,16 @@ bool crn_frame_push(struct crn_thread *t, int sig, const siginfo_t *info, uconte
 bool crn_on_program_altstack(const struct crn_thread *t, uint64_t rsp);
 void crn_uc_from_regs(ucontext_t *uc, const struct crn_regs *regs, uint64_t rip);
 void crn_uc_to_regs(struct crn_regs *regs, const ucontext_t *uc);
+
+/* functions.c: entries of functions that are sites */
+void crn_functions_init(const struct crn_plan *plan, const void *link_map);
+bool crn_function_trap(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
+
+/* timer.c: the site of every so many milliseconds */
+void crn_timer_start(void); /* for the calling thread, at start and after fork */
+bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
+/* From a handler that interrupted the program: leave it into a hook for this site; the program continues at uc. */
+void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
 
 /* context.c */
 void crn_context_init(void);

@@ -44,6 +44,19 @@
 #define CRN_T_IN_AGENT    40
 #define CRN_T_PUT_OFF     44
 
+/*
+ * A trampoline, near the function whose entry jumps to it:
+ *
+ *	  0  movl $1, %gs:CRN_T_IN_AGENT; mov %r11, %gs:CRN_T_R11; lea trampoline, %r11; jmp *enter
+ *	 40  the instructions that the jump displaced; jmp *back     <- CRN_TRAMPOLINE_RETURN
+ *	104  enter: crn_enter_function; back: behind the displaced instructions; index of the site
+ */
+#define CRN_TRAMPOLINE_SIZE   128
+#define CRN_TRAMPOLINE_RETURN 40
+#define CRN_TRAMPOLINE_ENTER  104
+#define CRN_TRAMPOLINE_BACK   112
+#define CRN_TRAMPOLINE_SITE   120
+
 /* struct crn_regs */
 #define CRN_R_R15    0
 #define CRN_R_R14    8

@@ -16,15 +16,6 @@
 #include "intercept/intercept.h"
 #include "intercept/actions.h"
 
-__attribute__((weak)) void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info)
-{
-}
-
-__attribute__((weak)) bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
-{
-	return false;
-}
-
 /* The signal trackers' share of SIGSEGV and SIGBUS: the first write to a protected page. */
 extern bool crn_undo_pages_fault(int sig, siginfo_t *info, void *ucontext)
 	__attribute__((weak, visibility("hidden")));
@@ -42,7 +33,7 @@ static bool is_fault(int sig)
 /* Raised by an instruction, not sent. */
 static bool raised_here(int sig, const siginfo_t *info)
 {
-	return is_fault(sig) && info->si_code > 0;
+	return is_fault(sig) && info->si_code > 0; /* SIGTRAP comes behind its instruction: as if sent */
 }
 
 /* Let the kernel's default action happen: at once for a signal that was sent, by refaulting for a fault. */
@@ -193,11 +184,13 @@ void crn_signal_entry(int sig, siginfo_t *info, void *ucontext)
 
 	if (is_fault(sig) && solved(sig, info, uc))
 		return;
+	if (sig == SIGSYS && crn_timer_signal(t, info, uc))
+		return;
 	if (t->in_agent) {
 		entry_in_agent(t, sig, info, uc);
 		return;
 	}
-	if (sig == SIGSYS && crn_dispatch_signal(t, info, uc))
+	if ((sig == SIGSYS && crn_dispatch_signal(t, info, uc)) || (sig == SIGTRAP && crn_function_trap(t, info, uc)))
 		return;
 	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_exit_jump)
 		g[REG_RIP] = (greg_t)t->target;

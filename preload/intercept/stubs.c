@@ -139,7 +139,7 @@ void crn_stubs_init(void)
 	stubs_writable(crn_stubs, CRN_STUB_SIZE, false);
 }
 
-static bool same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
+bool crn_same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 {
 	while (n && *a == *b)
 		a++, b++, n--;
@@ -147,12 +147,12 @@ static bool same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
 }
 
 /* Does the object at `base` carry this build id? */
-static bool has_build_id(uintptr_t base, const uint8_t *id, uint32_t size)
+bool crn_has_build_id(uintptr_t base, const uint8_t *id, uint32_t size)
 {
 	const ElfW(Ehdr) *eh = (const void *)base;
 	const ElfW(Phdr) *ph = (const void *)(base + eh->e_phoff);
 
-	if (!same_bytes(eh->e_ident, (const uint8_t *)ELFMAG, SELFMAG))
+	if (!crn_same_bytes(eh->e_ident, (const uint8_t *)ELFMAG, SELFMAG))
 		return false;
 	for (int i = 0; i < eh->e_phnum; i++) {
 		uintptr_t at = base + ph[i].p_vaddr, end = at + ph[i].p_memsz;
@@ -162,8 +162,8 @@ static bool has_build_id(uintptr_t base, const uint8_t *id, uint32_t size)
 			const uint8_t *name = (const uint8_t *)(n + 1), *desc = name + ((n->n_namesz + 3) & ~3u);
 
 			if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 &&
-			    same_bytes(name, (const uint8_t *)"GNU", 4))
-				return n->n_descsz == size && same_bytes(desc, id, size);
+			    crn_same_bytes(name, (const uint8_t *)"GNU", 4))
+				return n->n_descsz == size && crn_same_bytes(desc, id, size);
 			at = (uintptr_t)desc + ((n->n_descsz + 3) & ~3u);
 		}
 	}
@@ -179,7 +179,7 @@ static bool patch_site(uintptr_t base, const struct crn_plan_site *s)
 	if (insn[0] != 0x0f || insn[1] != 0x05 || crn_here.stub_count >= CRN_STUB_MAX)
 		return false;
 	from = s->shape == CRN_PATCH_BEFORE ? insn - s->displaced : insn + 2;
-	if (!same_bytes(from, s->check, check))
+	if (!crn_same_bytes(from, s->check, check))
 		return false;
 	if (s->shape == CRN_PATCH_BEFORE) {
 		stub = stub_make((uintptr_t)insn, (uintptr_t)insn + 2, from, s->displaced, NULL, 0);
@@ -227,7 +227,7 @@ uint32_t crn_patch_objects(const struct crn_plan *plan, const void *link_map)
 		if (!m->l_addr)
 			continue;
 		for (uint32_t i = 0; i < plan->object_count; i++)
-			if (has_build_id(m->l_addr, objects[i].build_id, objects[i].build_id_size))
+			if (crn_has_build_id(m->l_addr, objects[i].build_id, objects[i].build_id_size))
 				done += patch_object(plan, &objects[i], m->l_addr);
 	}
 	return done;

@@ -83,13 +83,11 @@ int crn_threads_init(void)
 	return 0;
 }
 
-int crn_agent_omit(void)
+void crn_agent_memory(struct crn_range *two)
 {
-	int ret = crn_surface_omit(crn_here.image_begin, crn_here.image_end);
-
-	if (ret < 0)
-		return ret;
-	return crn_surface_omit((uintptr_t)crn_here.slots, (uintptr_t)crn_here.slots + slots_max * SLOT_SIZE);
+	two[0] = (struct crn_range){ crn_here.image_begin, crn_here.image_end };
+	two[1] = (struct crn_range){ (uintptr_t)crn_here.slots,
+		(uintptr_t)crn_here.slots + slots_max * SLOT_SIZE };
 }
 
 /* A thread that said exit and has really gone. */
@@ -273,6 +271,8 @@ void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_threa
 	regs->r9 = t->clone_r9;
 	if (kind == CRN_CLONE_FORK)
 		forked(t);
+	if (kind == CRN_CLONE_FORK)
+		crn_timer_start();
 	if (kind != CRN_CLONE_VFORK && crn_thread_enter(t) < 0)
 		crn_warn("thread %d: its system calls outside libc are not seen", crn_gettid());
 	crn_signal_mask(SIG_SETMASK, t->clone_mask);

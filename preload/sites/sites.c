@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <sys/stat.h>
+#include "base/bits.h"
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
@@ -43,6 +44,7 @@ static int open_engine(void)
 {
 	const struct crn_config *config = &crn_agent->config;
 	struct cairn_options options = CAIRN_OPTIONS_INIT;
+	struct crn_range own[2];
 	cairn_t *session;
 	int ret;
 
@@ -52,14 +54,13 @@ static int open_engine(void)
 	options.keep = config->keep ? config->keep : config->recover ? 8 : 1;
 	options.flags = config->flags;
 	options.memory_max = config->memory_max;
-	ret = cairn_open(&session, &options);
+	crn_agent_memory(own);
+	ret = crn_session_open(&session, &options, own, CRN_ARRAY_SIZE(own));
 	if (ret < 0)
 		return ret;
 	crn_agent->session = session;
 	crn_agent->sites = crn_session_alloc(session, sizeof(*crn_agent->sites));
-	ret = crn_agent->sites ? crn_agent_omit() : CAIRN_EMEMORY;
-	if (ret >= 0)
-		ret = crn_effects_open();
+	ret = crn_agent->sites ? crn_effects_open() : CAIRN_EMEMORY;
 	if (ret < 0) {
 		crn_agent->session = NULL;
 		crn_agent->sites = NULL;
@@ -136,7 +137,7 @@ void crn_site_hit(struct crn_call *call, enum crn_site_kind kind)
 	}
 	if (session_ready()) {
 		for (uint32_t i = 0; i < config->site_count; i++)
-			if (config->sites[i].kind == kind)
+			if (config->sites[i].kind == kind && (!call->spec || call->spec == i + 1))
 				due |= crn_agent->sites->hits[i]++ % CRN_MAX(config->sites[i].every, 1u) == 0;
 		if (due)
 			take(call);

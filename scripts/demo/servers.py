@@ -152,6 +152,12 @@ class Server:
                 found.append(Recovery(float(match.group(1)), match.group(2) or "", line))
         return found
 
+    def last_words(self) -> str:
+        """The agent's last line."""
+        lines = self.errors.read_text(errors="replace").splitlines() if self.errors.exists() else []
+        said = [line for line in lines if line.startswith("cairn: ")]
+        return said[-1] if said else "no checkpoint was taken, and nothing said why"
+
     def tail(self) -> str:
         """The last lines of both logs, for a message."""
         lines = []

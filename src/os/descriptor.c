@@ -34,6 +34,8 @@ int crn_fd_dup_high(int fd)
 		if (got >= 0 || (got != -EMFILE && got != -EINVAL))
 			break;
 	}
+	if (got >= 0 && crn_fd_watch)
+		crn_fd_watch((int)got, true);
 	return (int)got;
 }
 
@@ -77,8 +79,11 @@ int crn_fd_open_own(const char *path, int flags)
 void crn_fd_close(int fd)
 {
 	/* SAFETY: never retried after EINTR: Linux has freed the number by then. */
-	if (fd >= 0)
-		crn_sys1(SYS_close, fd);
+	if (fd < 0)
+		return;
+	if (crn_fd_watch)
+		crn_fd_watch(fd, false);
+	crn_sys1(SYS_close, fd);
 }
 
 int crn_fd_memory(const char *name, uint64_t size)

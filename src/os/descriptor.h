@@ -8,6 +8,7 @@
 #define CRN_OS_DESCRIPTOR_H
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,12 @@
  * copied at every fork.
  */
 #define CRN_FD_CEILING 16384
+
+/*
+ * Told of each descriptor that the engine takes at a high number or gives back. The agent has it, to
+ * hide them from the program; in the library there is none.
+ */
+extern void crn_fd_watch(int fd, bool open) __attribute__((weak, visibility("hidden")));
 
 /* Duplicate fd to a high number. The original stays open. */
 int crn_fd_dup_high(int fd);

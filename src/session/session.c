@@ -221,7 +221,8 @@ void crn_after_fork_child(void)
 	anchor = NULL;
 }
 
-int crn_session_open(cairn_t **out, const struct cairn_options *options, bool agent)
+int crn_session_open(cairn_t **out, const struct cairn_options *options, const struct crn_range *omit,
+	size_t omit_count)
 {
 	const struct crn_tracker_ops *ops;
 	struct cairn_options o;
@@ -245,7 +246,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, bool ag
 	crn_after_fork_child();
 	(void)crn_log_start();
 	crn_host_probe(&host);
-	whole = !agent && !crn_streq(o.surface, "none");
+	whole = !omit && !crn_streq(o.surface, "none");
 	CRN_TRY(crn_tracker_choose(&ops, o.tracker, &host, whole));
 	if (!o.memory_max)
 		o.memory_max = host.memory_bytes / 2;
@@ -257,8 +258,11 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, bool ag
 		return err;
 	}
 	c->ops = ops;
-	c->agent = agent;
-	err = start(c, &o);
+	c->agent = omit != NULL;
+	for (size_t i = 0; i < omit_count && err >= 0; i++)
+		err = crn_ranges_add(c, &c->omitted, omit[i].begin, omit[i].end);
+	if (err >= 0)
+		err = start(c, &o);
 	if (err < 0) {
 		tear_down(c);
 		return err;
@@ -271,7 +275,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options, bool ag
 
 int cairn_open(cairn_t **out, const struct cairn_options *options)
 {
-	return crn_session_open(out, options, false);
+	return crn_session_open(out, options, NULL, 0);
 }
 
 int cairn_close(cairn_t *c)

@@ -59,8 +59,13 @@ int crn_surface_omit(uintptr_t begin, uintptr_t end);
 /* The process's engine, or NULL. */
 cairn_t *crn_session_current(void);
 
-/* cairn_open for the agent: every tracker may have every surface, and the program's own cairn_open joins. */
-int crn_session_open(cairn_t **out, const struct cairn_options *options, bool agent);
+/*
+ * cairn_open for the agent: every tracker may have every surface, and the program's own cairn_open
+ * joins. omit names the agent's own memory, which is left out from the start, because a tracker
+ * may protect what it finds. NULL: the library's cairn_open.
+ */
+int crn_session_open(cairn_t **out, const struct cairn_options *options, const struct crn_range *omit,
+	size_t omit_count);
 
 /* What a host may do with the i-th tracker, best first. False beyond the last. */
 struct crn_host;

@@ -130,6 +130,7 @@ static void async_area_drop(void *tracker, struct crn_area *area)
 	(void)crn_async_abandon(t, area->begin, area->end);
 	(void)crn_range_list_cut(&t->dirty, area->begin, area->end);
 	(void)crn_range_list_cut(&t->gone, area->begin, area->end);
+	(void)crn_range_list_cut(&t->owned, area->begin, area->end);
 	t->mixed |= t->dirty.count > 1;
 	crn_uffd_unregister(t->uffd, area->begin, len); /* fails where the mapping is gone: fine */
 	crn_mirror_drop(&t->mirror, area->begin, area->end);
@@ -141,6 +142,8 @@ static int async_area_gone(void *tracker, struct crn_area *area)
 
 	CRN_TRY(crn_range_list_reserve(&t->gone, 1));
 	CRN_TRY(crn_range_list_cut(&t->dirty, area->begin, area->end));
+	/* Or its own copies would count as dropped, and be handed over twice. */
+	CRN_TRY(crn_range_list_cut(&t->owned, area->begin, area->end));
 	t->mixed |= t->dirty.count > 1;
 	CRN_TRY(crn_async_abandon(t, area->begin, area->end));
 	return crn_range_list_add(&t->gone, area->begin, area->end);

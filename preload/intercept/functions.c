@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sites at the entry of a function of the main program. The plan says which instructions give way to a jump to a
+ * trampoline near the program (a 32-bit displacement does not reach the agent); where a jump has no room, int3 and
+ * SIGTRAP lead to the same trampoline. The hook sees the registers as they are at the entry.
+ */
+#include <link.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/memory.h"
+#include "os/sys.h"
+#include "intercept/intercept.h"
+
+#define SITES_MAX CRN_ARRAY_SIZE(((struct crn_config *)0)->sites)
+#define MAP_FIXED_NOREPLACE_FLAG 0x100000
+#define NEAR_STEP (64ul << 10)
+#define NEAR_TRIES 4096
+
+static struct {
+	uintptr_t entry;
+	uint8_t *trampoline;
+} traps[SITES_MAX];
+static uint32_t trap_count;
+
+static void hit(struct crn_thread *t, struct crn_regs *regs, uint32_t spec)
+{
+	struct crn_call call = { .nr = -1, .result = (long)regs->rax, .thread = t, .site = regs->rip, .spec = spec };
+
+	if (!t->in_vfork)
+		crn_site_hit(&call, crn_here.agent.config.sites[spec - 1].kind);
+}
+
+void crn_hook_function(struct crn_regs *regs, const uint8_t *trampoline)
+{
+	struct crn_thread *t = crn_thread_self();
+
+	regs->r11 = t->r11;
+	regs->rip = (uintptr_t)trampoline + CRN_TRAMPOLINE_RETURN;
+	hit(t, regs, *(const uint32_t *)(trampoline + CRN_TRAMPOLINE_SITE) + 1);
+}
+
+void crn_hook_interrupted(struct crn_regs *regs)
+{
+	struct crn_thread *t = crn_thread_self();
+
+	hit(t, regs, t->interrupted_spec);
+}
+
+void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec)
+{
+	struct crn_regs *top = (struct crn_regs *)(t->stack_top - sizeof(*top));
+	greg_t *g = uc->uc_mcontext.gregs;
+
+	crn_uc_to_regs(top, uc);
+	t->regs = top;
+	t->interrupted_spec = spec;
+	t->in_agent = 1;
+	g[REG_RSP] = (greg_t)(uintptr_t)top;
+	g[REG_RIP] = (greg_t)(uintptr_t)crn_enter_interrupted;
+	g[REG_EFL] &= ~(greg_t)0x500; /* DF, TF */
+}
+
+/* True if it was one of our int3s: uc then continues in the hook, and after it in the trampoline. */
+bool crn_function_trap(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc)
+{
+	greg_t *g = uc->uc_mcontext.gregs;
+
+	for (uint32_t i = 0; i < trap_count && info->si_code > 0; i++) {
+		if ((uintptr_t)g[REG_RIP] != traps[i].entry + 1)
+			continue;
+		g[REG_RIP] = (greg_t)(uintptr_t)(traps[i].trampoline + CRN_TRAMPOLINE_RETURN);
+		if (!t->in_vfork)
+			crn_interrupt(t, uc, *(uint32_t *)(traps[i].trampoline + CRN_TRAMPOLINE_SITE) + 1);
+		return true;
+	}
+	return false;
+}
+
+/* A page below the program that rel32 reaches from all of it. */
+static uint8_t *near_page(uintptr_t base)
+{
+	for (uintptr_t i = 1; i < NEAR_TRIES && base > i * NEAR_STEP + NEAR_STEP; i++) {
+		uintptr_t at = (base & ~(NEAR_STEP - 1)) - i * NEAR_STEP;
+		long p = crn_sys6(SYS_mmap, (long)at, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE_FLAG, -1, 0);
+
+		if (p == (long)at)
+			return (uint8_t *)at;
+		if (p > 0)
+			crn_memory_unmap((void *)p, CRN_PAGE_SIZE);
+	}
+	return NULL;
+}
+
+static void trampoline_write(uint8_t *tr, const struct crn_plan_function *f, const uint8_t *entry)
+{
+	static const uint8_t head[] = {
+		0x65, 0xc7, 0x04, 0x25, CRN_T_IN_AGENT, 0, 0, 0, 1, 0, 0, 0, /* movl $1, %gs:in_agent */
+		0x65, 0x4c, 0x89, 0x1c, 0x25, 0, 0, 0, 0,                   /* mov %r11, %gs:r11 */
+		0x4c, 0x8d, 0x1d, 0xe4, 0xff, 0xff, 0xff,                   /* lea -28(%rip), %r11 */
+		0xff, 0x25, CRN_TRAMPOLINE_ENTER - 34, 0, 0, 0,             /* jmp *enter(%rip) */
+	};
+	uint32_t r11 = offsetof(struct crn_thread, r11), back;
+	uint8_t *moved = tr + CRN_TRAMPOLINE_RETURN;
+	uint64_t words[3] = { (uintptr_t)crn_enter_function, (uintptr_t)entry + f->displaced, f->site };
+
+	crn_fill(tr, 0xcc, CRN_TRAMPOLINE_SIZE);
+	crn_copy(tr, head, sizeof(head));
+	crn_copy(tr + 17, &r11, 4);
+	crn_copy(moved, entry, f->displaced);
+	for (int i = 0; i < f->relative_count; i++) {
+		int32_t d;
+
+		crn_copy(&d, moved + f->relatives[i], 4);
+		d += (int32_t)(entry - moved);
+		crn_copy(moved + f->relatives[i], &d, 4);
+	}
+	moved += f->displaced;
+	back = (uint32_t)(tr + CRN_TRAMPOLINE_BACK - (moved + 6));
+	crn_copy(moved, "\xff\x25", 2);
+	crn_copy(moved + 2, &back, 4);
+	crn_copy(tr + CRN_TRAMPOLINE_ENTER, words, sizeof(words));
+}
+
+static bool entry_write(uint8_t *entry, const struct crn_plan_function *f, const uint8_t *tr)
+{
+	uintptr_t page = crn_page_down((uintptr_t)entry), end = crn_page_up((uintptr_t)entry + f->displaced);
+	int32_t distance = (int32_t)(tr - (entry + 5));
+
+	if (crn_memory_protect((void *)page, end - page, PROT_READ | PROT_WRITE | PROT_EXEC) < 0)
+		return false;
+	if (f->trap) {
+		*entry = 0xcc;
+	} else {
+		*entry = 0xe9;
+		crn_copy(entry + 1, &distance, 4);
+		crn_fill(entry + 5, 0xcc, f->displaced - 5u);
+	}
+	crn_memory_protect((void *)page, end - page, PROT_READ | PROT_EXEC);
+	return true;
+}
+
+/* The plan is inherited by every program below; only the one that it was made for has these functions. */
+static bool is_that_program(uintptr_t base, const struct crn_plan_function *f)
+{
+	uint8_t bytes[sizeof(f->check)];
+
+	if (f->build_id_size && base && !crn_has_build_id(base, f->build_id, f->build_id_size))
+		return false;
+	return crn_memory_peek(bytes, (const void *)(base + f->offset), sizeof(bytes)) == (long)sizeof(bytes) &&
+		crn_same_bytes(bytes, f->check, sizeof(bytes));
+}
+
+void crn_functions_init(const struct crn_plan *plan, const void *link_map)
+{
+	const struct crn_plan_object *objects = (const void *)(plan + 1);
+	const struct crn_plan_site *sites = (const void *)(objects + plan->object_count);
+	const struct crn_plan_function *f = (const void *)(sites + plan->site_count);
+	uintptr_t base = link_map ? ((const struct link_map *)link_map)->l_addr : 0;
+	uint8_t *page = NULL, *tr;
+
+	for (uint32_t i = 0; i < plan->function_count && i < SITES_MAX; i++, f++) {
+		uint8_t *entry = (uint8_t *)(base + f->offset);
+
+		if (!is_that_program(base, f))
+			continue;
+		if (!page)
+			page = near_page((uintptr_t)entry & ~(CRN_PAGE_SIZE - 1));
+		if (!page) {
+			crn_warn("%s: no room near the program", plan->config.sites[f->site].text);
+			return;
+		}
+		tr = page + i * CRN_TRAMPOLINE_SIZE;
+		trampoline_write(tr, f, entry);
+		if (f->trap) {
+			traps[trap_count].entry = (uintptr_t)entry;
+			traps[trap_count++].trampoline = tr;
+		}
+		if (!entry_write(entry, f, tr))
+			crn_warn("%s: the program's text cannot be written", plan->config.sites[f->site].text);
+	}
+	if (page)
+		crn_memory_protect(page, CRN_PAGE_SIZE, PROT_READ | PROT_EXEC);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rows WAY [ROW]: run every row (or one) by one way of calling. Under `cairn run --at wait/1000000 --recover` (so that the waits inside
+ * a row are no checkpoints) each crashes once and is recovered; run bare it dies of its first crash.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include "rows.h"
+
+enum way way;
+struct outside *outside;
+static const char *current = "?";
+static int decoy[2], sink[2];
+
+_Noreturn void fail(const char *file, int line, const char *what)
+{
+	fprintf(stderr, "FAIL %s: %s:%d: %s\n", current, file, line, what);
+	_exit(1);
+}
+
+const char *letters(void)
+{
+	static char path[] = "/tmp/cairn-rows-XXXXXX";
+	static bool made;
+
+	if (!made) {
+		int fd = mkstemp(path);
+
+		CHECK(fd >= 0 && write(fd, "abcdefghijklmnopqrstuvwxyz", 26) == 26 && close(fd) == 0);
+		made = true;
+	}
+	return path;
+}
+
+/*
+ * The suspect loses its input, so that every crash is preceded by a read from a connection that is there to be it.
+ */
+static void crash(void)
+{
+	char c;
+
+	CHECK(read(decoy[0], &c, 1) == 1);
+	*(volatile int *)8 = 0;
+}
+
+void crash_once(void)
+{
+	if (outside->pass++ == 0)
+		crash();
+}
+
+static void run(const struct row *row)
+{
+	current = row->name;
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, decoy) == 0 && write(decoy[1], "x", 1) == 1);
+	if (row->setup)
+		row->setup();
+	outside->pass = 0;
+	outside->count = 0;
+	memset(outside->value, 0, sizeof(outside->value));
+	/* A wake-up completed, then an output: the checkpoint that the row goes back to. */
+	CHECK(poll(NULL, 0, 0) == 0);
+	CHECK(write(sink[1], "x", 1) == 1);
+	if (row->output) {
+		row->body(false);
+		if (outside->count != 1)
+			fail(__FILE__, __LINE__, "the output was done once");
+	} else {
+		if (outside->pass++ == 0) {
+			row->body(false);
+			crash();
+		}
+		row->body(true);
+		outside->pass += outside->pass == 1;
+	}
+	if (outside->pass != 2)
+		fail(__FILE__, __LINE__, "it was recovered once");
+	close(decoy[0]);
+	close(decoy[1]);
+	printf("ok %s\n", row->name);
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct row *const tables[] = {
+		rows_descriptor, rows_input, rows_memory, rows_process, rows_epoll, rows_output,
+	};
+	const char *only = argc > 2 ? argv[2] : NULL;
+	int count = 0;
+
+	if (argc < 2)
+		return 2;
+	way = !strcmp(argv[1], "raw") ? RAW : !strcmp(argv[1], "stdio") ? STDIO : LIBC;
+	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(outside != MAP_FAILED && pipe(sink) == 0);
+	letters();
+	for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++) {
+		for (const struct row *row = tables[t]; row->name; row++) {
+			if (only ? strcmp(only, row->name) != 0 : row->stdio != (way == STDIO))
+				continue;
+			if (row->libc_only && way == RAW)
+				continue;
+			run(row);
+			count++;
+		}
+	}
+	unlink(letters());
+	printf("%d rows\n", count);
+	return count ? 0 : 1;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A row of the table of calls, tested: the body runs once, the program crashes, and after the recovery the body runs again and
+ * must find everything as it was at the checkpoint, and get the same answers.
+ */
+#ifndef ROWS_H
+#define ROWS_H
+
+#include <stdbool.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+
+enum way { LIBC, RAW, STDIO };
+extern enum way way;
+
+/* The same call through libc or through syscall(2). */
+#define CALL(name, ...) (way == RAW ? syscall(SYS_##name, __VA_ARGS__) : (long)name(__VA_ARGS__))
+
+struct row {
+	const char *name;
+	void (*setup)(void);
+	void (*body)(bool again); /* false: do; true: it was undone: check that, and do it again */
+	bool stdio;               /* only by STDIO; the others never by it */
+	bool libc_only;
+	bool output; /* the body runs once, crashes in the middle by itself (crash_once), and goes on from there */
+};
+
+/* Memory that a restore leaves alone. */
+struct outside {
+	int pass;
+	int count;
+	long value[8];
+};
+extern struct outside *outside;
+
+_Noreturn void fail(const char *file, int line, const char *what);
+#define CHECK(cond) ((cond) ? (void)0 : fail(__FILE__, __LINE__, #cond))
+
+/* After an output: crash the first time that this is passed. */
+void crash_once(void);
+
+/* A scratch file of 26 letters; its name. */
+const char *letters(void);
+
+extern const struct row rows_descriptor[], rows_input[], rows_memory[], rows_process[], rows_epoll[], rows_output[];
+
+#endif

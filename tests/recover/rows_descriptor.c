@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/* Descriptors: made, copied, moved, changed, closed. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include "rows.h"
+
+static int fd, other;
+
+static bool is_open(int n)
+{
+	return fcntl(n, F_GETFD) >= 0;
+}
+
+static void open_letters(void)
+{
+	fd = open(letters(), O_RDONLY);
+	CHECK(fd >= 0 && lseek(fd, 5, SEEK_SET) == 5);
+}
+
+static void body_open(bool again)
+{
+	int n;
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]));
+	n = (int)CALL(open, letters(), O_RDONLY);
+	CHECK(n >= 0 && (!again || n == outside->value[0]));
+	outside->value[0] = n;
+	if (again)
+		close(n);
+}
+
+static void body_openat(bool again)
+{
+	int n;
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]));
+	n = (int)CALL(openat, AT_FDCWD, letters(), O_RDONLY | O_CLOEXEC);
+	CHECK(n >= 0 && (!again || n == outside->value[0]));
+	outside->value[0] = n;
+	if (again)
+		close(n);
+}
+
+/* The file's offset comes back with it. */
+static void body_close(bool again)
+{
+	char c;
+
+	if (again)
+		CHECK(is_open(fd) && lseek(fd, 0, SEEK_CUR) == 5 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC));
+	CHECK(read(fd, &c, 1) == 1 && c == 'f');
+	CHECK(CALL(close, fd) == 0);
+	CHECK(!is_open(fd));
+}
+
+static void body_lseek(bool again)
+{
+	if (again)
+		CHECK(lseek(fd, 0, SEEK_CUR) == 5);
+	CHECK(CALL(lseek, fd, 20, SEEK_SET) == 20);
+	if (again)
+		close(fd);
+}
+
+static void body_read_file(bool again)
+{
+	char b[4];
+
+	CHECK(CALL(read, fd, b, 4) == 4 && !memcmp(b, "fghi", 4));
+	CHECK(CALL(read, fd, b, 4) == 4 && !memcmp(b, "jklm", 4));
+	if (again)
+		close(fd);
+}
+
+static void body_dup(bool again)
+{
+	int n;
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]));
+	n = (int)CALL(dup, fd);
+	CHECK(n >= 0 && (!again || n == outside->value[0]));
+	outside->value[0] = n;
+	if (again) {
+		close(n);
+		close(fd);
+	}
+}
+
+static void setup_dup2(void)
+{
+	open_letters();
+	other = open(letters(), O_RDONLY);
+	CHECK(other >= 0 && lseek(other, 9, SEEK_SET) == 9);
+}
+
+/* What was under the number comes back. */
+static void body_dup2(bool again)
+{
+	if (again)
+		CHECK(lseek(other, 0, SEEK_CUR) == 9);
+	CHECK(CALL(dup2, fd, other) == other);
+	CHECK(lseek(other, 0, SEEK_CUR) == 5);
+	if (again) {
+		close(other);
+		close(fd);
+	}
+}
+
+static void setup_dup3(void)
+{
+	open_letters();
+	other = 777;
+}
+
+static void body_dup3(bool again)
+{
+	if (again)
+		CHECK(!is_open(other));
+	CHECK(CALL(dup3, fd, other, O_CLOEXEC) == other);
+	if (again) {
+		close(other);
+		close(fd);
+	}
+}
+
+static void body_fcntl_dup(bool again)
+{
+	if (again)
+		CHECK(!is_open(500));
+	CHECK(CALL(fcntl, fd, F_DUPFD, 500) == 500);
+	if (again) {
+		close(500);
+		close(fd);
+	}
+}
+
+static void setup_pair(void)
+{
+	int pair[2];
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void close_pair(void)
+{
+	close(fd);
+	close(other);
+}
+
+static void body_setfl(bool again)
+{
+	CHECK(!(fcntl(fd, F_GETFL) & O_NONBLOCK));
+	CHECK(CALL(fcntl, fd, F_SETFL, O_NONBLOCK) == 0);
+	if (again)
+		close_pair();
+}
+
+static void body_setfd(bool again)
+{
+	CHECK(!(fcntl(fd, F_GETFD) & FD_CLOEXEC));
+	CHECK(CALL(fcntl, fd, F_SETFD, FD_CLOEXEC) == 0);
+	if (again)
+		close_pair();
+}
+
+static void body_fionbio(bool again)
+{
+	int on = 1;
+
+	CHECK(!(fcntl(fd, F_GETFL) & O_NONBLOCK));
+	CHECK(CALL(ioctl, fd, FIONBIO, &on) == 0);
+	if (again)
+		close_pair();
+}
+
+static void body_setsockopt(bool again)
+{
+	int value = 0;
+	socklen_t len = sizeof(value);
+
+	CHECK(getsockopt(fd, SOL_SOCKET, SO_PASSCRED, &value, &len) == 0 && value == 0);
+	value = 1;
+	CHECK(CALL(setsockopt, fd, SOL_SOCKET, SO_PASSCRED, &value, sizeof(value)) == 0);
+	if (again)
+		close_pair();
+}
+
+static void body_socket(bool again)
+{
+	int n;
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]));
+	n = (int)CALL(socket, AF_INET, SOCK_STREAM, 0);
+	CHECK(n >= 0 && (!again || n == outside->value[0]));
+	outside->value[0] = n;
+	if (again)
+		close(n);
+}
+
+static void body_pipe2(bool again)
+{
+	int pair[2];
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]) && !is_open((int)outside->value[1]));
+	CHECK(CALL(pipe2, pair, O_CLOEXEC) == 0);
+	if (again)
+		CHECK(pair[0] == outside->value[0] && pair[1] == outside->value[1]);
+	outside->value[0] = pair[0];
+	outside->value[1] = pair[1];
+	if (again) {
+		close(pair[0]);
+		close(pair[1]);
+	}
+}
+
+static void body_socketpair(bool again)
+{
+	int pair[2];
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]) && !is_open((int)outside->value[1]));
+	CHECK(CALL(socketpair, AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	outside->value[0] = pair[0];
+	outside->value[1] = pair[1];
+	if (again) {
+		close(pair[0]);
+		close(pair[1]);
+	}
+}
+
+static void body_timerfd_create(bool again)
+{
+	int n;
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]));
+	n = (int)CALL(timerfd_create, CLOCK_MONOTONIC, 0);
+	CHECK(n >= 0);
+	outside->value[0] = n;
+	if (again)
+		close(n);
+}
+
+/* stdio's own buffer and the file's offset must agree after the restore. */
+static FILE *stream;
+
+static void setup_stream(void)
+{
+	stream = fopen(letters(), "r");
+	CHECK(stream && fgetc(stream) == 'a');
+}
+
+static void body_fgetc(bool again)
+{
+	char b[32];
+
+	CHECK(ftell(stream) == 1 && fgetc(stream) == 'b');
+	CHECK(fread(b, 1, sizeof(b), stream) == 24 && b[0] == 'c' && feof(stream));
+	if (again)
+		fclose(stream);
+}
+
+static void body_fopen(bool again)
+{
+	FILE *f;
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]));
+	f = fopen(letters(), "r");
+	CHECK(f);
+	outside->value[0] = fileno(f);
+	CHECK(fgetc(f) == 'a');
+	if (again)
+		fclose(f);
+}
+
+static void body_fclose(bool again)
+{
+	CHECK(ftell(stream) == 1 && fgetc(stream) == 'b');
+	CHECK(fclose(stream) == 0);
+}
+
+static void body_fseek(bool again)
+{
+	CHECK(ftell(stream) == 1);
+	CHECK(fseek(stream, 10, SEEK_SET) == 0 && fgetc(stream) == 'k');
+	if (again)
+		fclose(stream);
+}
+
+const struct row rows_descriptor[] = {
+	{"open", NULL, body_open, false, false},
+	{"openat", NULL, body_openat, false, false},
+	{"close", open_letters, body_close, false, false},
+	{"lseek", open_letters, body_lseek, false, false},
+	{"read_file", open_letters, body_read_file, false, false},
+	{"dup", open_letters, body_dup, false, false},
+	{"dup2", setup_dup2, body_dup2, false, false},
+	{"dup3", setup_dup3, body_dup3, false, false},
+	{"fcntl_dup", open_letters, body_fcntl_dup, false, false},
+	{"fcntl_setfl", setup_pair, body_setfl, false, false},
+	{"fcntl_setfd", setup_pair, body_setfd, false, false},
+	{"ioctl_fionbio", setup_pair, body_fionbio, false, false},
+	{"setsockopt", setup_pair, body_setsockopt, false, false},
+	{"socket", NULL, body_socket, false, false},
+	{"pipe2", NULL, body_pipe2, false, false},
+	{"socketpair", NULL, body_socketpair, false, false},
+	{"timerfd_create", NULL, body_timerfd_create, false, false},
+	{"fgetc", setup_stream, body_fgetc, true, false},
+	{"fopen", NULL, body_fopen, true, false},
+	{"fclose", setup_stream, body_fclose, true, false},
+	{"fseek", setup_stream, body_fseek, true, false},
+	{0},
+};

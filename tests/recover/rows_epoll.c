@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* epoll: items as they were, edges that were consumed, readiness of what is given again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include "rows.h"
+
+static int set, fd, other;
+
+static void add(uint32_t events, uint64_t data)
+{
+	struct epoll_event e = {.events = events, .data.u64 = data};
+
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &e) == 0);
+}
+
+static void setup_pair(void)
+{
+	int pair[2];
+
+	set = epoll_create1(0);
+	CHECK(set >= 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void setup_level(void)
+{
+	setup_pair();
+	add(EPOLLIN, 42);
+	CHECK(write(other, "hello", 5) == 5);
+}
+
+static void setup_edge(void)
+{
+	setup_pair();
+	add(EPOLLIN | EPOLLET, 43);
+	CHECK(write(other, "hello", 5) == 5);
+}
+
+static void setup_oneshot(void)
+{
+	setup_pair();
+	add(EPOLLIN | EPOLLONESHOT, 44);
+	CHECK(write(other, "hello", 5) == 5);
+}
+
+static int wait_for(struct epoll_event *e, int ms)
+{
+	return (int)CALL(epoll_wait, set, e, 4, ms);
+}
+
+static void end(bool again)
+{
+	if (!again)
+		return;
+	close(set);
+	close(fd);
+	close(other);
+}
+
+static void body_add(bool again)
+{
+	struct epoll_event e = {.events = EPOLLOUT, .data.u64 = 1};
+
+	CHECK(CALL(epoll_ctl, set, EPOLL_CTL_ADD, fd, &e) == 0); /* EEXIST if the first one was not undone */
+	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 1);
+	end(again);
+}
+
+static void body_mod(bool again)
+{
+	struct epoll_event e;
+
+	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 42 && e.events == EPOLLIN);
+	e = (struct epoll_event){.events = EPOLLOUT, .data.u64 = 99};
+	CHECK(CALL(epoll_ctl, set, EPOLL_CTL_MOD, fd, &e) == 0);
+	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 99 && e.events == EPOLLOUT);
+	end(again);
+}
+
+static void body_del(bool again)
+{
+	struct epoll_event e;
+
+	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 42);
+	CHECK(CALL(epoll_ctl, set, EPOLL_CTL_DEL, fd, &e) == 0);
+	CHECK(wait_for(&e, 0) == 0);
+	end(again);
+}
+
+/* The event and the input were both consumed; both come again, once. */
+static void body_consume(bool again)
+{
+	struct epoll_event e;
+	char b[8];
+
+	CHECK(wait_for(&e, again ? 5000 : 0) == 1 && (e.events & EPOLLIN));
+	CHECK(e.data.u64 >= 42 && e.data.u64 <= 44);
+	CHECK(read(fd, b, 8) == 5);
+	CHECK(read(fd, b, 8) == -1 && errno == EAGAIN);
+	CHECK(wait_for(&e, 0) == 0);
+	end(again);
+}
+
+/* The edge alone was consumed: the data is still in the kernel. */
+static void body_edge_only(bool again)
+{
+	struct epoll_event e;
+	char b[8];
+
+	CHECK(wait_for(&e, again ? 5000 : 0) == 1 && e.data.u64 == 43);
+	CHECK(wait_for(&e, 0) == 0);
+	if (again)
+		CHECK(read(fd, b, 8) == 5);
+	end(again);
+}
+
+static void body_rearm(bool again)
+{
+	struct epoll_event e;
+
+	CHECK(wait_for(&e, again ? 5000 : 0) == 1 && e.data.u64 == 44);
+	CHECK(wait_for(&e, 0) == 0);
+	e = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 45};
+	CHECK(CALL(epoll_ctl, set, EPOLL_CTL_MOD, fd, &e) == 0);
+	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 45);
+	end(again);
+}
+
+static void body_create(bool again)
+{
+	int n;
+
+	if (again)
+		CHECK(fcntl((int)outside->value[0], F_GETFD) < 0);
+	n = (int)CALL(epoll_create1, 0);
+	CHECK(n >= 0);
+	outside->value[0] = n;
+	if (again)
+		close(n);
+}
+
+const struct row rows_epoll[] = {
+	{"epoll_create", NULL, body_create, false, false},
+	{"epoll_add", setup_pair, body_add, false, false},
+	{"epoll_mod", setup_level, body_mod, false, false},
+	{"epoll_del", setup_level, body_del, false, false},
+	{"epoll_level", setup_level, body_consume, false, false},
+	{"epoll_edge", setup_edge, body_consume, false, false},
+	{"epoll_oneshot", setup_oneshot, body_consume, false, false},
+	{"epoll_edge_only", setup_edge, body_edge_only, false, false},
+	{"epoll_rearm", setup_oneshot, body_rearm, false, false},
+	{0},
+};

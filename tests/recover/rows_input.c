@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+/* Input that does not come twice: it is given again, in whatever portions the program asks for it. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include "rows.h"
+
+static int fd, other;
+
+static void setup_pipe(void)
+{
+	int pair[2];
+
+	CHECK(pipe2(pair, O_NONBLOCK) == 0 && write(pair[1], "hello world", 11) == 11);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void setup_stream(void)
+{
+	int pair[2];
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 && write(pair[1], "hello world", 11) == 11);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void setup_packets(void)
+{
+	int pair[2];
+
+	CHECK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, pair) == 0);
+	CHECK(send(pair[1], "one", 3, 0) == 3 && send(pair[1], "three", 5, 0) == 5);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void end(bool again)
+{
+	char c[8];
+
+	if (!again)
+		return;
+	CHECK(read(fd, c, sizeof(c)) == -1 && errno == EAGAIN);
+	close(fd);
+	close(other);
+}
+
+/* All at once the first time, in two bites and with new data behind it the second time. */
+static void body_read(bool again)
+{
+	char b[32];
+
+	if (!again) {
+		CHECK(CALL(read, fd, b, 32) == 11 && !memcmp(b, "hello world", 11));
+		return;
+	}
+	CHECK(CALL(read, fd, b, 3) == 3 && !memcmp(b, "hel", 3));
+	CHECK(CALL(read, fd, b, 32) == 8 && !memcmp(b, "lo world", 8));
+	CHECK(write(other, "more", 4) == 4);
+	CHECK(CALL(read, fd, b, 32) == 4 && !memcmp(b, "more", 4));
+	end(again);
+}
+
+static void body_readv(bool again)
+{
+	char a[4], b[32];
+	struct iovec iov[2] = {{a, 4}, {b, 32}};
+
+	CHECK(CALL(readv, fd, iov, 2) == 11 && !memcmp(a, "hell", 4) && !memcmp(b, "o world", 7));
+	end(again);
+}
+
+static void body_peek(bool again)
+{
+	char b[32];
+
+	CHECK(CALL(recvfrom, fd, b, 5, MSG_PEEK, NULL, NULL) == 5 && !memcmp(b, "hello", 5));
+	CHECK(CALL(recvfrom, fd, b, 5, 0, NULL, NULL) == 5 && !memcmp(b, "hello", 5));
+	CHECK(CALL(recvfrom, fd, b, 32, MSG_PEEK, NULL, NULL) == 6 && !memcmp(b, " world", 6));
+	CHECK(CALL(recvfrom, fd, b, 32, 0, NULL, NULL) == 6);
+	end(again);
+}
+
+static void body_recvmsg(bool again)
+{
+	char b[32];
+	struct iovec iov = {b, 32};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	CHECK(CALL(recvmsg, fd, &msg, 0) == 11 && !memcmp(b, "hello world", 11) && msg.msg_controllen == 0);
+	end(again);
+}
+
+/* Boundaries are kept. */
+static void body_packets(bool again)
+{
+	char b[32];
+
+	CHECK(CALL(recvfrom, fd, b, 32, 0, NULL, NULL) == 3 && !memcmp(b, "one", 3));
+	CHECK(CALL(recvfrom, fd, b, 32, 0, NULL, NULL) == 5 && !memcmp(b, "three", 5));
+	end(again);
+}
+
+static void bind_any(int s, struct sockaddr_in *a)
+{
+	socklen_t len = sizeof(*a);
+
+	*a = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	CHECK(bind(s, (struct sockaddr *)a, len) == 0 && getsockname(s, (struct sockaddr *)a, &len) == 0);
+}
+
+static struct sockaddr_in sender;
+
+static void setup_udp(void)
+{
+	struct sockaddr_in to;
+
+	fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+	other = socket(AF_INET, SOCK_DGRAM, 0);
+	bind_any(fd, &to);
+	bind_any(other, &sender);
+	CHECK(sendto(other, "packet", 6, 0, (struct sockaddr *)&to, sizeof(to)) == 6);
+}
+
+static void body_recvfrom_name(bool again)
+{
+	struct sockaddr_in from = {0};
+	socklen_t len = sizeof(from);
+	char b[32];
+
+	CHECK(CALL(recvfrom, fd, b, 32, 0, (struct sockaddr *)&from, &len) == 6 && !memcmp(b, "packet", 6));
+	CHECK(len == sizeof(from) && from.sin_port == sender.sin_port);
+	end(again);
+}
+
+static void setup_eventfd(void)
+{
+	fd = eventfd(7, EFD_NONBLOCK);
+	other = dup(fd);
+	CHECK(fd >= 0);
+}
+
+static void body_eventfd(bool again)
+{
+	uint64_t value = 0;
+
+	CHECK(CALL(read, fd, &value, 8) == 8 && value == 7);
+	end(again);
+}
+
+/* ---- readiness of what is to be given again ----------------------------------------------------------- */
+
+static void take_all(void)
+{
+	char b[32];
+
+	CHECK(read(fd, b, 32) == 11);
+}
+
+static void body_poll(bool again)
+{
+	struct pollfd p[2] = {{fd, POLLIN, 0}, {-1, POLLIN, 0}};
+
+	if (!again) {
+		take_all();
+		return;
+	}
+	CHECK(CALL(poll, p, 2, 5000) == 1 && p[0].revents == POLLIN);
+	take_all();
+	CHECK(CALL(poll, p, 2, 0) == 0);
+	end(again);
+}
+
+static void body_ppoll(bool again)
+{
+	struct timespec five = {5, 0};
+	struct pollfd p = {fd, POLLIN | POLLOUT, 0};
+
+	if (!again) {
+		take_all();
+		return;
+	}
+	if (way == RAW)
+		CHECK(syscall(SYS_ppoll, &p, 1, &five, NULL, 8) == 1);
+	else
+		CHECK(ppoll(&p, 1, &five, NULL) == 1);
+	CHECK(p.revents & POLLIN);
+	take_all();
+	end(again);
+}
+
+static void body_select(bool again)
+{
+	struct timeval five = {5, 0};
+	fd_set set;
+
+	if (!again) {
+		take_all();
+		return;
+	}
+	FD_ZERO(&set);
+	FD_SET(fd, &set);
+	CHECK(CALL(select, fd + 1, &set, NULL, NULL, &five) == 1 && FD_ISSET(fd, &set));
+	take_all();
+	end(again);
+}
+
+static void body_fionread(bool again)
+{
+	char b[32];
+	int n = 0;
+
+	CHECK(CALL(ioctl, fd, FIONREAD, &n) == 0 && n == 11);
+	CHECK(read(fd, b, 4) == 4);
+	CHECK(CALL(ioctl, fd, FIONREAD, &n) == 0 && n == 7);
+	CHECK(read(fd, b, 32) == 7);
+	end(again);
+}
+
+/* ---- accept ------------------------------------------------------------------------------------------- */
+
+static int client;
+
+static void setup_listener(void)
+{
+	struct sockaddr_in at;
+
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	bind_any(fd, &at);
+	CHECK(listen(fd, 5) == 0);
+	client = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(connect(client, (struct sockaddr *)&at, sizeof(at)) == 0 && send(client, "hi", 2, 0) == 2);
+	other = dup(0);
+}
+
+/* The same connection is accepted again, under the same number, with its input, and the peer notices nothing. */
+static void body_accept(bool again)
+{
+	struct sockaddr_in from = {0}, is = {0};
+	socklen_t len = sizeof(from), is_len = sizeof(is);
+	struct pollfd p = {fd, POLLIN, 0};
+	char b[8];
+	int n;
+
+	if (again)
+		CHECK(fcntl((int)outside->value[0], F_GETFD) < 0);
+	CHECK(!again || poll(&p, 1, 5000) == 1);
+	n = (int)CALL(accept4, fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK);
+	CHECK(n >= 0 && (!again || n == outside->value[0]));
+	CHECK(getsockname(client, (struct sockaddr *)&is, &is_len) == 0 && is.sin_port == from.sin_port);
+	CHECK(fcntl(n, F_GETFL) & O_NONBLOCK);
+	outside->value[0] = n;
+	CHECK(CALL(read, n, b, 8) == 2 && !memcmp(b, "hi", 2));
+	if (!again)
+		return;
+	CHECK(send(n, "yes", 3, 0) == 3 && recv(client, b, 8, 0) == 3);
+	close(n);
+	close(client);
+	close(fd);
+	close(other);
+}
+
+static FILE *stream;
+
+static void setup_stdio(void)
+{
+	setup_pipe();
+	CHECK(write(other, "\nnext\n", 6) == 6);
+	stream = fdopen(fd, "r");
+}
+
+static void body_fgets(bool again)
+{
+	char b[32];
+
+	CHECK(fgets(b, sizeof(b), stream) && !strcmp(b, "hello world\n"));
+	CHECK(fgets(b, sizeof(b), stream) && !strcmp(b, "next\n"));
+	if (again) {
+		fclose(stream);
+		close(other);
+	}
+}
+
+const struct row rows_input[] = {
+	{"read_pipe", setup_pipe, body_read, false, false},
+	{"read_socket", setup_stream, body_read, false, false},
+	{"readv", setup_pipe, body_readv, false, false},
+	{"recv_peek", setup_stream, body_peek, false, false},
+	{"recvmsg", setup_stream, body_recvmsg, false, false},
+	{"recv_packets", setup_packets, body_packets, false, false},
+	{"recvfrom_name", setup_udp, body_recvfrom_name, false, false},
+	{"read_eventfd", setup_eventfd, body_eventfd, false, false},
+	{"poll", setup_stream, body_poll, false, false},
+	{"ppoll", setup_stream, body_ppoll, false, false},
+	{"select", setup_stream, body_select, false, true},
+	{"fionread", setup_stream, body_fionread, false, false},
+	{"accept", setup_listener, body_accept, false, false},
+	{"fgets", setup_stdio, body_fgets, true, false},
+	{0},
+};

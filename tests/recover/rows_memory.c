@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/* Mappings: new ones go, old ones stay, content comes back. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "rows.h"
+
+#define LEN (16 * 4096ul)
+
+static char *area;
+
+static bool is_mapped(void *p)
+{
+	unsigned char vec;
+
+	return mincore(p, 4096, &vec) == 0;
+}
+
+static void setup_area(void)
+{
+	area = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(area != MAP_FAILED);
+	memset(area, 'a', LEN);
+}
+
+static bool is_all(char c)
+{
+	for (size_t i = 0; i < LEN; i++)
+		if (area[i] != c)
+			return false;
+	return true;
+}
+
+static void body_mmap(bool again)
+{
+	char *p;
+
+	if (again)
+		CHECK(!is_mapped((void *)outside->value[0]));
+	p = (char *)CALL(mmap, NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED && p[LEN - 1] == 0);
+	memset(p, 'x', LEN);
+	outside->value[0] = (long)p;
+	if (again)
+		munmap(p, LEN);
+}
+
+static void body_munmap(bool again)
+{
+	CHECK(is_mapped(area) && is_all('a'));
+	area[0] = 'b';
+	CHECK(CALL(munmap, area, LEN) == 0);
+}
+
+/* The middle of a mapping, and something new in its place. */
+static void body_remap_over(bool again)
+{
+	CHECK(is_all('a'));
+	area[5] = 'b';
+	CHECK(CALL(munmap, area + 4096, 4096) == 0);
+	area[6] = 'b';
+	if (again)
+		munmap(area, LEN);
+}
+
+static void body_mprotect(bool again)
+{
+	CHECK(is_all('a'));
+	area[3] = 'b'; /* would crash here if it were still read-only */
+	memset(area, 'c', LEN);
+	CHECK(CALL(mprotect, area, LEN, PROT_READ) == 0);
+	if (again)
+		munmap(area, LEN);
+}
+
+static void body_mprotect_part(bool again)
+{
+	CHECK(is_all('a'));
+	memset(area, 'c', LEN);
+	CHECK(CALL(mprotect, area + 4096, 2 * 4096, PROT_NONE) == 0);
+	if (again)
+		munmap(area, LEN);
+}
+
+static void body_dontneed(bool again)
+{
+	CHECK(is_all('a'));
+	CHECK(CALL(madvise, area, LEN, MADV_DONTNEED) == 0);
+	CHECK(area[0] == 0 && area[LEN - 1] == 0);
+	if (again)
+		munmap(area, LEN);
+}
+
+static void body_free(bool again)
+{
+	CHECK(is_all('a'));
+	CHECK(CALL(madvise, area, LEN, MADV_FREE) == 0);
+	if (again)
+		munmap(area, LEN);
+}
+
+static void body_brk(bool again)
+{
+	char *now = (char *)syscall(SYS_brk, 0);
+
+	if (again)
+		CHECK(now == (char *)outside->value[0]);
+	outside->value[0] = (long)now;
+	CHECK((char *)syscall(SYS_brk, now + 65536) == now + 65536);
+	memset(now, 'z', 65536);
+	if (again)
+		CHECK((char *)syscall(SYS_brk, now) == now);
+}
+
+/* The allocator as a whole: big blocks are mappings, small ones the heap. */
+static char *blocks[64];
+
+static void setup_malloc(void)
+{
+	for (int i = 0; i < 64; i++) {
+		blocks[i] = malloc((size_t)1 << (i % 20));
+		memset(blocks[i], i, (size_t)1 << (i % 20));
+	}
+}
+
+static void body_malloc(bool again)
+{
+	for (int i = 0; i < 64; i++)
+		CHECK(blocks[i][0] == i && blocks[i][((size_t)1 << (i % 20)) - 1] == i);
+	for (int i = 0; i < 64; i += 2)
+		free(blocks[i]);
+	for (int i = 0; i < 1000; i++) {
+		char *p = malloc((size_t)i * 1000);
+
+		if (p)
+			memset(p, 7, (size_t)i * 1000);
+		if (i % 3)
+			free(p);
+	}
+}
+
+/* A buffer that the kernel writes while it is clean: each byte, none missing, and the old ones back. */
+static void body_kernel_writes(bool again)
+{
+	FILE *f = fopen(letters(), "r");
+
+	CHECK(f && is_all('a'));
+	CHECK(CALL(read, fileno(f), area + 4090, 26) == 26 && !memcmp(area + 4090, "abcdefghijklmnopqrstuvwxyz", 26));
+	fclose(f);
+	if (again)
+		munmap(area, LEN);
+}
+
+const struct row rows_memory[] = {
+	{"mmap", NULL, body_mmap, false, false},
+	{"munmap", setup_area, body_munmap, false, false},
+	{"munmap_part", setup_area, body_remap_over, false, false},
+	{"mprotect", setup_area, body_mprotect, false, false},
+	{"mprotect_part", setup_area, body_mprotect_part, false, false},
+	{"madvise_dontneed", setup_area, body_dontneed, false, false},
+	{"madvise_free", setup_area, body_free, false, false},
+	{"brk", NULL, body_brk, false, false},
+	{"malloc", setup_malloc, body_malloc, false, false},
+	{"kernel_writes", setup_area, body_kernel_writes, false, false},
+	{0},
+};

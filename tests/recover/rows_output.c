@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Outputs: nobody is told twice, and nobody is told what is undone. Each body does one output, counts it in memory that a
+ * restore leaves alone, and crashes: the recovery must come back to just after it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include "rows.h"
+
+static int fd, other;
+static char name[64], name_two[64];
+
+static void setup_pipe(void)
+{
+	int pair[2];
+
+	CHECK(pipe2(pair, O_NONBLOCK) == 0);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void setup_socket(void)
+{
+	int pair[2];
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void told_once(void)
+{
+	char b[32];
+
+	crash_once();
+	CHECK(read(fd, b, 32) == 4 && !memcmp(b, "told", 4));
+	CHECK(read(fd, b, 32) == -1 && errno == EAGAIN);
+	close(fd);
+	close(other);
+}
+
+static void body_write(bool again)
+{
+	outside->count++;
+	CHECK(CALL(write, other, "told", 4) == 4);
+	told_once();
+}
+
+static void body_writev(bool again)
+{
+	struct iovec iov[2] = {{"to", 2}, {"ld", 2}};
+
+	outside->count++;
+	CHECK(CALL(writev, other, iov, 2) == 4);
+	told_once();
+}
+
+static void body_sendto(bool again)
+{
+	outside->count++;
+	CHECK(CALL(sendto, other, "told", 4, MSG_NOSIGNAL, NULL, 0) == 4);
+	told_once();
+}
+
+static void body_sendmsg(bool again)
+{
+	struct iovec iov = {"told", 4};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	outside->count++;
+	CHECK(CALL(sendmsg, other, &msg, 0) == 4);
+	told_once();
+}
+
+static void body_fprintf(bool again)
+{
+	FILE *f = fdopen(dup(other), "w");
+
+	outside->count++;
+	CHECK(f && fprintf(f, "%s", "told") == 4 && fflush(f) == 0);
+	told_once();
+	fclose(f);
+}
+
+/* The last descriptor of the other end: the peer sees the end, and the recovery does not open it again. */
+static void body_close_peer(bool again)
+{
+	char c;
+
+	outside->count++;
+	CHECK(CALL(close, other) == 0);
+	crash_once();
+	CHECK(fcntl(other, F_GETFD) == -1);
+	CHECK(read(fd, &c, 1) == 0);
+	close(fd);
+}
+
+static void body_shutdown(bool again)
+{
+	char c;
+
+	outside->count++;
+	CHECK(CALL(shutdown, other, SHUT_WR) == 0);
+	crash_once();
+	CHECK(read(fd, &c, 1) == 0);
+	close(fd);
+	close(other);
+}
+
+static void setup_names(void)
+{
+	int n;
+
+	snprintf(name, sizeof(name), "%s.one", letters());
+	snprintf(name_two, sizeof(name_two), "%s.two", letters());
+	n = open(name, O_CREAT | O_WRONLY, 0600);
+	CHECK(n >= 0 && write(n, "abc", 3) == 3 && close(n) == 0);
+}
+
+static void body_rename(bool again)
+{
+	outside->count++;
+	CHECK(CALL(rename, name, name_two) == 0);
+	crash_once();
+	CHECK(access(name, F_OK) == -1 && access(name_two, F_OK) == 0);
+	CHECK(unlink(name_two) == 0);
+}
+
+static void body_unlink(bool again)
+{
+	outside->count++;
+	CHECK(CALL(unlink, name) == 0);
+	crash_once();
+	CHECK(access(name, F_OK) == -1);
+}
+
+static void body_create(bool again)
+{
+	int n;
+
+	unlink(name);
+	outside->count++;
+	n = (int)CALL(open, name, O_CREAT | O_EXCL | O_WRONLY, 0600);
+	CHECK(n >= 0);
+	crash_once();
+	CHECK(fcntl(n, F_GETFD) >= 0 && access(name, F_OK) == 0);
+	close(n);
+	unlink(name);
+}
+
+static void body_pwrite(bool again)
+{
+	int n = open(name, O_RDWR);
+	char b[8];
+
+	outside->count++;
+	CHECK(CALL(pwrite64, n, "X", 1, 1) == 1);
+	crash_once();
+	CHECK(pread(n, b, 8, 0) == 3 && !memcmp(b, "aXc", 3));
+	close(n);
+	unlink(name);
+}
+
+static void body_fork(bool again)
+{
+	pid_t pid;
+	int status;
+
+	outside->count++;
+	pid = way == RAW ? (pid_t)syscall(SYS_fork) : fork();
+	if (pid == 0)
+		_exit(7);
+	CHECK(pid > 0);
+	crash_once();
+	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+/* The child is reaped once, and its status is not forgotten. */
+static void body_waitpid(bool again)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid == 0)
+		_exit(9);
+	outside->count++;
+	CHECK(CALL(wait4, pid, &status, 0, NULL) == pid);
+	crash_once();
+	CHECK(WEXITSTATUS(status) == 9);
+	CHECK(waitpid(pid, &status, 0) == -1 && errno == ECHILD);
+}
+
+static volatile int handled;
+
+static void count_signal(int sig)
+{
+	handled++;
+}
+
+static void setup_signal(void)
+{
+	handled = 0;
+	signal(SIGUSR2, count_signal);
+}
+
+static void body_kill(bool again)
+{
+	outside->count++;
+	CHECK(CALL(kill, getpid(), SIGUSR2) == 0);
+	crash_once();
+	CHECK(handled == 1);
+}
+
+static void body_mremap(bool again)
+{
+	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *q;
+
+	CHECK(p != MAP_FAILED);
+	memset(p, 'm', 8192);
+	outside->count++;
+	q = (char *)CALL(mremap, p, 8192, 1 << 20, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED);
+	crash_once();
+	CHECK(q[0] == 'm' && q[8191] == 'm' && q[8192] == 0);
+	munmap(q, 1 << 20);
+}
+
+/* Content that goes at once: the checkpoint after it must hold what is there then. */
+static void body_mmap_fixed(bool again)
+{
+	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	memset(p, 'm', 8192);
+	outside->count++;
+	CHECK((char *)CALL(mmap, p, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p);
+	crash_once();
+	CHECK(p[0] == 0 && p[4096] == 'm');
+	munmap(p, 8192);
+}
+
+/* A log is left as written: the crash comes back to before the line, and the line is there twice. */
+static void setup_log(void)
+{
+	snprintf(name, sizeof(name), "%s.log", letters());
+	other = open(name, O_CREAT | O_EXCL | O_WRONLY | O_APPEND, 0600);
+	CHECK(other >= 0 && write(other, "abc", 3) == 3);
+}
+
+static void body_log(bool again)
+{
+	struct stat st;
+
+	CHECK(CALL(write, other, "line\n", 5) == 5);
+	CHECK(fstat(other, &st) == 0 && st.st_size == (again ? 13 : 8));
+	if (again) {
+		close(other);
+		unlink(name);
+	}
+}
+
+/* The same file once it is synced: now a line is an output. */
+static void body_log_synced(bool again)
+{
+	struct stat st;
+
+	CHECK(CALL(fsync, other) == 0);
+	outside->count++;
+	CHECK(CALL(write, other, "line\n", 5) == 5);
+	crash_once();
+	CHECK(fstat(other, &st) == 0 && st.st_size == 8);
+	close(other);
+	unlink(name);
+}
+
+const struct row rows_output[] = {
+	{"write_pipe", setup_pipe, body_write, false, false, true},
+	{"writev_socket", setup_socket, body_writev, false, false, true},
+	{"sendto", setup_socket, body_sendto, false, false, true},
+	{"sendmsg", setup_socket, body_sendmsg, false, false, true},
+	{"close_peer", setup_pipe, body_close_peer, false, false, true},
+	{"shutdown", setup_socket, body_shutdown, false, false, true},
+	{"rename", setup_names, body_rename, false, false, true},
+	{"unlink", setup_names, body_unlink, false, false, true},
+	{"create", setup_names, body_create, false, false, true},
+	{"pwrite", setup_names, body_pwrite, false, false, true},
+	{"fork", NULL, body_fork, false, false, true},
+	{"waitpid", NULL, body_waitpid, false, false, true},
+	{"kill", setup_signal, body_kill, false, false, true},
+	{"mremap", NULL, body_mremap, false, false, true},
+	{"mmap_fixed", NULL, body_mmap_fixed, false, false, true},
+	{"log", setup_log, body_log, false, false, false},
+	{"log_synced", setup_log, body_log_synced, false, false, true},
+	{"fprintf", setup_pipe, body_fprintf, true, false, true},
+	{0},
+};

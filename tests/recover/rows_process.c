@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* Signals, timers, masks. */
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include "rows.h"
+
+static volatile int handled;
+
+static void handler_one(int sig)
+{
+	handled++;
+}
+
+static void handler_two(int sig)
+{
+	handled += 100;
+}
+
+static void set_handler(int sig, void (*fn)(int), struct sigaction *old)
+{
+	struct sigaction sa = {.sa_handler = fn, .sa_flags = SA_RESTART};
+
+	CHECK(sigaction(sig, &sa, old) == 0);
+}
+
+static void setup_handler(void)
+{
+	handled = 0;
+	set_handler(SIGUSR1, handler_one, NULL);
+}
+
+static void body_sigaction(bool again)
+{
+	struct sigaction old;
+
+	set_handler(SIGUSR1, handler_two, &old);
+	CHECK(old.sa_handler == handler_one && old.sa_flags & SA_RESTART);
+	if (!again)
+		return;
+	raise(SIGUSR1);
+	CHECK(handled == 100);
+}
+
+static bool is_blocked(int sig)
+{
+	sigset_t set;
+
+	CHECK(sigprocmask(SIG_BLOCK, NULL, &set) == 0);
+	return sigismember(&set, sig);
+}
+
+static void body_sigprocmask(bool again)
+{
+	sigset_t set;
+
+	CHECK(!is_blocked(SIGUSR2));
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0 && is_blocked(SIGUSR2));
+	if (again)
+		CHECK(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+}
+
+static char alt_memory[65536];
+
+static void body_sigaltstack(bool again)
+{
+	stack_t old, new = {.ss_sp = alt_memory, .ss_size = sizeof(alt_memory)}, off = {.ss_flags = SS_DISABLE};
+
+	CHECK(CALL(sigaltstack, NULL, &old) == 0 && (old.ss_flags & SS_DISABLE));
+	CHECK(CALL(sigaltstack, &new, NULL) == 0);
+	CHECK(CALL(sigaltstack, NULL, &old) == 0 && old.ss_sp == alt_memory);
+	if (again)
+		CHECK(CALL(sigaltstack, &off, NULL) == 0);
+}
+
+/* A signal that was handled in the interval is handled again: neither lost nor counted twice. */
+static void setup_alarm(void)
+{
+	struct itimerval soon = {.it_value = {0, 300000}};
+
+	handled = 0;
+	set_handler(SIGALRM, handler_one, NULL);
+	CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+}
+
+static void body_delivered(bool again)
+{
+	struct timespec tick = {0, 10000000};
+
+	for (int i = 0; i < 500 && !handled; i++)
+		nanosleep(&tick, NULL);
+	CHECK(handled == 1);
+	if (again) {
+		nanosleep(&tick, NULL);
+		CHECK(handled == 1);
+	}
+}
+
+static void setup_itimer(void)
+{
+	struct itimerval late = {.it_value = {1000, 0}};
+
+	CHECK(setitimer(ITIMER_REAL, &late, NULL) == 0);
+}
+
+static void body_setitimer(bool again)
+{
+	struct itimerval off = {{0, 0}, {0, 0}}, old;
+
+	CHECK(CALL(setitimer, ITIMER_REAL, &off, &old) == 0 && old.it_value.tv_sec > 900);
+}
+
+static void body_alarm(bool again)
+{
+	long left = CALL(alarm, 0);
+
+	CHECK(left > 900 && left <= 1000);
+}
+
+static int timer;
+
+static void setup_timerfd(void)
+{
+	struct itimerspec late = {.it_value = {1000, 0}};
+
+	timer = timerfd_create(CLOCK_MONOTONIC, 0);
+	CHECK(timer >= 0 && timerfd_settime(timer, 0, &late, NULL) == 0);
+}
+
+static void body_timerfd(bool again)
+{
+	struct itimerspec off = {{0, 0}, {0, 0}}, old;
+
+	CHECK(CALL(timerfd_settime, timer, 0, &off, &old) == 0 && old.it_value.tv_sec > 900);
+	if (again)
+		close(timer);
+}
+
+static void body_umask(bool again)
+{
+	CHECK(CALL(umask, 077) == 022);
+	if (again)
+		umask(022);
+}
+
+static void setup_umask(void)
+{
+	umask(022);
+}
+
+/* stdio to nobody: a buffer is memory. */
+static void body_printf_buffer(bool again)
+{
+	char b[64];
+
+	CHECK(snprintf(b, sizeof(b), "%d %s", 12, "x") == 4);
+	CHECK(outside->value[0] == again);
+	outside->value[0] = 1;
+}
+
+const struct row rows_process[] = {
+	{"sigaction", setup_handler, body_sigaction, false, false},
+	{"sigprocmask", NULL, body_sigprocmask, false, false},
+	{"sigaltstack", NULL, body_sigaltstack, false, false},
+	{"signal_delivered", setup_alarm, body_delivered, false, false},
+	{"setitimer", setup_itimer, body_setitimer, false, false},
+	{"alarm", setup_itimer, body_alarm, false, false},
+	{"timerfd_settime", setup_timerfd, body_timerfd, false, false},
+	{"umask", setup_umask, body_umask, false, false},
+	{"printf_buffer", NULL, body_printf_buffer, true, false},
+	{0},
+};
