@@ -77,7 +77,8 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		act_default(sig, info, uc);
 		return;
 	}
-	crn_signal_delivered(t, sig, info);
+	if (!t->in_vfork)
+		crn_signal_delivered(t, sig, info);
 	if (!crn_frame_push(t, sig, info, uc, &act, mask)) {
 		struct crn_ksigaction dfl = { 0 };
 
@@ -194,7 +195,8 @@ void crn_signal_entry(int sig, siginfo_t *info, void *ucontext)
 		return;
 	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_exit_jump)
 		g[REG_RIP] = (greg_t)t->target;
-	if (raised_here(sig, info) && crn_fault(t, sig, info, uc))
+	/* A vfork child's crash is not the parent's, whose memory it borrows. */
+	if (raised_here(sig, info) && !t->in_vfork && crn_fault(t, sig, info, uc))
 		return;
 	deliver(t, sig, info, uc, mask_in_force(t, uc));
 }

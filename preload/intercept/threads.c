@@ -262,6 +262,9 @@ static void forked(struct crn_thread *t)
 	crn_here.agent.recover = NULL;
 	crn_here.agent.sites = NULL;
 	crn_here.agent.stat = NULL;
+	crn_here.agent.newest = 0;
+	crn_here.agent.site_lock = 0;
+	crn_here.agent.session_refused = false;
 	t->pending_count = 0;
 }
 
