@@ -4,6 +4,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
+#include "effects/planted.h"
 #include "os/thread.h"
 #include "session/session.h"
 
@@ -144,6 +145,7 @@ void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info)
 void crn_effects_undo(void)
 {
 	crn_inverses_run();
-	crn_streams_rewind();
+	if (!crn_planted(CRN_PLANT_STREAMS))
+		crn_streams_rewind();
 	crn_maps_changed(crn_agent->session);
 }

@@ -11,6 +11,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
+#include "effects/planted.h"
 #include "os/clock.h"
 #include "os/signal.h"
 #include "recover/recover.h"
@@ -78,8 +79,10 @@ static _Noreturn void go_back(struct crn_crash *crash, enum crn_rung rung, const
 		crn_format(peer, sizeof(peer), "unknown: all %u sockets read are reset", crn_suspects_reset_all());
 	else
 		crn_suspect_reset(suspect, peer, sizeof(peer));
-	crn_epoll_rearm();
-	raise_again();
+	if (!crn_planted(CRN_PLANT_EPOLL))
+		crn_epoll_rearm();
+	if (!crn_planted(CRN_PLANT_SIGNALS))
+		raise_again();
 	crn_ladder_climbed(rung, suspect);
 	crash->thread->interval = crn_agent->effects->interval;
 	ns = crn_clock_kernel_ns() - crash->started_ns;

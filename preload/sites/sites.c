@@ -4,6 +4,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
+#include "effects/planted.h"
 #include "os/thread.h"
 #include "session/session.h"
 #include "sites/sites.h"
@@ -148,7 +149,7 @@ void crn_site_hit(struct crn_call *call, enum crn_site_kind kind)
 void crn_site_output(struct crn_call *call)
 {
 	lock_take();
-	if (session_ready()) {
+	if (session_ready() && !(crn_sites_taken() > 1 && crn_planted(CRN_PLANT_OUTPUTS))) {
 		crn_agent->sites->outputs++;
 		take(call);
 	}

@@ -48,6 +48,11 @@ static void crash(void)
 	*(volatile int *)8 = 0;
 }
 
+void tick(void)
+{
+	CHECK(write(sink[1], "x", 1) == 1);
+}
+
 void crash_once(void)
 {
 	if (outside->pass++ == 0)
@@ -65,7 +70,7 @@ static void run(const struct row *row)
 	memset(outside->value, 0, sizeof(outside->value));
 	/* A wake-up completed, then an output: the checkpoint that the row goes back to. */
 	CHECK(poll(NULL, 0, 0) == 0);
-	CHECK(write(sink[1], "x", 1) == 1);
+	tick();
 	if (row->output) {
 		row->body(false);
 		if (outside->count != 1)

@@ -41,6 +41,9 @@ _Noreturn void fail(const char *file, int line, const char *what);
 /* After an output: crash the first time that this is passed. */
 void crash_once(void);
 
+/* Somebody is told something: a checkpoint. */
+void tick(void);
+
 /* A scratch file of 26 letters; its name. */
 const char *letters(void);
 

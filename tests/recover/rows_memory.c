@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Mappings: new ones go, old ones stay, content comes back. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +48,42 @@ static void body_mmap(bool again)
 		munmap(p, LEN);
 }
 
+/* Outside the surface, where no tracker looks: only the journal knows. */
+static void body_mmap_file(bool again)
+{
+	int fd = open(letters(), O_RDONLY);
+	char *p;
+
+	if (again)
+		CHECK(!is_mapped((void *)outside->value[0]));
+	p = (char *)CALL(mmap, NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+	CHECK(p != MAP_FAILED && p[3] == 'd');
+	outside->value[0] = (long)p;
+	close(fd);
+	if (again)
+		munmap(p, 4096);
+}
+
+static void setup_shared(void)
+{
+	area = mmap(NULL, LEN, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(area != MAP_FAILED);
+}
+
+static void body_mprotect_shared(bool again)
+{
+	/* A futex call must read the word; it says EFAULT if it may not. */
+	if (again)
+		CHECK(syscall(SYS_futex, area, 0 /* FUTEX_WAIT */, 1, NULL) == -1 && errno == EAGAIN);
+	CHECK(CALL(mprotect, area, LEN, PROT_NONE) == 0);
+	if (again)
+		munmap(area, LEN);
+}
+
 static void body_munmap(bool again)
 {
+	if (again)
+		tick(); /* if the munmap were still pending it would be done now */
 	CHECK(is_mapped(area) && is_all('a'));
 	area[0] = 'b';
 	CHECK(CALL(munmap, area, LEN) == 0);
@@ -155,6 +190,8 @@ static void body_kernel_writes(bool again)
 
 const struct row rows_memory[] = {
 	{"mmap", NULL, body_mmap, false, false},
+	{"mmap_file", NULL, body_mmap_file, false, false},
+	{"mprotect_shared", setup_shared, body_mprotect_shared, false, false},
 	{"munmap", setup_area, body_munmap, false, false},
 	{"munmap_part", setup_area, body_remap_over, false, false},
 	{"mprotect", setup_area, body_mprotect, false, false},

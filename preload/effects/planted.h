@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bugs to be planted by the tests, to see that they are caught: a second agent, built for the tests alone with CRN_PLANTED, leaves
+ * out the step that CAIRN_PLANT in its environment names. In the real agent this is nothing.
+ */
+#ifndef CRN_PLANTED_H
+#define CRN_PLANTED_H
+
+/* Beyond the kinds of inverses (enum crn_inverse_kind). */
+enum crn_plant {
+	CRN_PLANT_STREAMS = 100, /* input is not given again */
+	CRN_PLANT_EPOLL,         /* consumed edges do not come back */
+	CRN_PLANT_SIGNALS,       /* delivered signals are not raised again */
+	CRN_PLANT_OUTPUTS,       /* no checkpoint follows an output */
+};
+
+#ifdef CRN_PLANTED
+#include "os/descriptor.h"
+
+static inline bool crn_planted(int what)
+{
+	char text[16];
+	int n = 0;
+
+	if (crn_environment("CAIRN_PLANT", text, sizeof(text)) <= 0)
+		return false;
+	for (const char *p = text; *p >= '0' && *p <= '9'; p++)
+		n = n * 10 + (*p - '0');
+	return n == what;
+}
+#else
+#define crn_planted(what) false
+#endif
+
+#endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ladder CASE: programs that crash in ways that a recovery must refuse, or give up on. test_ladder.py knows what each must print
+ * and how each must end.
+ */
+#include <pthread.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static volatile int *outside; /* [0] passes; memory that a restore leaves alone */
+
+static void wake_up(void)
+{
+	poll(NULL, 0, 0);
+}
+
+static void crash(void)
+{
+	*(volatile int *)24 = 0;
+}
+
+static void take_input(void)
+{
+	int pair[2];
+	char c;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || write(pair[1], "x", 1) != 1 || read(pair[0], &c, 1) != 1)
+		_exit(3);
+}
+
+/* Crashes for ever: once with the suspect reset, once with all, then the default action. */
+static void again_and_again(void)
+{
+	take_input();
+	wake_up();
+	outside[0]++;
+	printf("pass %d\n", outside[0]);
+	crash();
+}
+
+static void own_handler(int sig, siginfo_t *info, void *uc)
+{
+	static const char text[] = "own handler\n";
+
+	if (info->si_addr == (void *)24 && write(1, text, sizeof(text) - 1) > 0)
+		_exit(42);
+	_exit(4);
+}
+
+/* The same with a handler of the program's own at the end of the ladder; asked for, it is the truth. */
+static void handler_at_the_end(void)
+{
+	struct sigaction sa = {.sa_sigaction = own_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK}, old;
+
+	sigaction(SIGSEGV, &sa, NULL);
+	sigaction(SIGSEGV, NULL, &old);
+	if (old.sa_sigaction != own_handler)
+		_exit(5);
+	again_and_again();
+}
+
+/* A wake-up between two crashes: never a repetition, however often. */
+static void progress(void)
+{
+	for (int i = 0; i < 50; i++) {
+		wake_up();
+		wake_up();
+		if (outside[0]++ % 2 == 0)
+			crash();
+	}
+	printf("crashed %d times\n", (outside[0] + 1) / 2);
+}
+
+/* More than a hundred a second. */
+static void too_often(void)
+{
+	for (int i = 0; i < 150; i++) {
+		wake_up();
+		wake_up();
+		if (outside[0]++ % 2 == 0)
+			crash();
+	}
+	puts("not reached");
+}
+
+static volatile int stop;
+
+static void *spin(void *arg)
+{
+	char *buffer = arg;
+
+	prctl(PR_SET_NAME, "spinner");
+	while (!stop)
+		memset(buffer, 1, 8);
+	return NULL;
+}
+
+static void another_thread_ran(void)
+{
+	static char buffer[8];
+	pthread_t t;
+
+	pthread_create(&t, NULL, spin, buffer);
+	wake_up();
+	usleep(50000);
+	wake_up();
+	usleep(50000);
+	crash();
+}
+
+static int pipe_ends[2];
+
+static void *sleep_in_read(void *arg)
+{
+	char c;
+
+	prctl(PR_SET_NAME, "sleeper");
+	if (read(pipe_ends[0], &c, 1) == 1)
+		outside[1] = c;
+	return arg;
+}
+
+/* A thread that slept through the interval is no obstacle, and sleeps on. */
+static void another_thread_slept(void)
+{
+	pthread_t t;
+
+	if (pipe(pipe_ends) || pthread_create(&t, NULL, sleep_in_read, NULL))
+		_exit(3);
+	usleep(100000);
+	wake_up();
+	if (outside[0]++ == 0)
+		crash();
+	if (write(pipe_ends[1], "z", 1) != 1 || pthread_join(t, NULL))
+		_exit(6);
+	printf("the sleeper read %c\n", outside[1]);
+}
+
+static void no_checkpoint(void)
+{
+	crash();
+}
+
+/* Somebody sent it: not a crash. */
+static void sent(void)
+{
+	wake_up();
+	kill(getpid(), SIGSEGV);
+}
+
+static int overflow(int n)
+{
+	volatile char big[4096];
+
+	big[0] = (char)n;
+	return overflow(n + 1) + big[0];
+}
+
+static void stack_overflow(void)
+{
+	wake_up();
+	if (outside[0]++ == 0)
+		printf("%d\n", overflow(0));
+	puts("survived");
+}
+
+static void signals(void)
+{
+	volatile int zero = 0;
+
+	wake_up();
+	if (outside[0]++ == 0)
+		printf("%d\n", 1 / zero);
+	wake_up();
+	wake_up();
+	if (outside[0]++ == 1)
+		__builtin_trap();
+	puts("survived both");
+}
+
+/* A crash inside a signal handler of the program goes back to before the signal, which is raised again. */
+static void crash_in_handler_of(int sig)
+{
+	if (outside[0]++ == 0)
+		crash();
+	outside[1]++;
+}
+
+static void in_handler(void)
+{
+	signal(SIGALRM, crash_in_handler_of);
+	wake_up();
+	alarm(1);
+	wake_up();
+	for (int i = 0; i < 300 && !outside[1]; i++)
+		usleep(10000);
+	printf("handled %d\n", outside[1]);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} cases[] = {
+		{"again", again_and_again}, {"handler", handler_at_the_end}, {"progress", progress},
+		{"often", too_often}, {"ran", another_thread_ran}, {"slept", another_thread_slept},
+		{"none", no_checkpoint}, {"sent", sent}, {"stack", stack_overflow}, {"signals", signals},
+		{"in_handler", in_handler},
+	};
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (argc < 2 || outside == MAP_FAILED)
+		return 2;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (!strcmp(cases[i].name, argv[1]))
+			cases[i].run();
+	return 0;
+}

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+What a recovery refuses and when it gives up: the lines that the agent prints and the way the
+program ends.
+
+    test_ladder.py CAIRN LADDER [CASE]
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+
+
+@dataclass
+class Case:
+    """How it ends (as in Popen.returncode), what it says, and how many recoveries there are."""
+
+    status: int
+    recovered: int
+    output: str = ""
+    refused: str = ""  # a pattern; "": no refusal
+
+
+SEGV = -signal.SIGSEGV
+CASES = {
+    "again": Case(SEGV, 2, "pass 3", "crashed again although every connection"),
+    "handler": Case(42, 2, "own handler", "crashed again although every connection"),
+    "progress": Case(0, 50, "crashed 50 times"),
+    "often": Case(SEGV, 100, "", "100 recoveries in the last second"),
+    "ran": Case(SEGV, 0, "", r"another thread has run since the checkpoint: \d+ \(spinner\)"),
+    "slept": Case(0, 1, "the sleeper read z"),
+    "none": Case(SEGV, 0, "", "no checkpoint has been taken yet"),
+    "sent": Case(SEGV, 0),
+    "stack": Case(0, 1, "survived"),
+    "signals": Case(0, 2, "survived both"),
+    "in_handler": Case(0, 1, "handled 1"),
+}
+
+
+def check(cairn: str, ladder: str, name: str) -> list[str]:
+    case = CASES[name]
+    command = [cairn, "run", "--at", "wait", "--recover", "--", ladder, name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    recovered = len(re.findall(r"^cairn: recovered \(\d+\): .* \d+ us; suspect ", done.stderr, re.M))
+    refused = re.findall(r"^cairn: recovery refused: .*", done.stderr, re.M)
+    wrong = []
+    if done.returncode != case.status:
+        wrong.append(f"it ended with {done.returncode}, not {case.status}")
+    if recovered != case.recovered:
+        wrong.append(f"{recovered} recoveries, not {case.recovered}")
+    if case.output not in done.stdout:
+        wrong.append(f"it did not say {case.output!r}")
+    if bool(case.refused) != (len(refused) == 1) or len(refused) > 1:
+        wrong.append(f"{len(refused)} refusals")
+    elif case.refused and not re.search(case.refused, refused[0]):
+        wrong.append(f"the refusal does not say {case.refused!r}")
+    if wrong:
+        wrong += [f"    | {line}" for line in (done.stdout + done.stderr).splitlines()[-12:]]
+    return wrong
+
+
+def main() -> int:
+    bad = 0
+    for name in sys.argv[3:] or CASES:
+        wrong = check(sys.argv[1], sys.argv[2], name)
+        print(f"{'FAIL' if wrong else 'ok  '}  {name}", flush=True)
+        for line in wrong:
+            print(f"      {line}")
+        bad += bool(wrong)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
