@@ -177,7 +177,7 @@ static void signals(void)
 
 	wake_up();
 	if (outside[0]++ == 0)
-		printf("%d\n", 1 / zero);
+		printf("%d\n", 7 / zero);
 	wake_up();
 	wake_up();
 	if (outside[0]++ == 1)
