@@ -338,18 +338,21 @@ static int read_maps(cairn_t *c)
 {
 	struct thread_heads heads = { .count = 0 };
 	struct crn_mapping m, before = { .end = 0 };
-	bool named = false;
+	/* The kernel writes a thread's rseq area and the signal frames on its stack, and kills who forbids it. */
+	bool refuses = !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS)), named = false;
 	int more;
 
 	c->fresh.count = 0;
 	if (c->mode == CRN_SURFACE_NONE)
 		return read_explicit(c);
-	if (c->mode == CRN_SURFACE_PROGRAM)
+	if (c->mode == CRN_SURFACE_PROGRAM || refuses)
 		CRN_TRY(crn_thread_each(note_head, &heads));
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
 		uint32_t flags = crn_mapping_flags(&m);
 
+		if (refuses && (flags & CRN_AREA_STACK || holds_thread(&heads, &m)))
+			flags |= CRN_AREA_HOT;
 		CRN_TRY(add_explicit(c, &m, flags));
 		if (c->mode == CRN_SURFACE_LIST) {
 			named = named && before.end == m.begin;
