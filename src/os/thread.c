@@ -2,6 +2,8 @@
 #include <errno.h>
 #include "base/bits.h"
 #include "os/descriptor.h"
+#include "base/copy.h"
+#include "base/log.h"
 #include "os/thread.h"
 
 struct kernel_timespec {
@@ -43,9 +45,45 @@ static int tid_of(const char *name)
 	return tid;
 }
 
+/*
+ * In a pid namespace that has no /proc of its own, /proc names threads as the outer namespace does. Does it?
+ */
+static bool proc_is_foreign(void)
+{
+	char link[16];
+	long n = crn_sys4(SYS_readlinkat, AT_FDCWD, "/proc/self", link, sizeof(link) - 1);
+
+	if (n <= 0)
+		return false;
+	link[n] = 0;
+	return tid_of(link) != crn_getpid();
+}
+
+/* The id that a thread has for itself: the last of its NSpid line. 0 if it cannot be told. */
+static int own_tid(int tid)
+{
+	char path[48], text[2048];
+	const char *s;
+	int own = 0;
+
+	crn_format(path, sizeof(path), "/proc/self/task/%d/status", tid);
+	if (crn_file_read(path, text, sizeof(text)) < 0)
+		return 0;
+	for (s = text; *s && !crn_starts_with(s, "NSpid:"); s++)
+		;
+	for (; *s && *s != '\n'; s++) {
+		if (*s == '\t' || *s == ' ')
+			own = 0;
+		else if (*s >= '0' && *s <= '9')
+			own = own * 10 + (*s - '0');
+	}
+	return own;
+}
+
 int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx)
 {
 	char buf[1024] __attribute__((aligned(8)));
+	bool foreign = proc_is_foreign();
 	int result = 0;
 	long got = 0;
 	int fd;
@@ -59,6 +97,8 @@ int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx)
 			const struct dirent_head *entry = (const struct dirent_head *)(buf + at);
 			int tid = tid_of(entry->name);
 
+			if (tid && foreign)
+				tid = own_tid(tid);
 			if (tid)
 				result = fn(ctx, tid);
 			at += entry->length;

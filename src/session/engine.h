@@ -162,6 +162,7 @@ struct cairn {
 	/* While a restore runs. */
 	const struct crn_range *skip;
 	uint64_t target;
+	uintptr_t quiet_below, quiet_from; /* pages outside are put back whole and plainly */
 	bool filter;  /* some pages of the journal may not be put back: look at the areas */
 	uint64_t put; /* pages put back */
 
@@ -220,6 +221,8 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id);
 /* ---- store.c */
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
+/* Once skip, exclusions and layout are known: which pages need no looking at. */
+void crn_store_plan(cairn_t *c);
 /* Is (a part of) the page left alone by the restore that is under way? Excluded bytes count if it is all of them. */
 bool crn_survives(const cairn_t *c, uintptr_t page);
 /* Areas that are younger than the checkpoint, or removed since, stay as they are. */

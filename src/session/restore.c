@@ -25,8 +25,7 @@ static int store_take(struct crn_sink *self, uintptr_t addr, size_t len, void *o
 	cairn_t *c = ((struct store_sink *)self)->c;
 
 	CRN_DASSERT(!owned);
-	for (size_t at = 0; at < len; at += CRN_PAGE_SIZE)
-		c->env.store(&c->env, addr + at, old ? (char *)old + at : NULL, CRN_PAGE_SIZE);
+	crn_store(&c->env, addr, old, len);
 	return 0;
 }
 
@@ -129,6 +128,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	if (id != crn_mark_newest(c)->id && !(c->ops->caps & CRN_TRACK_KEEPS))
 		CRN_TRY(reserve_frames(c, id));
 	CRN_TRY(crn_layout_undo_places(c, id));
+	crn_store_plan(c);
 	err = put_content(c, id);
 	if (err < 0)
 		return err;

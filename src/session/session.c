@@ -169,9 +169,10 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->threads = o->threads;
 	c->users = 1;
 	c->maps_stale = true;
-	CRN_TRY(crn_surface_parse(c, o->surface));
-	if (!(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS)) && c->mode != CRN_SURFACE_NONE && !c->agent)
+	if (!(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS)) && !c->agent &&
+		!crn_streq(o->surface, "none"))
 		return CAIRN_EAREAONLY;
+	CRN_TRY(crn_surface_parse(c, o->surface));
 
 	c->env.arena = c->arena;
 	c->env.host = &c->host;

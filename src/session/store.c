@@ -177,10 +177,41 @@ bool crn_may_put(const cairn_t *c, uintptr_t page)
 	return area && area->born <= c->target;
 }
 
+static void widen(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	if (begin >= end)
+		return;
+	c->quiet_below = CRN_MIN(c->quiet_below, crn_page_down(begin));
+	c->quiet_from = CRN_MAX(c->quiet_from, end);
+}
+
+void crn_store_plan(cairn_t *c)
+{
+	const struct crn_ranges *lists[] = { &c->excluded, &c->builtin };
+
+	c->quiet_below = UINTPTR_MAX;
+	c->quiet_from = 0;
+	if (c->filter)
+		widen(c, 0, UINTPTR_MAX);
+	if (c->skip)
+		widen(c, c->skip->begin, c->skip->end);
+	for (size_t k = 0; k < CRN_ARRAY_SIZE(lists); k++) {
+		if (lists[k]->count)
+			widen(c, lists[k]->at[0].begin, lists[k]->at[lists[k]->count - 1].end);
+	}
+	if (c->awkward.count)
+		widen(c, c->awkward.at[0].begin, c->awkward.at[c->awkward.count - 1].end);
+}
+
 static void store_page(cairn_t *c, uintptr_t page, const void *old)
 {
 	uintptr_t at = page, end = page + CRN_PAGE_SIZE, stop;
 
+	if (crn_likely(old && (page < c->quiet_below || page >= c->quiet_from))) {
+		c->put++;
+		crn_copy_page((void *)page, old);
+		return;
+	}
 	if (!crn_may_put(c, page))
 		return;
 	c->put++;
