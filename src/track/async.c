@@ -25,6 +25,8 @@
 #define FEATURES (CRN_UFFD_PAGEFAULT_FLAG_WP | CRN_UFFD_WP_ASYNC | CRN_UFFD_WP_UNPOPULATED | CRN_UFFD_WP_SHMEM)
 /* Room that a scan should find in the dirty list; it does with less when memory is short. */
 #define SCAN_ROOM 512
+/* The kernel allocates a buffer for as many reports as one call may bring: few keep that cheap. */
+#define SCAN_BATCH 64ul
 /* Another thread may map and unmap while we look: give up some time. */
 #define REPAIRS_MAX 64
 
@@ -173,7 +175,7 @@ static int scan_run(struct crn_async *t, uintptr_t begin, uintptr_t end, bool pr
 		if (crn_range_list_reserve(l, SCAN_ROOM) < 0 && l->count == l->capacity)
 			return CAIRN_EMEMORY;
 		n = crn_pagemap_written(t->pagemap, &cursor, end, protect, l->at + l->count,
-			l->capacity - l->count);
+			CRN_MIN(l->capacity - l->count, SCAN_BATCH));
 		if (n < 0) {
 			l->count = count_reported(l);
 			return (int)n;
