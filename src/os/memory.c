@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <sys/uio.h>
 #include "base/bits.h"
+#include "base/copy.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
 #include "os/sys.h"
@@ -190,4 +191,70 @@ int crn_memory_map_at(uintptr_t addr, size_t len)
 uintptr_t crn_memory_break(uintptr_t end)
 {
 	return (uintptr_t)crn_sys1(SYS_brk, end);
+}
+
+/* ---- What fork does to a mapping ------------------------------------------------------------------- */
+
+static const char *parse_hex(const char *s, uintptr_t *out)
+{
+	for (*out = 0;; s++) {
+		unsigned digit = (unsigned char)*s;
+
+		if (digit >= '0' && digit <= '9')
+			digit -= '0';
+		else if (digit >= 'a' && digit <= 'f')
+			digit -= 'a' - 10;
+		else
+			return s;
+		*out = *out << 4 | digit;
+	}
+}
+
+/* One line of smaps: a mapping's first ("begin-end perms ..."), or one of its fields. */
+static bool smaps_line(const char *line, uintptr_t addr, bool *inside, int *advice)
+{
+	uintptr_t begin, end;
+	const char *s = parse_hex(line, &begin);
+
+	if (s > line && *s == '-') {
+		s = parse_hex(s + 1, &end);
+		*inside = *s == ' ' && begin <= addr && addr < end;
+		return false;
+	}
+	if (!*inside || !crn_starts_with(line, "VmFlags:"))
+		return false;
+	for (s = line; *s; s++) {
+		if (crn_starts_with(s, " dc"))
+			*advice = MADV_DONTFORK;
+		else if (crn_starts_with(s, " wf"))
+			*advice = MADV_WIPEONFORK;
+	}
+	return true;
+}
+
+int crn_memory_fork_advice(uintptr_t addr)
+{
+	int fd = crn_fd_open("/proc/self/smaps", O_RDONLY);
+	char line[256], text[512];
+	bool inside = false, found = false;
+	size_t length = 0;
+	int advice = 0;
+	long n;
+
+	if (fd < 0)
+		return 0;
+	while (!found && (n = crn_fd_read(fd, text, sizeof(text))) > 0) {
+		for (long i = 0; i < n && !found; i++) {
+			if (text[i] != '\n') {
+				if (length < sizeof(line) - 1)
+					line[length++] = text[i];
+				continue;
+			}
+			line[length] = 0;
+			length = 0;
+			found = smaps_line(line, addr, &inside, &advice);
+		}
+	}
+	crn_fd_close(fd);
+	return advice;
 }

@@ -33,6 +33,8 @@ int crn_memory_unmap(void *addr, size_t len);
 int crn_memory_protect(void *addr, size_t len, int prot);
 int crn_memory_advise(void *addr, size_t len, int advice);
 
+/* MADV_DONTFORK or MADV_WIPEONFORK if addr's mapping has that, else 0. Reads smaps: slow. */
+int crn_memory_fork_advice(uintptr_t addr);
 /* Fault pages in for reading (the zero page where nothing was), without a write. */
 int crn_memory_populate_read(void *addr, size_t len);
 

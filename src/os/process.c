@@ -91,11 +91,18 @@ bool crn_frozen_reap(int pid, bool wait)
 	return r != 0; /* -ECHILD: the program has collected it by __WALL */
 }
 
-/* As /proc/PID/`what`. */
+/*
+ * /proc/PID/`what`. In a PID namespace whose /proc is still the outer one, numbers name other processes
+ * there: then there is no such file for us.
+ */
 static int open_proc(int pid, const char *what, int flags)
 {
 	char path[48];
 
+	int64_t self;
+
+	if (crn_file_number("/proc/self/stat", &self) < 0 || self != crn_getpid())
+		return -EACCES;
 	crn_format(path, sizeof(path), "/proc/%d/%s", pid, what);
 	return crn_fd_open(path, flags);
 }

@@ -141,26 +141,34 @@ static int change_page(struct crn_walk *self, uintptr_t page, const void *at_fro
 	return 0;
 }
 
+/* The page as it was at `to`, or is. Negative if it is not tracked then. */
+static int load_kept(cairn_t *c, uint64_t to, uintptr_t page, void *frame)
+{
+	if (to != CAIRN_NOW)
+		return c->ops->kept_peek(c->tracker, to, page, frame, CRN_PAGE_SIZE);
+	if (!crn_area_at(c, page) || c->env.load(&c->env, frame, page, CRN_PAGE_SIZE) < 0)
+		return CAIRN_ENOTAREA;
+	return 0;
+}
+
 /*
- * A tracker that keeps its own checkpoints has no list of changed pages: compare them all. The two
- * frames hold one page at each time.
+ * A tracker that keeps its own checkpoints has no list of changed pages: compare all that were tracked
+ * both times. The two frames hold one page at each time.
  */
 static int compare_kept(cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w, void *a, void *b)
 {
-	for (size_t i = 0; i < c->area_count; i++) {
-		const struct crn_area *area = c->areas[i];
+	uintptr_t page = 0, end = 0;
 
-		for (uintptr_t p = area->begin; area->born <= from && p < area->end; p += CRN_PAGE_SIZE) {
-			int r = c->ops->kept_peek(c->tracker, from, p, a, CRN_PAGE_SIZE);
+	while (c->ops->kept_next(c->tracker, from, end, &page, &end)) {
+		for (; page < end; page += CRN_PAGE_SIZE) {
+			int r = c->ops->kept_peek(c->tracker, from, page, a, CRN_PAGE_SIZE);
 
-			if (r >= 0 && to == CAIRN_NOW)
-				r = c->env.load(&c->env, b, p, CRN_PAGE_SIZE);
-			else if (r >= 0)
-				r = c->ops->kept_peek(c->tracker, to, p, b, CRN_PAGE_SIZE);
-			if (r == CAIRN_ENOTAREA || r == -EFAULT || r == -EIO)
-				continue; /* was not, or is not, there: a stack has grown */
+			if (r >= 0)
+				r = load_kept(c, to, page, b);
+			if (r == CAIRN_ENOTAREA)
+				continue;
 			CRN_TRY(r);
-			r = change_page(&w->walk, p, a, b);
+			r = change_page(&w->walk, page, a, b);
 			if (r)
 				return r;
 		}

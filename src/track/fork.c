@@ -34,6 +34,7 @@
 #include "track/track.h"
 
 #define DYING_MAX 64
+#define LAST_OPEN UINT64_MAX
 #define BATCH     64u /* pages that are compared at a time */
 
 /* What makes two pagemap entries different without making the pages different. */
@@ -45,12 +46,15 @@ struct fork_snapshot {
 	int pid;
 };
 
-/* A tracked range. `born`: the first checkpoint that holds it. */
+/*
+ * A range that is tracked, or was. `born`: the first checkpoint that holds it; `last`: the last one,
+ * LAST_OPEN while it is tracked.
+ */
 struct fork_range {
 	uintptr_t begin, end;
 	uint32_t flags;  /* enum crn_area_flags */
 	int fork_advice; /* MADV_DONTFORK or MADV_WIPEONFORK that is lifted around forks, or 0 */
-	uint64_t born;
+	uint64_t born, last;
 	uintptr_t witness; /* a populated page, to notice such advice by; 0: not found yet */
 };
 
@@ -62,7 +66,7 @@ struct fork_tracker {
 	struct fork_snapshot *snapshots; /* ring of keep + 1 */
 	uint32_t first, count;
 
-	struct fork_range *ranges; /* disjoint, in no order */
+	struct fork_range *ranges; /* in no order; those that are tracked are disjoint */
 	size_t range_count, range_capacity;
 
 	int dying[DYING_MAX];
@@ -116,7 +120,7 @@ static void lift_advice(struct fork_tracker *t, bool back)
 		struct fork_range *r = &t->ranges[i];
 		int lifted = r->fork_advice == MADV_DONTFORK ? MADV_DOFORK : MADV_KEEPONFORK;
 
-		if (r->fork_advice)
+		if (r->fork_advice && r->last == LAST_OPEN)
 			(void)crn_memory_advise((void *)r->begin, r->end - r->begin,
 				back ? r->fork_advice : lifted);
 	}
@@ -153,24 +157,31 @@ static bool entry_holds(int pagemap, uintptr_t page)
 		(entry & (CRN_PAGEMAP_PRESENT | CRN_PAGEMAP_SWAP));
 }
 
-/*
- * Is something that we have missing in the child? Then remember why. Anonymous memory only: a
- * file's pages refault, and nobody wipes those.
- */
-static bool child_lacks(struct fork_tracker *t, struct fork_range *r, int pid, int their_pagemap)
+/* Before the fork: pages that are populated afterwards prove nothing. */
+static void find_witnesses(struct fork_tracker *t)
 {
-	uint8_t byte;
+	for (size_t i = 0; i < t->range_count && t->pagemap >= 0; i++) {
+		struct fork_range *r = &t->ranges[i];
 
-	if (r->fork_advice || (r->flags & CRN_AREA_FILE))
+		if (r->last != LAST_OPEN || r->fork_advice || (r->flags & CRN_AREA_FILE))
+			continue;
+		if (!r->witness || !entry_holds(t->pagemap, r->witness))
+			r->witness = find_witness(t, r);
+	}
+}
+
+/*
+ * Is something that we have missing in the child? Then the mapping's flags say why. Anonymous memory
+ * only: a file's pages refault, and nobody wipes those.
+ */
+static bool child_lacks(struct fork_tracker *t, struct fork_range *r, int their_pagemap)
+{
+	if (r->last != LAST_OPEN || r->fork_advice || !r->witness || (r->flags & CRN_AREA_FILE))
 		return false;
-	if (!r->witness || !entry_holds(t->pagemap, r->witness))
-		r->witness = find_witness(t, r);
-	if (!r->witness || entry_holds(their_pagemap, r->witness) ||
-		!entry_holds(t->pagemap, r->witness))
+	if (entry_holds(their_pagemap, r->witness) || !entry_holds(t->pagemap, r->witness))
 		return false;
-	r->fork_advice =
-		crn_frozen_read(pid, &byte, r->witness, 1) == 1 ? MADV_WIPEONFORK : MADV_DONTFORK;
-	return true;
+	r->fork_advice = crn_memory_fork_advice(r->witness);
+	return r->fork_advice != 0;
 }
 
 static bool child_is_whole(struct fork_tracker *t, int pid)
@@ -183,7 +194,7 @@ static bool child_is_whole(struct fork_tracker *t, int pid)
 		return true; /* cannot tell: /proc is not mounted or not ours to read */
 	}
 	for (size_t i = 0; i < t->range_count; i++)
-		whole &= !child_lacks(t, &t->ranges[i], pid, their_pagemap);
+		whole &= !child_lacks(t, &t->ranges[i], their_pagemap);
 	crn_fd_close(their_pagemap);
 	return whole;
 }
@@ -194,6 +205,7 @@ static int child_take(struct fork_tracker *t)
 	int pid;
 
 	for (int tries = 0;; tries++) {
+		find_witnesses(t);
 		lift_advice(t, false);
 		pid = crn_frozen_take(t->control);
 		lift_advice(t, true);
@@ -288,46 +300,84 @@ static int fork_area_add(void *tracker, struct crn_area *area)
 		return CAIRN_ESHARED;
 	CRN_TRY(ranges_reserve(t, 1));
 	t->ranges[t->range_count++] = (struct fork_range){
-		.begin = area->begin, .end = area->end, .flags = area->flags, .born = area->born
+		.begin = area->begin,
+		.end = area->end,
+		.flags = area->flags,
+		.born = area->born,
+		.last = LAST_OPEN,
 	};
 	return 0;
 }
 
+/* What is left of a range outside [begin, end): up to two parts. */
+static size_t range_outside(
+	const struct fork_range *r, uintptr_t begin, uintptr_t end, struct fork_range rest[2])
+{
+	size_t n = 0;
+
+	if (r->begin < begin) {
+		rest[n] = *r;
+		rest[n++].end = begin;
+	}
+	if (r->end > end) {
+		rest[n] = *r;
+		rest[n++].begin = end;
+	}
+	return n;
+}
+
 /*
- * Cut [begin, end) out of every range. The children keep their copies, so that a mapping that comes
- * back by a restore gets its content from them.
+ * The part of every tracked range that lies in [begin, end) becomes past: the children of older
+ * checkpoints keep their copies, and a mapping that comes back by a restore gets its content from them.
  */
 static int fork_area_gone(void *tracker, struct crn_area *area)
 {
 	struct fork_tracker *t = tracker;
+	size_t count = t->range_count;
+	uint64_t newest = t->count ? snapshot_at(t, t->count - 1)->id : 0;
 
-	CRN_TRY(ranges_reserve(t, 1)); /* only one range can reach over both ends */
-	for (size_t i = t->range_count; i-- > 0;) {
-		struct fork_range *r = &t->ranges[i];
+	for (size_t i = 0; i < count; i++) {
+		struct fork_range rest[2], *r = &t->ranges[i];
+		size_t n;
 
-		if (r->end <= area->begin || r->begin >= area->end)
+		if (r->last != LAST_OPEN || r->end <= area->begin || r->begin >= area->end)
 			continue;
-		r->witness = 0;
-		if (r->begin < area->begin && r->end > area->end) {
-			t->ranges[t->range_count] = *r;
-			t->ranges[t->range_count++].begin = area->end;
-			r->end = area->begin;
-		} else if (r->begin < area->begin) {
-			r->end = area->begin;
-		} else if (r->end > area->end) {
-			r->begin = area->end;
-		} else {
-			*r = t->ranges[--t->range_count];
-		}
+		CRN_TRY(ranges_reserve(t, 2));
+		r = &t->ranges[i];
+		n = range_outside(r, area->begin, area->end, rest);
+		for (size_t k = 0; k < n; k++)
+			t->ranges[t->range_count++] = rest[k];
+		r->begin = CRN_MAX(r->begin, area->begin);
+		r->end = CRN_MIN(r->end, area->end);
+		r->last = newest;
 	}
 	return 0;
 }
 
-/* Without memory for a split the range stays: session/ then stores nothing there, it has no area.
- */
+/* Without memory for a split the range stays: session/ then stores nothing there, it has no area. */
 static void fork_area_drop(void *tracker, struct crn_area *area)
 {
 	(void)fork_area_gone(tracker, area);
+}
+
+/*
+ * Forget past ranges that no kept checkpoint holds: of before `oldest`, of no checkpoint at all, and
+ * (after a restore to `back`) those that are tracked again or were born later.
+ */
+static void ranges_prune(struct fork_tracker *t, uint64_t oldest, uint64_t back)
+{
+	for (size_t i = t->range_count; i-- > 0;) {
+		const struct fork_range *r = &t->ranges[i];
+
+		if (r->last != LAST_OPEN &&
+			(r->last < oldest || r->last >= back || r->born > r->last))
+			t->ranges[i] = t->ranges[--t->range_count];
+	}
+}
+
+static bool range_holds(const struct fork_range *r, uint64_t id)
+{
+	return r->born <= id && id <= r->last;
 }
 
 /* ---- Taking -----------------------------------------------------------------------------------
@@ -345,6 +395,7 @@ static int fork_kept_take(void *tracker, uint64_t id)
 		child_drop(t, snapshot_at(t, 0)->pid);
 		t->first = (t->first + 1) % (t->env->keep + 1);
 		t->count--;
+		ranges_prune(t, snapshot_at(t, 0)->id, LAST_OPEN);
 	}
 	return 0;
 }
@@ -378,6 +429,7 @@ static int fork_kept_check(void *tracker, uint64_t id)
 
 struct fork_source {
 	int pid, pagemap;
+	bool anonymous;
 };
 
 /* Equal entries are equal pages: both absent, the same swap slot, or the same frame (0 if we may
@@ -390,7 +442,8 @@ static bool entries_equal(uint64_t a, uint64_t b)
 }
 
 /* [begin, end) is at most BATCH pages and may differ: compare, store what does. */
-static int restore_run(struct fork_tracker *t, int pid, uintptr_t begin, uintptr_t end)
+static int restore_run(
+	struct fork_tracker *t, int pid, uintptr_t begin, uintptr_t end, bool anonymous)
 {
 	while (begin < end) {
 		long n = crn_frozen_read(pid, t->theirs, begin, end - begin);
@@ -406,9 +459,13 @@ static int restore_run(struct fork_tracker *t, int pid, uintptr_t begin, uintptr
 				continue;
 			t->env->store(t->env, begin + (uintptr_t)at, t->theirs + at, CRN_PAGE_SIZE);
 		}
-		/* A page that the child does not have was not mapped then (a stack has grown): it
-		 * stays. */
-		begin += (uintptr_t)n + ((uintptr_t)n < end - begin ? CRN_PAGE_SIZE : 0);
+		begin += (uintptr_t)n;
+		if (begin == end)
+			break;
+		/* Not even there in the child: MADV_DONTFORK, and never written then. Beyond the end of a file: stays. */
+		if (anonymous)
+			t->env->store(t->env, begin, NULL, CRN_PAGE_SIZE);
+		begin += CRN_PAGE_SIZE;
 	}
 	return 0;
 }
@@ -423,7 +480,7 @@ static int restore_batch(
 	if (t->pagemap < 0 || from->pagemap < 0 ||
 		crn_pagemap_entries(t->pagemap, begin, mine, count) < 0 ||
 		crn_pagemap_entries(from->pagemap, begin, theirs, count) < 0)
-		return restore_run(t, from->pid, begin, end);
+		return restore_run(t, from->pid, begin, end, from->anonymous);
 	while (i < count) {
 		size_t k = i;
 
@@ -431,7 +488,7 @@ static int restore_batch(
 			k++;
 		if (k > i)
 			CRN_TRY(restore_run(t, from->pid, begin + i * CRN_PAGE_SIZE,
-				begin + k * CRN_PAGE_SIZE));
+				begin + k * CRN_PAGE_SIZE, from->anonymous));
 		i = k + 1;
 	}
 	return 0;
@@ -455,8 +512,9 @@ static int fork_kept_restore(void *tracker, uint64_t id)
 	for (size_t i = 0; i < t->range_count && err >= 0; i++) {
 		const struct fork_range *r = &t->ranges[i];
 
-		if (r->born > id)
-			continue; /* younger than the checkpoint: stays as it is */
+		if (r->born > id || r->last != LAST_OPEN)
+			continue; /* younger than the checkpoint: stays as it is; or no longer there */
+		from.anonymous = !(r->flags & CRN_AREA_FILE);
 		for (uintptr_t at = r->begin; at < r->end && err >= 0; at += BATCH * CRN_PAGE_SIZE)
 			err = restore_batch(
 				t, &from, at, CRN_MIN(at + BATCH * CRN_PAGE_SIZE, r->end));
@@ -464,21 +522,83 @@ static int fork_kept_restore(void *tracker, uint64_t id)
 	crn_fd_close(from.pagemap);
 	CRN_TRY(err);
 	truncate_newer(t, id);
+	ranges_prune(t, 0, id);
+	return 0;
+}
+
+static const struct fork_range *range_at(const struct fork_tracker *t, uint64_t id, uintptr_t addr)
+{
+	for (size_t i = 0; i < t->range_count; i++) {
+		const struct fork_range *r = &t->ranges[i];
+
+		if (r->begin <= addr && addr < r->end && range_holds(r, id))
+			return r;
+	}
+	return NULL;
+}
+
+static int fork_kept_next(
+	void *tracker, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end)
+{
+	struct fork_tracker *t = tracker;
+	int found = 0;
+
+	for (size_t i = 0; i < t->range_count; i++) {
+		const struct fork_range *r = &t->ranges[i];
+		uintptr_t from = CRN_MAX(r->begin, addr);
+
+		if (r->end <= addr || !range_holds(r, id) || (found && from >= *begin))
+			continue;
+		*begin = from;
+		*end = r->end;
+		found = 1;
+	}
+	return found;
+}
+
+/* [addr, addr+len) lies in one range that was held. */
+static int peek_range(
+	const struct fork_snapshot *s, bool anonymous, uintptr_t addr, uint8_t *buf, size_t len)
+{
+	while (len) {
+		long n = crn_frozen_read(s->pid, buf, addr, len);
+
+		if (n == -ESRCH)
+			return CAIRN_EFAILED;
+		CRN_TRY((int)CRN_MIN(n, 0));
+		if (!n && !anonymous)
+			return CAIRN_ENOTAREA; /* beyond the end of the file */
+		if (!n) {
+			n = (long)CRN_MIN(len, CRN_PAGE_SIZE - (addr & (CRN_PAGE_SIZE - 1)));
+			crn_fill(buf, 0, (size_t)n); /* MADV_DONTFORK, and never written then */
+		}
+		addr += (uintptr_t)n;
+		buf += n;
+		len -= (size_t)n;
+	}
 	return 0;
 }
 
 static int fork_kept_peek(void *tracker, uint64_t id, uintptr_t addr, void *buf, size_t len)
 {
 	struct fork_tracker *t = tracker;
-	struct fork_snapshot *s = snapshot_find(t, id);
-	long n;
+	const struct fork_snapshot *s = snapshot_find(t, id);
+	uintptr_t at = addr, end = addr + len;
 
 	if (!s)
 		return CAIRN_EEVICTED;
-	n = crn_frozen_read(s->pid, buf, addr, len);
-	if (n < 0)
-		return n == -ESRCH ? CAIRN_EFAILED : (int)n;
-	return (size_t)n == len ? 0 : CAIRN_ENOTAREA; /* not mapped then */
+	while (at < end) {
+		const struct fork_range *r = range_at(t, id, at);
+		uintptr_t stop;
+
+		if (!r)
+			return CAIRN_ENOTAREA;
+		stop = CRN_MIN(end, r->end);
+		CRN_TRY(peek_range(s, !(r->flags & CRN_AREA_FILE), at, (uint8_t *)buf + (at - addr),
+			stop - at));
+		at = stop;
+	}
+	return 0;
 }
 
 /* ---- The rest of the table
@@ -527,6 +647,7 @@ const struct crn_tracker_ops crn_tracker_fork = {
 	.kept_take = fork_kept_take,
 	.kept_check = fork_kept_check,
 	.kept_restore = fork_kept_restore,
+	.kept_next = fork_kept_next,
 	.kept_peek = fork_kept_peek,
 	.bytes = fork_bytes,
 	.faults = fork_faults,

@@ -136,7 +136,9 @@ struct crn_tracker_ops {
 	int (*kept_check)(void *t, uint64_t id);
 	/* Store what differs by env->store, then drop all newer checkpoints. `id` stays. */
 	int (*kept_restore)(void *t, uint64_t id);
-	/* Copy [addr, addr+len) as it was at `id`; inside areas. */
+	/* The first range from addr on that checkpoint `id` held: 1, or 0 at the end. */
+	int (*kept_next)(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
+	/* Copy [addr, addr+len) as it was at `id`. CAIRN_ENOTAREA if it did not hold all of that. */
 	int (*kept_peek)(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);
 
 	struct crn_page_ops page;
