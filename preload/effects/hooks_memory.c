@@ -121,8 +121,12 @@ static int protection_of(uintptr_t addr, size_t len)
 static enum crn_verdict mprotect_before(struct crn_call *call)
 {
 	uintptr_t addr = (uintptr_t)call->args[0];
-	int prot = protection_of(addr, crn_page_up((size_t)call->args[1]));
+	size_t len = crn_page_up((size_t)call->args[1]);
+	int prot;
 
+	/* First of all: some trackers take permissions away, and the map then shows theirs. */
+	crn_protection_changing(crn_agent->session, addr, len);
+	prot = protection_of(addr, len);
 	call->scratch[0] = (uint64_t)prot;
 	if (prot < 0)
 		crn_call_raise(call); /* several mappings: a checkpoint is cheaper than their list */
@@ -133,7 +137,11 @@ static void mprotect_after(struct crn_call *call)
 {
 	struct crn_inverse *inv;
 
-	if (call->result < 0 || call->effect == CRN_EFFECT_OUTPUT || (int)call->scratch[0] == (int)call->args[2])
+	if (call->result < 0)
+		return;
+	crn_protection_changed(crn_agent->session, (uintptr_t)call->args[0], crn_page_up((size_t)call->args[1]),
+		(int)call->args[2]);
+	if (call->effect == CRN_EFFECT_OUTPUT || (int)call->scratch[0] == (int)call->args[2])
 		return;
 	inv = crn_inverse_add(call, CRN_INV_PROTECT, -1);
 	if (!inv)

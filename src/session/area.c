@@ -341,3 +341,23 @@ int cairn_area_touch(cairn_t *c, void *addr, size_t len)
 	crn_unlock(c);
 	return err;
 }
+
+/* ---- The program's own mprotect ------------------------------------------------------------------ */
+
+void crn_protection_changing(cairn_t *c, uintptr_t addr, size_t len)
+{
+	if (!c || !(c->ops->caps & CRN_TRACK_PROTECTS) || crn_lock(c) < 0)
+		return;
+	/* No memory: the pages stay protected, and what the program does with them is lost. */
+	if (c->ops->page.unprotect(c->tracker, addr, len) < 0)
+		crn_lost(&c->env, addr, CAIRN_EMEMORY);
+	crn_unlock(c);
+}
+
+void crn_protection_changed(cairn_t *c, uintptr_t addr, size_t len, int prot)
+{
+	if (!c || !(c->ops->caps & CRN_TRACK_PROTECTS) || crn_lock(c) < 0)
+		return;
+	(void)c->ops->page.protection(c->tracker, addr, len, prot);
+	crn_unlock(c);
+}

@@ -49,6 +49,12 @@ int crn_interval_dirty(cairn_t *c, uintptr_t addr, size_t len);
 void crn_maps_watch(cairn_t *c);
 void crn_maps_changed(cairn_t *c);
 
+/*
+ * Around the program's own mprotect of a range, for trackers that use protections themselves. NULL is allowed.
+ */
+void crn_protection_changing(cairn_t *c, uintptr_t addr, size_t len);
+void crn_protection_changed(cairn_t *c, uintptr_t addr, size_t len, int prot);
+
 /* After fork, in the child: the engine's memory is zeros there. Forget it; the process may open anew. */
 void crn_after_fork_child(void);
 
