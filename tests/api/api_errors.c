@@ -15,7 +15,8 @@
 #define UNTOUCHED ((cairn_t *)0x5a5a)
 
 static const char *tracker;
-static bool keeps_processes, explicit_only;
+static bool keeps_processes;
+static int areas_only; /* what a tracker of explicit areas may say about any surface */
 static cairn_t *c;
 static uint8_t *area; /* 4 pages, registered */
 
@@ -95,12 +96,13 @@ static struct view before;
 
 /* ---- cairn_open ---------------------------------------------------------------- */
 
-static void open_refused(const struct cairn_options *o, int want)
+/* `also`: a second right answer where cairn.h leaves open what is checked first. */
+static void open_refused(const struct cairn_options *o, int want, int also)
 {
 	cairn_t *out = UNTOUCHED;
 	int rc = cairn_open(&out, o);
 
-	if (rc != want)
+	if (rc != want && rc != also)
 		test_fail("cairn_open(tracker %s, surface %s, strategy %s, keep %u, threads %u, "
 			  "flags %#x, reserved %u, size %zu): %d (%s), expected %s",
 			o->tracker, o->surface, o->strategy ? o->strategy : "-", o->keep,
@@ -110,11 +112,12 @@ static void open_refused(const struct cairn_options *o, int want)
 		test_fail("a failed cairn_open wrote its result");
 }
 
-#define OPEN_REFUSED(field, value, want)                   \
-	do {                                               \
-		struct cairn_options o_ = with_defaults(); \
-		o_.field = value;                          \
-		open_refused(&o_, want);                   \
+#define OPEN_REFUSED(field, value, want)                                                          \
+	do {                                                                                      \
+		struct cairn_options o_ = with_defaults();                                        \
+		o_.field = value;                                                                 \
+		open_refused(                                                                     \
+			&o_, want, (want) == CAIRN_ESURFACE && areas_only ? areas_only : (want)); \
 	} while (0)
 
 static void test_open_errors(void)
@@ -123,16 +126,15 @@ static void test_open_errors(void)
 		struct cairn_options o;
 		uint64_t later; /* a field of a newer version that this one does not know */
 	} newer = { with_defaults(), 0 };
-	int surface_error = explicit_only ? CAIRN_EAREAONLY : CAIRN_ESURFACE;
 
 	OPEN_REFUSED(tracker, "no-such-tracker", CAIRN_ETRACKER);
 	OPEN_REFUSED(tracker, "", CAIRN_ETRACKER);
 	OPEN_REFUSED(strategy, "no-such-strategy", CAIRN_EOPTION);
-	OPEN_REFUSED(surface, "no-such-library.so.9", surface_error);
-	OPEN_REFUSED(surface, "0x1000-", surface_error);
-	OPEN_REFUSED(surface, "0x2000-0x1000", surface_error);
-	OPEN_REFUSED(surface, ",", surface_error);
-	OPEN_REFUSED(surface, "[heap],,[heap]", surface_error);
+	OPEN_REFUSED(surface, "no-such-library.so.9", CAIRN_ESURFACE);
+	OPEN_REFUSED(surface, "0x1000-", CAIRN_ESURFACE);
+	OPEN_REFUSED(surface, "0x2000-0x1000", CAIRN_ESURFACE);
+	OPEN_REFUSED(surface, ",", CAIRN_ESURFACE);
+	OPEN_REFUSED(surface, "[heap],,[heap]", CAIRN_ESURFACE);
 	OPEN_REFUSED(keep, 65537, CAIRN_EOPTION);
 	OPEN_REFUSED(threads, 2, CAIRN_EOPTION);
 	OPEN_REFUSED(flags, 1u << 30, CAIRN_EOPTION);
@@ -141,7 +143,7 @@ static void test_open_errors(void)
 	OPEN_REFUSED(size, 3, CAIRN_EOPTION);
 	newer.o.size = sizeof(newer);
 	newer.later = 1;
-	open_refused(&newer.o, CAIRN_EOPTION);
+	open_refused(&newer.o, CAIRN_EOPTION, CAIRN_EOPTION);
 }
 
 static void test_open_newer_struct(void)
@@ -395,7 +397,8 @@ int main(int argc, char **argv)
 
 	tracker = argc > 1 ? argv[1] : "async";
 	keeps_processes = !strcmp(tracker, "fork");
-	explicit_only = !strcmp(tracker, "uffd") || !strcmp(tracker, "mprotect");
+	if (!strcmp(tracker, "uffd") || !strcmp(tracker, "mprotect"))
+		areas_only = CAIRN_EAREAONLY;
 	area = map_pages(6, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	test_strerror();
 	o = with_defaults();
