@@ -36,7 +36,7 @@ const struct row oracle_rows[] = {
 	{ "mremap",    OP(STORE) | OP(MMAP) | OP(MREMAP), REGION_ANON, 0, 700 },
 	{ "brk",       OP(STORE) | OP(BRK),          REGION_ANON | REGION_BRK, 0, 700 },
 	{ "stack",     OP(STORE) | OP(STACK),        REGION_ANON | REGION_STATIC, 0, 700 },
-	{ "fork",      OP(STORE) | OP(FORK),         REGION_ANON | REGION_FILE, 0, 120 },
+	{ "fork",      OP(STORE) | OP(FORK),         REGION_ANON | REGION_FILE, 0, 240 },
 	{ "dontneed",  OP(STORE) | OP(DONTNEED),     REGION_ANON | REGION_FILE, 0, 700 },
 	{ "protect",   OP(STORE) | OP(PROTECT),      REGION_ANON | REGION_FILE, 0, 700 },
 	{ "files",     OP(STORE) | OP(COPY) | OP(READ), REGION_FILE, 0,  700 },
