@@ -26,6 +26,34 @@ static void check(int ret, const char *what)
 		fail(what, cairn_strerror(ret));
 }
 
+/* In blocks of their own: each with the caches that it makes for itself. */
+static void measure_rewind(cairn_t *session, uint64_t id, struct series *s, bool count)
+{
+	uint64_t begin, end;
+
+	touch_pages(area, pages, PAGES);
+	begin = tick();
+	check(cairn_rewind(session, id), "cairn_rewind");
+	end = tick();
+	if (count)
+		series_add(s, begin, end);
+	if (memcmp(area + pages[0] * PAGE, copies, PAGE) != 0)
+		fail("cairn_rewind", "a page is not as it was");
+}
+
+static void measure_copy(bool count)
+{
+	uint64_t begin, end;
+
+	touch_pages(untracked, pages, PAGES);
+	begin = tick();
+	for (int p = 0; p < PAGES; p++)
+		memcpy(untracked + pages[p] * PAGE, copies + p * PAGE, PAGE);
+	end = tick();
+	if (count)
+		series_add(&floor_series, begin, end);
+}
+
 static int run_tracker(size_t t)
 {
 	int repeat_count = toy ? 3 : strcmp(trackers[t], "fork") == 0 ? 5 : 500;
@@ -48,24 +76,10 @@ static int run_tracker(size_t t)
 		if (i >= 0)
 			series_add(&empties[t], begin, tick());
 	}
-	for (int i = -2; i < repeat_count; i++) {
-		uint64_t begin, between, end;
-
-		touch_pages(area, pages, PAGES);
-		touch_pages(untracked, pages, PAGES);
-		begin = tick();
-		check(cairn_rewind(session, id), "cairn_rewind");
-		between = tick();
-		for (int p = 0; p < PAGES; p++)
-			memcpy(untracked + pages[p] * PAGE, copies + p * PAGE, PAGE);
-		end = tick();
-		if (i >= 0) {
-			series_add(&rewinds[t], begin, between);
-			series_add(&floor_series, between, end);
-		}
-		if (memcmp(area + pages[0] * PAGE, copies, PAGE) != 0)
-			fail(trackers[t], "a page is not as it was");
-	}
+	for (int i = -2; i < repeat_count; i++)
+		measure_rewind(session, id, &rewinds[t], i >= 0);
+	for (int i = -2; i < repeat_count; i++)
+		measure_copy(i >= 0);
 	check(cairn_close(session), "cairn_close");
 	return 0;
 }

@@ -26,6 +26,8 @@ MODES: dict[str, list[str]] = {
     "recover": ["--at", "wait", "--recover"],
     "output": ["--at", "output"],
     "async": ["--at", "wait", "--tracker", "async"],
+    "uffd": ["--at", "wait", "--tracker", "uffd"],
+    "mprotect": ["--at", "wait", "--tracker", "mprotect"],
     "fork": ["--at", "wait/10", "--tracker", "fork"],
     "keep": ["--at", "wait", "--keep", "100"],
 }
