@@ -305,3 +305,9 @@ uint64_t crn_arena_frames_used(const struct crn_arena *a)
 
 	return crn_pages(a->end - atomic_load(&w->frames_begin)) - atomic_load(&w->free_count);
 }
+
+void crn_arena_frames(const struct crn_arena *a, uintptr_t *begin, uintptr_t *end)
+{
+	*begin = atomic_load(&((struct crn_arena *)a)->frames_committed);
+	*end = a->end;
+}

@@ -48,6 +48,8 @@ int crn_frame_reserve(struct crn_arena *a, size_t count);
 bool crn_arena_owns(const struct crn_arena *a, uintptr_t addr);
 uint64_t crn_arena_bytes(const struct crn_arena *a);     /* committed now */
 uint64_t crn_arena_bytes_max(const struct crn_arena *a); /* the most there ever was */
+/* Where the page frames are that may be used now. */
+void crn_arena_frames(const struct crn_arena *a, uintptr_t *begin, uintptr_t *end);
 /* Frames that somebody owns. */
 uint64_t crn_arena_frames_used(const struct crn_arena *a);
 /* Walk the free list and compare all counts; traps. The arena must be at rest. */

@@ -51,10 +51,35 @@ uintptr_t crn_self(const cairn_t *c)
 	return base | 1; /* before TLS is set up there is but one thread */
 }
 
+/* CAIRN_PROTECT: a wild store of the program must not reach what brings it back. */
+static int protect_frames(cairn_t *c, int prot)
+{
+	uintptr_t begin, end;
+
+	if (crn_likely(!(c->flags & CAIRN_PROTECT)))
+		return 0;
+	crn_arena_frames(c->arena, &begin, &end);
+	return begin < end ? crn_memory_protect((void *)begin, end - begin, prot) : 0;
+}
+
+/* SAFETY: from write-fault handlers, while no call is in progress: those wait for a handler to end, and it for them. */
+static void seal_frame(struct crn_track_env *env, void *frame, bool closed)
+{
+	(void)crn_memory_protect(frame, CRN_PAGE_SIZE, closed ? PROT_READ : PROT_READ | PROT_WRITE);
+}
+
+static void release(cairn_t *c)
+{
+	__atomic_store_n(&c->lock_owner, 0, __ATOMIC_RELAXED);
+	if (__atomic_exchange_n(&c->lock, 0, __ATOMIC_RELEASE) == 2)
+		crn_futex_wake(&c->lock, 1);
+}
+
 int crn_lock(cairn_t *c)
 {
 	uintptr_t self;
 	uint32_t zero = 0;
+	int err;
 
 	if (!c || crn_session_current() != c)
 		return -EINVAL;
@@ -66,14 +91,16 @@ int crn_lock(cairn_t *c)
 			(void)crn_futex_wait(&c->lock, 2, 0);
 	}
 	__atomic_store_n(&c->lock_owner, self, __ATOMIC_RELAXED);
-	return 0;
+	err = protect_frames(c, PROT_READ | PROT_WRITE);
+	if (err < 0)
+		release(c);
+	return err;
 }
 
 void crn_unlock(cairn_t *c)
 {
-	__atomic_store_n(&c->lock_owner, 0, __ATOMIC_RELAXED);
-	if (__atomic_exchange_n(&c->lock, 0, __ATOMIC_RELEASE) == 2)
-		crn_futex_wake(&c->lock, 1);
+	(void)protect_frames(c, PROT_READ);
+	release(c);
 }
 
 /* ---- Options ---------------------------------------------------------------------------- */
@@ -181,6 +208,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->env.store = crn_store;
 	c->env.load = crn_load;
 	c->env.lost = crn_lost;
+	c->env.seal = c->flags & CAIRN_PROTECT ? seal_frame : NULL;
 	CRN_TRY(crn_maps_open(&c->maps, c->maps_buffer));
 	CRN_TRY(crn_journal_open(&c->journal, c->arena, c->keep));
 	CRN_TRY(c->ops->open(&c->tracker, &c->env));
@@ -193,7 +221,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 		CRN_TRY(c->ops->kept_take(c->tracker, 0));
 	else
 		CRN_TRY(c->ops->interval_begin(c->tracker));
-	return 0;
+	return protect_frames(c, PROT_READ);
 }
 
 static void tear_down(cairn_t *c)

@@ -70,6 +70,11 @@ struct crn_track_env {
 	int (*load)(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 	bool closed; /* the program has made a part of some area unreadable */
 	bool dropped; /* pages may have been dropped behind a tracker's back (MADV_DONTNEED) in this interval */
+	/*
+	 * CAIRN_PROTECT: page frames are read-only while the program runs. A write-fault handler opens the frame that
+	 * it fills, and closes it again. NULL: frames are always writable. Any context.
+	 */
+	void (*seal)(struct crn_track_env *env, void *frame, bool closed);
 	/* The engine could not keep an old content: the present interval cannot be undone. Any context. */
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
 };

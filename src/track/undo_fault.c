@@ -98,6 +98,8 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		return verdict;
 	frame = crn_frame_alloc(u->env->arena);
 	next = (uintptr_t)frame;
+	if (frame && u->env->seal)
+		u->env->seal(u->env, frame, false);
 	if (!frame) {
 		next = UNDO_LOST;
 	} else if (crn_guarded_copy(frame, (const void *)page, CRN_PAGE_SIZE) < 0) {
@@ -111,6 +113,8 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		atomic_store(w, word);
 		return CROWDED;
 	}
+	if (frame && u->env->seal)
+		u->env->seal(u->env, frame, true);
 	if (frame)
 		atomic_fetch_add_explicit(&u->frame_count, 1, memory_order_relaxed);
 	else if (next == UNDO_LOST)
