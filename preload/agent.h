@@ -52,6 +52,7 @@ struct crn_call {
 	uintptr_t site; /* address of the program's syscall instruction (or of its patched mov) */
 	uint32_t effect;  /* enum crn_effect, filled by effects/ */
 	uint32_t spec;    /* not a call but the site config.sites[spec - 1], func or timer; 0 for calls */
+	bool again;       /* set by an after-hook: make the call once more, hooks and all; the program sees nothing */
 	uint64_t scratch[8]; /* from the before-hook to the after-hook of the same call */
 };
 
@@ -104,6 +105,7 @@ struct crn_thread {
 	uint64_t clone_mask, clone_r9; /* across clone and fork, for which all signals are blocked */
 	struct crn_call *call;       /* in an after-hook: the call, whose result the context will hold */
 	bool exiting;                /* about to end; the slot is free when the kernel knows tid no more */
+	uint32_t faults_in_row;      /* effects/: calls made again because a page was closed meanwhile */
 	long last_nr;                /* of the last system call that was begun */
 	uint64_t r11;                /* of the program, at the entry of a function that is a site */
 	uint32_t interrupted_spec;   /* the site at which crn_enter_interrupted runs */

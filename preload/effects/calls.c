@@ -127,6 +127,35 @@ static enum crn_verdict before_with_session(struct crn_call *call, const struct 
 	return verdict;
 }
 
+/*
+ * The buffers of a call were opened before it; while it sleeps, a checkpoint of another thread closes their
+ * pages again, and the kernel then refuses to write there. Such a call is made again: where calls sleep, EFAULT means that
+ * nothing was delivered. A pointer that is bad for its own reasons keeps failing and is believed. Not covered: a
+ * buffer of several pages of which only a later one was closed (a short count), and calls that consume before
+ * they fail (wait4's status).
+ */
+#define AGAIN_MAX 8
+
+static bool closed_meanwhile_possible(const struct crn_row *row)
+{
+	const struct crn_effects *e = crn_agent->effects;
+
+	return e && e->kernel_needs_open_pages && row->outs[0].kind != CRN_OUT_END;
+}
+
+static bool make_again(struct crn_call *call, const struct crn_row *row)
+{
+	struct crn_thread *t = call->thread;
+
+	if (call->result != -EFAULT || !closed_meanwhile_possible(row) || t->faults_in_row == AGAIN_MAX) {
+		t->faults_in_row = 0;
+		return false;
+	}
+	t->faults_in_row++;
+	call->again = true;
+	return true;
+}
+
 enum crn_verdict crn_call_before(struct crn_call *call)
 {
 	const struct crn_row *row = crn_row_of(call->nr);
@@ -147,6 +176,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		finish(call, row);
 		return verdict;
 	}
+	if (verdict == CRN_CALL_RUN && closed_meanwhile_possible(row))
+		verdict = CRN_CALL_RUN_THEN;
 	if (verdict == CRN_CALL_RUN && (is_site(row) || (row->site == CRN_CALL_MAPS && crn_agent->session)))
 		verdict = CRN_CALL_RUN_THEN;
 	return verdict;
@@ -160,6 +191,8 @@ void crn_call_after(struct crn_call *call)
 	if (!crn_agent || call->thread->in_vfork)
 		return;
 	e = crn_agent->effects;
+	if (make_again(call, row))
+		return;
 	if (row->site == CRN_CALL_MAPS && crn_agent->session)
 		crn_maps_changed(crn_agent->session);
 	if (e && e->open) {

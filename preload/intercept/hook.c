@@ -90,6 +90,7 @@ static void call_from_regs(struct crn_pending *p, const struct crn_regs *regs, c
 	call->site = *(const uintptr_t *)(stub + CRN_STUB_SITE);
 	call->result = 0;
 	call->spec = 0;
+	call->again = false;
 	call->effect = 0;
 	p->rsp = regs->rsp;
 	p->waits = false;
@@ -218,6 +219,10 @@ void crn_hook_after(struct crn_regs *regs, const uint8_t *stub)
 		crn_call_after(&p->call);
 		t->call = NULL;
 		regs->rax = (uint64_t)p->call.result;
+		if (p->call.again) {
+			regs->rax = (uint64_t)p->call.nr;
+			regs->rip = (uintptr_t)stub + CRN_STUB_AGAIN;
+		}
 	}
 	pending_remove(t, p);
 }
