@@ -349,7 +349,12 @@ int crn_surface_omit(uintptr_t begin, uintptr_t end)
 
 	CRN_TRY(crn_lock(c));
 	err = crn_ranges_add(c, &c->omitted, begin, end);
-	c->maps_stale = true;
+	if (err >= 0) {
+		/* It has not vanished: a restore must not look for it. */
+		crn_area_forget(c, begin, end);
+		crn_layout_leave_out(c, begin, end);
+		c->maps_stale = true;
+	}
 	crn_unlock(c);
 	return err;
 }

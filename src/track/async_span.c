@@ -447,7 +447,7 @@ int crn_async_repair(struct crn_async *t, uintptr_t begin, uintptr_t end)
 }
 
 /* Is anything mapped in [begin, end)? 1, 0 or negative; *last is the end of the last mapping there. */
-static int mapped_between(struct crn_async *t, uintptr_t begin, uintptr_t end, uintptr_t *last)
+static int mapped_between(struct crn_async *t, uintptr_t begin, uintptr_t end, bool stack, uintptr_t *last)
 {
 	struct crn_mapping m;
 	int more, found = 0;
@@ -456,8 +456,12 @@ static int mapped_between(struct crn_async *t, uintptr_t begin, uintptr_t end, u
 		return 0;
 	CRN_TRY(crn_maps_begin(&t->maps, begin, CRN_MAPS_NO_NAMES));
 	while ((more = crn_maps_next(&t->maps, &m)) > 0 && m.begin < end) {
-		if (m.end > end) /* the stack itself, grown */
+		if (m.end > end) {
+			/* It reaches into what follows: a stack that has grown, or a mapping tracked in part. */
+			*last = stack ? *last : end;
+			found |= !stack;
 			break;
+		}
 		*last = m.end;
 		found = 1;
 	}
@@ -482,11 +486,11 @@ int crn_async_plan(struct crn_async *t)
 			/* It grows down without telling anybody: scan the hole below it as well. */
 			last = s->begin > STACK_REACH ? s->begin - STACK_REACH : CRN_PAGE_SIZE;
 			last = CRN_MAX(last, i ? t->spans[i - 1].end : 0);
-			CRN_TRY(mapped_between(t, last, s->begin, &last));
+			CRN_TRY(mapped_between(t, last, s->begin, true, &last));
 			begin = last;
 			before = 0;
 		}
-		foreign = before ? mapped_between(t, before, begin, &last) : 1;
+		foreign = before ? mapped_between(t, before, begin, false, &last) : 1;
 		CRN_TRY(foreign);
 		if (foreign) {
 			CRN_TRY(crn_range_list_reserve(&t->runs, 1));
