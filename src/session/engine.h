@@ -249,7 +249,7 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out);
 
 /* ---- other_threads.c */
 /* Has another thread run in the open interval? 0 or CAIRN_ETHREADS; fills c->other_stacks. */
-int crn_other_threads_check(cairn_t *c);
+int crn_other_threads_check(cairn_t *c, uint64_t id);
 bool crn_on_other_stack(const cairn_t *c, uintptr_t page);
 
 /* ---- peek.c */

@@ -9,6 +9,7 @@
 
 struct stacks {
 	cairn_t *c;
+	uint64_t id;
 	int self;
 };
 
@@ -52,14 +53,16 @@ static int check_thread(void *ctx, int tid)
 	CRN_TRY(find_stack(c, tid, &stack));
 	if (stack.begin == stack.end)
 		return 0;
-	if (c->ops->page.collect(c->tracker, stack.begin, stack.end - stack.begin))
+	if (c->ops->caps & CRN_TRACK_KEEPS ?
+			c->ops->kept_written(c->tracker, s->id, stack.begin, stack.end - stack.begin) :
+			c->ops->page.collect(c->tracker, stack.begin, stack.end - stack.begin))
 		return CAIRN_ETHREADS; /* written, or not even tracked all through */
 	return crn_ranges_add(c, &c->other_stacks, stack.begin, stack.end);
 }
 
-int crn_other_threads_check(cairn_t *c)
+int crn_other_threads_check(cairn_t *c, uint64_t id)
 {
-	struct stacks s = { .c = c, .self = crn_gettid() };
+	struct stacks s = { .c = c, .id = id, .self = crn_gettid() };
 
 	c->other_stacks.count = 0;
 	if (c->agent || c->mode == CRN_SURFACE_NONE || c->threads == CAIRN_THREADS_ONE || !c->ops->page.collect)

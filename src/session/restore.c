@@ -124,7 +124,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	c->target = id;
 	c->put = 0;
 	c->filter = c->youngest > id || crn_layout_changed(c, id);
-	CRN_TRY(crn_other_threads_check(c));
+	CRN_TRY(crn_other_threads_check(c, id));
 	if (id != crn_mark_newest(c)->id && !(c->ops->caps & CRN_TRACK_KEEPS))
 		CRN_TRY(reserve_frames(c, id));
 	CRN_TRY(crn_layout_undo_places(c, id));

@@ -601,6 +601,32 @@ static int fork_kept_peek(void *tracker, uint64_t id, uintptr_t addr, void *buf,
 	return 0;
 }
 
+/* Compare page by page: this is for a thread's stack, not for the whole surface. */
+static int fork_kept_written(void *tracker, uint64_t id, uintptr_t addr, size_t len)
+{
+	struct fork_tracker *t = tracker;
+	int count = 0;
+
+	for (uintptr_t page = crn_page_down(addr); page < addr + len; page += CRN_PAGE_SIZE) {
+		int err = fork_kept_peek(t, id, page, t->theirs, CRN_PAGE_SIZE);
+
+		if (err == CAIRN_ENOTAREA)
+			continue;
+		CRN_TRY(err);
+		count += crn_memory_peek(t->mine, (void *)page, CRN_PAGE_SIZE) !=
+				(long)CRN_PAGE_SIZE ||
+			!crn_same_words(t->mine, t->theirs, CRN_PAGE_SIZE);
+	}
+	return count;
+}
+
+static int fork_collect(void *tracker, uintptr_t addr, size_t len)
+{
+	struct fork_tracker *t = tracker;
+
+	return t->count ? fork_kept_written(t, snapshot_at(t, t->count - 1)->id, addr, len) : 0;
+}
+
 /* ---- The rest of the table
  * ------------------------------------------------------------------------------ */
 
@@ -649,6 +675,8 @@ const struct crn_tracker_ops crn_tracker_fork = {
 	.kept_restore = fork_kept_restore,
 	.kept_next = fork_kept_next,
 	.kept_peek = fork_kept_peek,
+	.kept_written = fork_kept_written,
+	.page = { .collect = fork_collect },
 	.bytes = fork_bytes,
 	.faults = fork_faults,
 };

@@ -4,6 +4,7 @@
 
 const struct crn_tracker_ops *const crn_trackers[] = {
 	&crn_tracker_async,
+	&crn_tracker_softdirty,
 	&crn_tracker_uffd,
 	&crn_tracker_mprotect,
 	&crn_tracker_fork,

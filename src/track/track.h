@@ -145,6 +145,8 @@ struct crn_tracker_ops {
 	int (*kept_next)(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
 	/* Copy [addr, addr+len) as it was at `id`. CAIRN_ENOTAREA if it did not hold all of that. */
 	int (*kept_peek)(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);
+	/* How many pages of the range are different from what they were at `id`. */
+	int (*kept_written)(void *t, uint64_t id, uintptr_t addr, size_t len);
 
 	struct crn_page_ops page;
 
