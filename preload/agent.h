@@ -98,6 +98,8 @@ struct crn_thread {
 	struct crn_context context; /* of the newest checkpoint that this thread took; xstate is there */
 	stack_t program_altstack;   /* what the program believes; the kernel always has the agent's */
 	uint64_t program_blocked;   /* signals that the kernel never blocks, and the program believes blocked */
+	uint64_t held;              /* sent while in program_blocked: given when the program unblocks them */
+	siginfo_t held_info[6];     /* by intercept/signals.c, held_slot */
 	stack_t altstack;           /* the agent's */
 	uint64_t put_off_mask;      /* the program's mask from before the first signal was put off */
 	siginfo_t put_off_info[CRN_PUT_OFF_MAX];

@@ -177,6 +177,7 @@ static void sigprocmask_after(struct crn_thread *t, struct crn_pending *p)
 	if (p->call.result < 0)
 		return;
 	t->program_blocked = p->words[1];
+	crn_signals_release(t);
 	if (p->original[2] && was && crn_user_copy(&old, (void *)p->original[2], sizeof(old)) == 0) {
 		old |= was;
 		crn_user_copy((void *)p->original[2], &old, sizeof(old));
@@ -223,6 +224,7 @@ static void call_sigreturn(struct crn_thread *t, const struct crn_regs *regs)
 	if (!crn_on_program_altstack(t, regs->rsp))
 		t->program_altstack = s;
 	t->program_blocked = mask & CRN_SIG_RESERVED;
+	crn_signals_release(t);
 	mask &= ~CRN_SIG_RESERVED;
 	crn_user_copy(&uc->uc_stack, &t->altstack, sizeof(t->altstack));
 	crn_user_copy(&uc->uc_sigmask, &mask, sizeof(mask));

@@ -94,6 +94,8 @@ bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t
 #define CRN_SIG_ALL (~CRN_SIG_RESERVED)
 
 void crn_signals_init(void);
+/* After program_blocked has changed: give what was held back for it. In a hook. */
+void crn_signals_release(struct crn_thread *t);
 void crn_signal_entry(int sig, siginfo_t *info, void *ucontext);
 /* The system calls that signals.c answers or changes. True if it answered: call->result. */
 bool crn_signal_call(struct crn_regs *regs, struct crn_pending *p);

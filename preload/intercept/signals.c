@@ -64,11 +64,38 @@ static uint64_t mask_in_force(struct crn_thread *t, ucontext_t *uc)
 	return *uc_mask(uc);
 }
 
+/* The reserved signals, which the kernel never blocks, in the order of held_info. */
+static unsigned held_slot(int sig)
+{
+	unsigned n = 0;
+
+	for (int s = 1; s < sig; s++)
+		n += (CRN_SIG_RESERVED & CRN_SIG(s)) != 0;
+	return n;
+}
+
+void crn_signals_release(struct crn_thread *t)
+{
+	uint64_t due = t->held & ~t->program_blocked;
+
+	t->held &= ~due;
+	for (; due; due &= due - 1) {
+		int sig = __builtin_ctzll(due) + 1;
+
+		crn_signal_requeue(crn_getpid(), crn_gettid(), sig, &t->held_info[held_slot(sig)]);
+	}
+}
+
 /* Make uc continue as the program would with this signal delivered to it there. */
 static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *uc, uint64_t mask)
 {
 	struct crn_sigaction act;
 
+	if ((t->program_blocked & CRN_SIG(sig)) && !raised_here(sig, info)) {
+		t->held |= CRN_SIG(sig);
+		crn_copy(&t->held_info[held_slot(sig)], info, sizeof(*info));
+		return;
+	}
 	crn_action_take(sig, &act);
 	if (act.handler == (uintptr_t)SIG_IGN && !raised_here(sig, info))
 		return;

@@ -94,6 +94,29 @@ static void test_masks(void)
 	count[SIGUSR1] = 0;
 }
 
+/* Signals that the agent cannot let the kernel block are held back all the same. */
+static void test_blocked_faults(void)
+{
+	static const int sigs[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+	sigset_t set, old;
+
+	for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
+		install(sigs[i], count_it, 0);
+		sigemptyset(&set);
+		sigaddset(&set, sigs[i]);
+		count[sigs[i]] = 0;
+		EXPECT(!sigprocmask(SIG_BLOCK, &set, &old));
+		EXPECT(!raise(sigs[i]) && !kill(getpid(), sigs[i]) && count[sigs[i]] == 0);
+		EXPECT(getppid() == syscall(SYS_getppid) && count[sigs[i]] == 0);
+		EXPECT(!sigprocmask(SIG_SETMASK, &old, NULL));
+		EXPECT(count[sigs[i]] >= 1 && count[sigs[i]] <= 2); /* thread's and process's */
+		count[sigs[i]] = 0;
+		EXPECT(!raise(sigs[i]) && count[sigs[i]] == 1);
+		count[sigs[i]] = 0;
+		install(sigs[i], SIG_DFL, 0);
+	}
+}
+
 static void raise_other(int sig)
 {
 	count_it(sig);
@@ -316,6 +339,7 @@ int main(void)
 {
 	test_actions();
 	test_masks();
+	test_blocked_faults();
 	test_nesting();
 	test_interrupted();
 	test_waits();
