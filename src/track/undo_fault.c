@@ -213,6 +213,19 @@ static bool child_fault(const siginfo_t *info)
 
 /* ---- The handler ------------------------------------------------------------------------ */
 
+/*
+ * In the middle of crn_guarded_copy. If it is the frame that refuses, another thread's call has
+ * just made frames read-only again (CAIRN_PROTECT): it is opened, and the copy goes on where it
+ * was. Else the source has gone away.
+ */
+static void copy_fault(struct crn_undo_pages *u, uintptr_t addr, void *ucontext)
+{
+	if (u->magic == UNDO_MAGIC && u->env->seal && crn_arena_owns(u->env->arena, addr))
+		u->env->seal(u->env, (void *)crn_page_down(addr), false);
+	else
+		crn_signal_pc_set(ucontext, (uintptr_t)crn_guarded_copy_failed);
+}
+
 bool crn_undo_pages_fault(int sig, siginfo_t *info, void *ucontext)
 {
 	struct crn_undo_pages *u = atomic_load(&active);
@@ -220,7 +233,7 @@ bool crn_undo_pages_fault(int sig, siginfo_t *info, void *ucontext)
 	if (!u || (sig != SIGSEGV && sig != SIGBUS) || info->si_code <= 0)
 		return false;
 	if (crn_signal_pc(ucontext) == (uintptr_t)crn_guarded_copy_at) {
-		crn_signal_pc_set(ucontext, (uintptr_t)crn_guarded_copy_failed);
+		copy_fault(u, (uintptr_t)info->si_addr, ucontext);
 		return true;
 	}
 	if (!crn_signal_is_store(ucontext))
