@@ -31,6 +31,9 @@ struct scan {
 	const uint8_t *text; /* bytes of the executable segment */
 	uint64_t base, size; /* its address and size */
 	uint8_t *landed;     /* one byte each: a direct branch may land here */
+	uint8_t *doubt;      /* one byte each: that kept a site from being patched */
+	struct elf_range *functions;
+	long function_count;
 	struct insn *insns;
 	size_t insn_room;
 };
@@ -135,10 +138,51 @@ static void find_landings(struct scan *s)
 
 static bool lands_in(const struct scan *s, uint64_t from, uint64_t to)
 {
+	bool lands = false;
+
 	for (; from < to; from++)
 		if (s->landed[from - s->base])
+			s->doubt[from - s->base] = lands = true;
+	return lands;
+}
+
+/* Is there an instruction at `at`? Code that no function covers, or that does not decode, says yes. */
+static bool is_instruction(struct scan *s, uint64_t at)
+{
+	long low = 0, high = s->function_count;
+	size_t n;
+
+	while (low < high) {
+		long mid = (low + high) / 2;
+
+		if (s->functions[mid].end <= at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low == s->function_count || s->functions[low].begin > at ||
+		s->functions[low].end > s->base + s->size)
+		return true;
+	n = decode(s, s->functions[low].begin, s->functions[low].end);
+	for (size_t i = 0; i < n; i++)
+		if (s->insns[i].at == at)
 			return true;
-	return false;
+	return n == 0;
+}
+
+/* Where a landing kept a site from being patched, look whether the branch is real. */
+static void settle_doubts(struct scan *s)
+{
+	for (uint64_t i = 0; i < s->size; i++)
+		if (s->doubt[i])
+			s->landed[i] = 0;
+	for (uint64_t i = 0; i < s->size; i++) {
+		int64_t d = branch_distance(s->text + i, s->size - i);
+		uint64_t to = i + (uint64_t)d;
+
+		if (d && to < s->size && s->doubt[to] && !s->landed[to])
+			s->landed[to] = is_instruction(s, s->base + i);
+	}
 }
 
 static int add_site(struct plan_builder *b, const struct scan *s, uint64_t at, uint8_t shape, size_t displaced)
@@ -221,24 +265,36 @@ static bool has_syscall(const uint8_t *p, size_t n)
 	return false;
 }
 
-static int plan_text(struct plan_builder *b, struct scan *s)
+static int plan_functions(struct plan_builder *b, struct scan *s)
 {
-	struct elf_range *ranges;
-	long count = elf_functions(s->f, &ranges);
 	int e = 0;
 
-	if (count < 0)
-		return (int)count;
-	find_landings(s);
-	for (long i = 0; i < count && e == 0; i++) {
-		const struct elf_range *r = &ranges[i];
+	for (long i = 0; i < s->function_count && e == 0; i++) {
+		const struct elf_range *r = &s->functions[i];
 
 		if (r->begin >= s->base && r->end > r->begin && r->end <= s->base + s->size &&
 		    has_syscall(s->text + (r->begin - s->base), r->end - r->begin))
 			e = plan_function(b, s, r);
 	}
-	free(ranges);
 	return e;
+}
+
+/* Once to see which landings matter, and again when the imagined ones among them are gone. */
+static int plan_text(struct plan_builder *b, struct scan *s)
+{
+	uint32_t first = b->site_count;
+	int e;
+
+	s->function_count = elf_functions(s->f, &s->functions);
+	if (s->function_count < 0)
+		return (int)s->function_count;
+	find_landings(s);
+	e = plan_functions(b, s);
+	if (e < 0)
+		return e;
+	b->site_count = first;
+	settle_doubts(s);
+	return plan_functions(b, s);
 }
 
 static int scan_open(struct scan *s, struct elf_file *f, const char *path)
@@ -255,10 +311,12 @@ static int scan_open(struct scan *s, struct elf_file *f, const char *path)
 		s->size = t->p_filesz;
 		s->text = elf_at(f, t->p_vaddr, t->p_filesz);
 		s->landed = calloc(1, t->p_filesz + 1);
+		s->doubt = calloc(1, t->p_filesz + 1);
 	}
-	if (!s->text || !s->landed ||
+	if (!s->text || !s->landed || !s->doubt ||
 	    ZYAN_FAILED(ZydisDecoderInit(&s->decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64))) {
 		free(s->landed);
+		free(s->doubt);
 		elf_close(f);
 		return -ENOEXEC;
 	}
@@ -268,6 +326,8 @@ static int scan_open(struct scan *s, struct elf_file *f, const char *path)
 static void scan_close(struct scan *s, struct elf_file *f)
 {
 	free(s->landed);
+	free(s->doubt);
+	free(s->functions);
 	free(s->insns);
 	elf_close(f);
 }

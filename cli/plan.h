@@ -6,7 +6,8 @@
  * The proof. A function is a range of .eh_frame that decodes without error from its first byte to its last, so instruction
  * boundaries are known. What is displaced must mean the same elsewhere: no branch, nothing relative to %rip, no push or
  * pop. No direct branch from anywhere in the object may land inside the jump: every byte of the text is taken
- * for the start of a branch, so none is overlooked and some are imagined. Indirect branches go to function
+ * for the start of a branch, so none is overlooked; where one stands in the way, its function is decoded to see
+ * whether it is real. Indirect branches go to function
  * entries, return addresses and jump tables: where two instructions would be merged (CRN_PATCH_AFTER), the function must
  * have no indirect jump.
  */
