@@ -13,6 +13,7 @@
 #include "intercept/layout.h"
 
 #define JUMP_SIZE 5
+#define GAP_MAX   64 /* between functions: padding, or a call that has no unwind table */
 
 /* One instruction of a function. */
 struct insn {
@@ -231,12 +232,15 @@ static size_t fits_after(const struct scan *s, const struct insn *i, const struc
 	return bytes;
 }
 
-static int plan_function(struct plan_builder *b, struct scan *s, const struct elf_range *r)
+static int plan_function(struct plan_builder *b, struct scan *s, const struct elf_range *r, uint64_t next)
 {
-	size_t n = decode(s, r->begin, r->end), bytes;
+	/* clone's call stands between two tables, so that unwinders stop there: read on to the next one. */
+	size_t n = next > r->end && next - r->end < GAP_MAX ? decode(s, r->begin, next) : 0, bytes;
 	bool jumps = false;
 	int e = 0;
 
+	if (!n)
+		n = decode(s, r->begin, r->end);
 	for (size_t i = 0; i < n; i++)
 		jumps |= s->insns[i].indirect_jump;
 	for (size_t i = 0; i < n && e == 0; i++) {
@@ -271,10 +275,14 @@ static int plan_functions(struct plan_builder *b, struct scan *s)
 
 	for (long i = 0; i < s->function_count && e == 0; i++) {
 		const struct elf_range *r = &s->functions[i];
+		uint64_t next = i + 1 < s->function_count ? r[1].begin : r->end;
 
-		if (r->begin >= s->base && r->end > r->begin && r->end <= s->base + s->size &&
-		    has_syscall(s->text + (r->begin - s->base), r->end - r->begin))
-			e = plan_function(b, s, r);
+		if (r->begin < s->base || r->end <= r->begin || r->end > s->base + s->size)
+			continue;
+		if (next < r->end || next > s->base + s->size)
+			next = r->end;
+		if (has_syscall(s->text + (r->begin - s->base), next - r->begin))
+			e = plan_function(b, s, r, next);
 	}
 	return e;
 }
