@@ -29,6 +29,11 @@
  * CAIRN_E* codes below -4000; cairn_strerror() names both. errno is not used. A
  * failed call changes nothing, and out-parameters are then untouched.
  *
+ * Descriptors. The engine's lie high, away from the program's. A program that closes all that it does
+ * not know (close_range, closefrom) closes them too, unless the agent is there, which keeps them: calls
+ * then answer -EBADF and change nothing, until the session is closed and opened anew. "mprotect" needs
+ * none for its checkpoints.
+ *
  * Threads and signals. Any thread may call; calls are serialised. Nothing here may be called from
  * a signal handler except cairn_restore(), whose purpose includes leaving one.
  */

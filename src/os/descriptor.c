@@ -18,6 +18,11 @@ static int soft_limit(void)
 	return (int)CRN_MIN(limit.soft, (uint64_t)CRN_FD_CEILING);
 }
 
+bool crn_fd_is_open(int fd)
+{
+	return crn_sys3(SYS_fcntl, fd, F_GETFD, 0) >= 0;
+}
+
 int crn_fd_dup_high(int fd)
 {
 	int limit = soft_limit();

@@ -24,6 +24,8 @@
  */
 extern void crn_fd_watch(int fd, bool open) __attribute__((weak, visibility("hidden")));
 
+/* Is there (still) a file behind fd? The program may have closed all that it does not know. */
+bool crn_fd_is_open(int fd);
 /* Duplicate fd to a high number. The original stays open. */
 int crn_fd_dup_high(int fd);
 /*

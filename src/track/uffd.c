@@ -95,6 +95,25 @@ static int uffd_open(void **t, struct crn_track_env *env)
 	return 0;
 }
 
+/*
+ * Closing the descriptor ends all protection, and stores then go unseen: a program that closes all
+ * descriptors (close_range) would get a wrong past without a word. So the question is asked, at a
+ * hundred nanoseconds.
+ */
+static int uffd_interval_end(void *t, struct crn_sink *sink)
+{
+	const struct crn_undo_pages *u = t;
+
+	return crn_fd_is_open(u->uffd) ? undo_interval_end(t, sink) : -EBADF;
+}
+
+static int uffd_undo(void *t, struct crn_sink *sink)
+{
+	const struct crn_undo_pages *u = t;
+
+	return crn_fd_is_open(u->uffd) ? undo_undo(t, sink) : -EBADF;
+}
+
 const struct crn_tracker_ops crn_tracker_uffd = {
 	.name = "uffd",
 	.caps = CRN_TRACK_PAGES | CRN_TRACK_THREADS | CRN_TRACK_SHARED | CRN_TRACK_PROTECTS,
@@ -104,8 +123,8 @@ const struct crn_tracker_ops crn_tracker_uffd = {
 	.area_add = undo_area_add,
 	.area_drop = undo_area_drop,
 	.interval_begin = undo_interval_begin,
-	.interval_end = undo_interval_end,
-	.undo = undo_undo,
+	.interval_end = uffd_interval_end,
+	.undo = uffd_undo,
 	.rebase = undo_rebase,
 	.look = undo_look,
 	.page = {
