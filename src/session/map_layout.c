@@ -404,6 +404,18 @@ static void undo_born(cairn_t *c, const struct crn_piece *p)
 	crn_memory_unmap((void *)p->begin, p->end - p->begin);
 }
 
+/* A place that is used again begins as a fresh mapping would: the journal names only pages that held something. */
+static int clear(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		CRN_TRY(c->ops->rebase(c->tracker, page, NULL));
+		c->env.store(&c->env, page, NULL, CRN_PAGE_SIZE);
+		if (c->ops->caps & CRN_TRACK_MIRROR)
+			CRN_TRY(c->ops->page.unprotect(c->tracker, page, CRN_PAGE_SIZE));
+	}
+	return 0;
+}
+
 /* Map what is not mapped in [begin, end) and track it. A newer mapping that had to stay serves as the old one. */
 static int fill_place(cairn_t *c, const struct crn_piece *p)
 {
@@ -422,6 +434,7 @@ static int fill_place(cairn_t *c, const struct crn_piece *p)
 		} else {
 			c->areas[i]->born = 0;
 			next = CRN_MIN(c->areas[i]->end, p->end);
+			CRN_TRY(clear(c, at, next));
 		}
 		at = next;
 	}

@@ -127,8 +127,9 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	CRN_TRY(crn_other_threads_check(c, id));
 	if (id != crn_mark_newest(c)->id && !(c->ops->caps & CRN_TRACK_KEEPS))
 		CRN_TRY(reserve_frames(c, id));
-	CRN_TRY(crn_layout_undo_places(c, id));
 	crn_store_plan(c);
+	CRN_TRY(crn_layout_undo_places(c, id));
+	crn_store_plan(c); /* places have changed what needs care */
 	err = put_content(c, id);
 	if (err < 0)
 		return err;
