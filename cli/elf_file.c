@@ -17,8 +17,9 @@ static bool header_is_sane(const struct elf_file *f)
 {
 	const Elf64_Ehdr *h = f->header;
 
-	return f->size >= sizeof(*h) && !memcmp(h->e_ident, ELFMAG, SELFMAG) && h->e_ident[EI_CLASS] == ELFCLASS64 &&
-		h->e_machine == EM_X86_64 && h->e_phentsize == sizeof(Elf64_Phdr) && h->e_phoff < f->size &&
+	return f->size >= sizeof(*h) && !memcmp(h->e_ident, ELFMAG, SELFMAG) &&
+		h->e_ident[EI_CLASS] == ELFCLASS64 && h->e_machine == EM_X86_64 &&
+		h->e_phentsize == sizeof(Elf64_Phdr) && h->e_phoff < f->size &&
 		h->e_phnum <= (f->size - h->e_phoff) / sizeof(Elf64_Phdr);
 }
 
@@ -90,8 +91,9 @@ const uint8_t *elf_at(const struct elf_file *f, uint64_t address, size_t size)
 	for (int i = 0; i < f->header->e_phnum; i++) {
 		const Elf64_Phdr *p = &f->segments[i];
 
-		if (p->p_type == PT_LOAD && address >= p->p_vaddr && address - p->p_vaddr <= p->p_filesz &&
-		    size <= p->p_filesz - (address - p->p_vaddr))
+		if (p->p_type == PT_LOAD && address >= p->p_vaddr &&
+			address - p->p_vaddr <= p->p_filesz &&
+			size <= p->p_filesz - (address - p->p_vaddr))
 			return file_part(f, p->p_offset + (address - p->p_vaddr), size);
 	}
 	return NULL;
@@ -109,16 +111,19 @@ size_t elf_build_id(const struct elf_file *f, const uint8_t **id)
 {
 	for (int i = 0; i < f->header->e_phnum; i++) {
 		const Elf64_Phdr *p = &f->segments[i];
-		const uint8_t *at = p->p_type == PT_NOTE ? file_part(f, p->p_offset, p->p_filesz) : NULL;
+		const uint8_t *at =
+			p->p_type == PT_NOTE ? file_part(f, p->p_offset, p->p_filesz) : NULL;
 		const uint8_t *end = at ? at + p->p_filesz : NULL;
 
 		while (at && (size_t)(end - at) >= sizeof(Elf64_Nhdr)) {
 			const Elf64_Nhdr *n = (const void *)at;
-			size_t name = (n->n_namesz + 3) & ~(size_t)3, desc = (n->n_descsz + 3) & ~(size_t)3;
+			size_t name = (n->n_namesz + 3) & ~(size_t)3,
+			       desc = (n->n_descsz + 3) & ~(size_t)3;
 
 			if ((size_t)(end - at) - sizeof(*n) < name + desc)
 				break;
-			if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && !memcmp(n + 1, "GNU", 4)) {
+			if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 &&
+				!memcmp(n + 1, "GNU", 4)) {
 				*id = at + sizeof(*n) + name;
 				return n->n_descsz;
 			}
@@ -137,8 +142,8 @@ static int32_t s32(const uint8_t *p)
 }
 
 /*
- * .eh_frame_hdr: four encoding bytes, the pointer to .eh_frame, the number of entries, then pairs (function,
- * FDE) relative to the header. An FDE: length, CIE pointer, begin (pcrel), size.
+ * .eh_frame_hdr: four encoding bytes, the pointer to .eh_frame, the number of entries, then pairs
+ * (function, FDE) relative to the header. An FDE: length, CIE pointer, begin (pcrel), size.
  */
 long elf_functions(const struct elf_file *f, struct elf_range **out)
 {
@@ -147,8 +152,8 @@ long elf_functions(const struct elf_file *f, struct elf_range **out)
 	struct elf_range *ranges;
 	size_t count, filled = 0;
 
-	if (!h || p->p_filesz < 12 || h[0] != 1 || h[1] != EH_HDR_ENCODING || h[2] != EH_COUNT_ENCODING ||
-	    h[3] != EH_TABLE_ENCODING)
+	if (!h || p->p_filesz < 12 || h[0] != 1 || h[1] != EH_HDR_ENCODING ||
+		h[2] != EH_COUNT_ENCODING || h[3] != EH_TABLE_ENCODING)
 		return -ENOTSUP;
 	count = (uint32_t)s32(h + 8);
 	if (count > (p->p_filesz - 12) / 8)
@@ -158,17 +163,19 @@ long elf_functions(const struct elf_file *f, struct elf_range **out)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++) {
 		uint64_t begin = p->p_vaddr + (uint64_t)(int64_t)s32(h + 12 + i * 8);
-		const uint8_t *fde = elf_at(f, p->p_vaddr + (uint64_t)(int64_t)s32(h + 16 + i * 8), 16);
+		const uint8_t *fde =
+			elf_at(f, p->p_vaddr + (uint64_t)(int64_t)s32(h + 16 + i * 8), 16);
 
 		if (fde)
-			ranges[filled++] = (struct elf_range){ begin, begin + (uint32_t)s32(fde + 12) };
+			ranges[filled++] =
+				(struct elf_range){ begin, begin + (uint32_t)s32(fde + 12) };
 	}
 	*out = ranges;
 	return (long)filled;
 }
 
-static bool table_find(const struct elf_file *f, const Elf64_Shdr *sections, const Elf64_Shdr *table,
-	const char *name, uint64_t *address)
+static bool table_find(const struct elf_file *f, const Elf64_Shdr *sections,
+	const Elf64_Shdr *table, const char *name, uint64_t *address)
 {
 	const Elf64_Sym *sym = (const void *)file_part(f, table->sh_offset, table->sh_size);
 	const Elf64_Shdr *strings = &sections[table->sh_link];
@@ -179,8 +186,8 @@ static bool table_find(const struct elf_file *f, const Elf64_Shdr *sections, con
 	text = (const char *)file_part(f, strings->sh_offset, strings->sh_size);
 	for (size_t i = 0; text && i < table->sh_size / sizeof(*sym); i++)
 		if (ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC && sym[i].st_shndx != SHN_UNDEF &&
-		    sym[i].st_name < strings->sh_size &&
-		    !strncmp(text + sym[i].st_name, name, strings->sh_size - sym[i].st_name)) {
+			sym[i].st_name < strings->sh_size &&
+			!strncmp(text + sym[i].st_name, name, strings->sh_size - sym[i].st_name)) {
 			*address = sym[i].st_value;
 			return true;
 		}
@@ -191,13 +198,15 @@ bool elf_symbol(const struct elf_file *f, const char *name, uint64_t *address)
 {
 	static const uint32_t order[] = { SHT_SYMTAB, SHT_DYNSYM };
 	const Elf64_Ehdr *h = f->header;
-	const Elf64_Shdr *sections = (const void *)file_part(f, h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr));
+	const Elf64_Shdr *sections =
+		(const void *)file_part(f, h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr));
 
 	if (!h->e_shoff || !sections || h->e_shentsize != sizeof(Elf64_Shdr))
 		return false;
 	for (size_t k = 0; k < 2; k++)
 		for (int i = 0; i < h->e_shnum; i++)
-			if (sections[i].sh_type == order[k] && table_find(f, sections, &sections[i], name, address))
+			if (sections[i].sh_type == order[k] &&
+				table_find(f, sections, &sections[i], name, address))
 				return true;
 	return false;
 }

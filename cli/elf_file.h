@@ -34,7 +34,10 @@ void elf_close(struct elf_file *f);
 /* What kind of program is in the file; *interpreter points into it or is NULL. */
 enum elf_kind elf_kind(const struct elf_file *f, const char **interpreter);
 
-/* The bytes that are at [address, address + size) once loaded, or NULL if the file does not hold all of them. */
+/*
+ * The bytes that are at [address, address + size) once loaded, or NULL if the file does not hold
+ * all of them.
+ */
 const uint8_t *elf_at(const struct elf_file *f, uint64_t address, size_t size);
 
 /* The first executable segment, or NULL. */

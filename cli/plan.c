@@ -20,9 +20,9 @@ struct insn {
 	uint64_t at;
 	uint8_t size;
 	bool syscall;
-	bool movable;       /* means the same at another address */
-	bool stack;         /* moves %rsp or names it as an operand */
-	uint8_t relative;   /* offset of a 32-bit displacement from %rip, the only thing that ties it to its place; 0: none */
+	bool movable; /* means the same at another address */
+	bool stack;   /* moves %rsp or names it as an operand */
+	uint8_t relative; /* offset of a 32-bit displacement from %rip, the only thing that ties it to its place; 0: none */
 	bool indirect_jump;
 };
 
@@ -61,17 +61,20 @@ static bool uses_stack(const ZydisDecodedInstruction *d, const ZydisDecodedOpera
 {
 	for (int i = 0; i < d->operand_count; i++)
 		if (ops[i].type == ZYDIS_OPERAND_TYPE_REGISTER &&
-		    ZydisRegisterGetLargestEnclosing(ZYDIS_MACHINE_MODE_LONG_64, ops[i].reg.value) == ZYDIS_REGISTER_RSP)
+			ZydisRegisterGetLargestEnclosing(
+				ZYDIS_MACHINE_MODE_LONG_64, ops[i].reg.value) == ZYDIS_REGISTER_RSP)
 			return true;
 	return d->meta.category == ZYDIS_CATEGORY_PUSH || d->meta.category == ZYDIS_CATEGORY_POP ||
 		d->meta.category == ZYDIS_CATEGORY_RET;
 }
 
-static void classify(struct insn *out, const ZydisDecodedInstruction *d, const ZydisDecodedOperand *ops)
+static void classify(
+	struct insn *out, const ZydisDecodedInstruction *d, const ZydisDecodedOperand *ops)
 {
 	out->size = d->length;
 	out->syscall = d->mnemonic == ZYDIS_MNEMONIC_SYSCALL;
-	out->indirect_jump = d->mnemonic == ZYDIS_MNEMONIC_JMP && ops[0].type != ZYDIS_OPERAND_TYPE_IMMEDIATE;
+	out->indirect_jump =
+		d->mnemonic == ZYDIS_MNEMONIC_JMP && ops[0].type != ZYDIS_OPERAND_TYPE_IMMEDIATE;
 	out->stack = uses_stack(d, ops);
 	out->movable = d->meta.category == ZYDIS_CATEGORY_RET ||
 		(!is_branch(d) && !(d->attributes & ZYDIS_ATTRIB_IS_RELATIVE));
@@ -79,7 +82,8 @@ static void classify(struct insn *out, const ZydisDecodedInstruction *d, const Z
 	if (out->movable || d->raw.disp.size != 32 || is_branch(d))
 		return;
 	for (int i = 0; i < d->operand_count; i++)
-		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY && ops[i].mem.base == ZYDIS_REGISTER_RIP)
+		if (ops[i].type == ZYDIS_OPERAND_TYPE_MEMORY &&
+			ops[i].mem.base == ZYDIS_REGISTER_RIP)
 			out->relative = d->raw.disp.offset;
 }
 
@@ -100,7 +104,8 @@ static size_t decode(struct scan *s, uint64_t begin, uint64_t end)
 			s->insns = p;
 			s->insn_room = room;
 		}
-		if (ZYAN_FAILED(ZydisDecoderDecodeFull(&s->decoder, s->text + (at - s->base), end - at, &d, ops)))
+		if (ZYAN_FAILED(ZydisDecoderDecodeFull(
+			    &s->decoder, s->text + (at - s->base), end - at, &d, ops)))
 			return 0;
 		s->insns[n].at = at;
 		classify(&s->insns[n++], &d, ops);
@@ -147,7 +152,9 @@ static bool lands_in(const struct scan *s, uint64_t from, uint64_t to)
 	return lands;
 }
 
-/* Is there an instruction at `at`? Code that no function covers, or that does not decode, says yes. */
+/*
+ * Is there an instruction at `at`? Code that no function covers, or that does not decode, says yes.
+ */
 static bool is_instruction(struct scan *s, uint64_t at)
 {
 	long low = 0, high = s->function_count;
@@ -186,7 +193,8 @@ static void settle_doubts(struct scan *s)
 	}
 }
 
-static int add_site(struct plan_builder *b, const struct scan *s, uint64_t at, uint8_t shape, size_t displaced)
+static int add_site(
+	struct plan_builder *b, const struct scan *s, uint64_t at, uint8_t shape, size_t displaced)
 {
 	uint64_t from = shape == CRN_PATCH_BEFORE ? at - displaced : at + 2;
 	struct crn_plan_site *site;
@@ -201,8 +209,11 @@ static int add_site(struct plan_builder *b, const struct scan *s, uint64_t at, u
 		b->site_room = room;
 	}
 	site = &b->sites[b->site_count++];
-	*site = (struct crn_plan_site){ .offset = (uint32_t)at, .shape = shape, .displaced = (uint8_t)displaced };
-	memcpy(site->check, s->text + (from - s->base), displaced < sizeof(site->check) ? displaced : sizeof(site->check));
+	*site = (struct crn_plan_site){
+		.offset = (uint32_t)at, .shape = shape, .displaced = (uint8_t)displaced
+	};
+	memcpy(site->check, s->text + (from - s->base),
+		displaced < sizeof(site->check) ? displaced : sizeof(site->check));
 	return 0;
 }
 
@@ -211,12 +222,13 @@ static bool fits_before(const struct scan *s, const struct insn *i, size_t index
 {
 	const struct insn *p = i - 1;
 
-	return index > 0 && p->movable && !p->stack && p->size >= JUMP_SIZE && p->size <= CRN_STUB_BEFORE_MAX &&
-		!lands_in(s, p->at + 1, i->at);
+	return index > 0 && p->movable && !p->stack && p->size >= JUMP_SIZE &&
+		p->size <= CRN_STUB_BEFORE_MAX && !lands_in(s, p->at + 1, i->at);
 }
 
 /* The syscall and what follows it do: bytes behind it to displace, or 0. */
-static size_t fits_after(const struct scan *s, const struct insn *i, const struct insn *end, bool jumps)
+static size_t fits_after(
+	const struct scan *s, const struct insn *i, const struct insn *end, bool jumps)
 {
 	size_t bytes = 0;
 
@@ -232,9 +244,13 @@ static size_t fits_after(const struct scan *s, const struct insn *i, const struc
 	return bytes;
 }
 
-static int plan_function(struct plan_builder *b, struct scan *s, const struct elf_range *r, uint64_t next)
+static int plan_function(
+	struct plan_builder *b, struct scan *s, const struct elf_range *r, uint64_t next)
 {
-	/* clone's call stands between two tables, so that unwinders stop there: read on to the next one. */
+	/*
+	 * clone's call stands between two tables, so that unwinders stop there: read on to the next
+	 * one.
+	 */
 	size_t n = next > r->end && next - r->end < GAP_MAX ? decode(s, r->begin, next) : 0, bytes;
 	bool jumps = false;
 	int e = 0;
@@ -322,7 +338,8 @@ static int scan_open(struct scan *s, struct elf_file *f, const char *path)
 		s->doubt = calloc(1, t->p_filesz + 1);
 	}
 	if (!s->text || !s->landed || !s->doubt ||
-	    ZYAN_FAILED(ZydisDecoderInit(&s->decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64))) {
+		ZYAN_FAILED(ZydisDecoderInit(
+			&s->decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64))) {
 		free(s->landed);
 		free(s->doubt);
 		elf_close(f);
@@ -357,8 +374,10 @@ int plan_add_object(struct plan_builder *b, const char *path)
 		return e;
 	id_size = elf_build_id(&f, &id);
 	e = -ENOEXEC;
-	if (id_size && id_size <= CRN_BUILD_ID_MAX && f.segments[0].p_type != PT_NULL && s.base + s.size < UINT32_MAX) {
-		*o = (struct crn_plan_object){ .build_id_size = (uint32_t)id_size, .sites_first = b->site_count };
+	if (id_size && id_size <= CRN_BUILD_ID_MAX && f.segments[0].p_type != PT_NULL &&
+		s.base + s.size < UINT32_MAX) {
+		*o = (struct crn_plan_object){ .build_id_size = (uint32_t)id_size,
+			.sites_first = b->site_count };
 		memcpy(o->build_id, id, id_size);
 		o->text_begin = (uint32_t)(s.base & ~4095ull);
 		o->text_end = (uint32_t)((s.base + s.size + 4095) & ~4095ull);
@@ -379,8 +398,8 @@ static int add_loaded(struct dl_phdr_info *info, size_t size, void *ctx)
 
 	(void)size;
 	slash = slash ? slash + 1 : name;
-	if (!strncmp(slash, "libc.so", 7) || !strncmp(slash, "ld-linux", 8) || !strncmp(slash, "libpthread", 10) ||
-	    !strncmp(slash, "ld-musl", 7))
+	if (!strncmp(slash, "libc.so", 7) || !strncmp(slash, "ld-linux", 8) ||
+		!strncmp(slash, "libpthread", 10) || !strncmp(slash, "ld-musl", 7))
 		(void)plan_add_object(ctx, name);
 	return 0;
 }
@@ -405,8 +424,8 @@ static bool displace(struct crn_plan_function *fn, const struct insn *i)
 }
 
 /*
- * Whole instructions of 5 bytes or more at the entry if they can be moved and no branch lands inside the
- * jump, else the first one alone, by int3. False: not even that one can be moved.
+ * Whole instructions of 5 bytes or more at the entry if they can be moved and no branch lands
+ * inside the jump, else the first one alone, by int3. False: not even that one can be moved.
  */
 static bool entry_shape(struct scan *s, struct crn_plan_function *fn)
 {
@@ -424,7 +443,7 @@ static bool entry_shape(struct scan *s, struct crn_plan_function *fn)
 		if (!displace(fn, &s->insns[i]))
 			break;
 	if (fn->displaced < JUMP_SIZE || fn->displaced > sizeof(fn->check) ||
-	    lands_in(s, fn->offset + 1, fn->offset + fn->displaced)) {
+		lands_in(s, fn->offset + 1, fn->offset + fn->displaced)) {
 		*fn = first;
 		fn->trap = 1;
 	}
@@ -469,8 +488,10 @@ static int write_part(int fd, const void *data, size_t size)
 
 int plan_write(const struct plan_builder *b, const struct crn_config *config)
 {
-	struct crn_plan head = { .object_count = b->object_count, .site_count = b->site_count,
-		.function_count = b->function_count, .config = *config };
+	struct crn_plan head = { .object_count = b->object_count,
+		.site_count = b->site_count,
+		.function_count = b->function_count,
+		.config = *config };
 	int fd = memfd_create("cairn-plan", MFD_ALLOW_SEALING), high, e;
 
 	if (fd < 0)
@@ -491,8 +512,10 @@ int plan_write(const struct plan_builder *b, const struct crn_config *config)
 	}
 	high = crn_fd_raise(fd);
 	/* Programs started below inherit it; nobody may change it under them. */
-	if (high >= 0 && (fcntl(high, F_SETFD, 0) < 0 ||
-	    fcntl(high, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0))
+	if (high >= 0 &&
+		(fcntl(high, F_SETFD, 0) < 0 ||
+			fcntl(high, F_ADD_SEALS,
+				F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0))
 		return -errno;
 	return high;
 }

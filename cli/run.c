@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `cairn run`: checks everything that can be checked before the program runs, plans the patches, and becomes the
- * program. Nothing of this process stays behind.
+ * `cairn run`: checks everything that can be checked before the program runs, plans the patches,
+ * and becomes the program. Nothing of this process stays behind.
  */
 #include <argp.h>
 #include <errno.h>
@@ -31,23 +31,39 @@ struct run {
 	char path[PATH_MAX];
 };
 
-enum { OPT_AT = 256, OPT_TRACKER, OPT_STRATEGY, OPT_KEEP, OPT_SURFACE, OPT_RECOVER, OPT_STATS, OPT_MEMORY, OPT_PROTECT };
+enum {
+	OPT_AT = 256,
+	OPT_TRACKER,
+	OPT_STRATEGY,
+	OPT_KEEP,
+	OPT_SURFACE,
+	OPT_RECOVER,
+	OPT_STATS,
+	OPT_MEMORY,
+	OPT_PROTECT
+};
 
 static const struct argp_option options[] = {
-	{ "at", OPT_AT, "SITE[/N]", 0, "checkpoint at SITE, or at every N-th hit of it: wait, output, func:SYMBOL, "
-		"func:0xOFFSET, timer:MS; may be repeated", 0 },
-	{ "tracker", OPT_TRACKER, "NAME", 0, "auto (default), async, uffd, mprotect, softdirty, fork", 0 },
+	{ "at", OPT_AT, "SITE[/N]", 0,
+		"checkpoint at SITE, or at every N-th hit of it: wait, output, func:SYMBOL, "
+		"func:0xOFFSET, timer:MS; may be repeated",
+		0 },
+	{ "tracker", OPT_TRACKER, "NAME", 0,
+		"auto (default), async, uffd, mprotect, softdirty, fork", 0 },
 	{ "strategy", OPT_STRATEGY, "NAME", 0, "which pages to copy eagerly: none (default)", 0 },
 	{ "keep", OPT_KEEP, "K", 0, "checkpoints to keep: 1, or 8 with --recover", 0 },
-	{ "surface", OPT_SURFACE, "S", 0, "all (default), program, or mapping names and ranges", 0 },
+	{ "surface", OPT_SURFACE, "S", 0, "all (default), program, or mapping names and ranges",
+		0 },
 	{ "memory-max", OPT_MEMORY, "SIZE", 0, "bytes the engine may use (K, M, G)", 0 },
 	{ "protect", OPT_PROTECT, NULL, 0, "keep the engine's copies read-only meanwhile", 0 },
-	{ "recover", OPT_RECOVER, NULL, 0, "go back to the last checkpoint when the program crashes", 0 },
+	{ "recover", OPT_RECOVER, NULL, 0,
+		"go back to the last checkpoint when the program crashes", 0 },
 	{ "stats", OPT_STATS, "json", OPTION_ARG_OPTIONAL, "print a summary at exit", 0 },
 	{ 0 },
 };
 
-static const char *const trackers[] = { "auto", "async", "uffd", "mprotect", "softdirty", "fork", NULL };
+static const char *const trackers[] = { "auto", "async", "uffd", "mprotect", "softdirty", "fork",
+	NULL };
 static const char *const strategies[] = { "none", NULL };
 
 static bool known(const char *const *names, const char *name)
@@ -121,15 +137,17 @@ static void site_option(struct run *r, char *arg, struct argp_state *state)
 			argp_error(state, "not a number of milliseconds in site %s", s->text);
 		s->argument = n;
 	} else {
-		argp_error(state, "unknown site: %s (wait, output, func:SYMBOL, func:0xOFFSET, timer:MS)", s->text);
+		argp_error(state,
+			"unknown site: %s (wait, output, func:SYMBOL, func:0xOFFSET, timer:MS)",
+			s->text);
 	}
 	if (slash)
 		*slash = '/';
 	r->config.site_count++;
 }
 
-static void name_option(char *to, size_t size, const char *const *names, const char *what, const char *arg,
-	struct argp_state *state)
+static void name_option(char *to, size_t size, const char *const *names, const char *what,
+	const char *arg, struct argp_state *state)
 {
 	if (!known(names, arg) || strlen(arg) >= size)
 		argp_error(state, "unknown %s: %s", what, arg);
@@ -154,7 +172,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_KEEP:
 		if (!number(arg, KEEP_MAX, &n) || n == 0)
-			argp_error(state, "--keep takes a number from 1 to %d, not %s", KEEP_MAX, arg);
+			argp_error(
+				state, "--keep takes a number from 1 to %d, not %s", KEEP_MAX, arg);
 		c->keep = (uint32_t)n;
 		r->keep_given = true;
 		return 0;
@@ -211,7 +230,8 @@ static bool find_program(const char *name, char *path)
 		at = "/bin:/usr/bin";
 	for (; *name; at = end + 1) {
 		end = strchrnul(at, ':');
-		snprintf(path, PATH_MAX, "%.*s%s%s", (int)(end - at), at, end > at ? "/" : "", name);
+		snprintf(
+			path, PATH_MAX, "%.*s%s%s", (int)(end - at), at, end > at ? "/" : "", name);
 		if (access(path, X_OK) == 0)
 			return true;
 		if (errno == EACCES)
@@ -247,12 +267,15 @@ static bool gains_rights(const char *path, const struct stat *st)
 {
 	char caps[64];
 
-	return ((st->st_mode & S_ISUID) && st->st_uid != geteuid()) || ((st->st_mode & S_ISGID) && st->st_gid != getegid()) ||
+	return ((st->st_mode & S_ISUID) && st->st_uid != geteuid()) ||
+		((st->st_mode & S_ISGID) && st->st_gid != getegid()) ||
 		((st->st_mode & (S_ISUID | S_ISGID)) && geteuid() != getuid()) ||
 		getxattr(path, "security.capability", caps, sizeof(caps)) >= 0;
 }
 
-/* Everything that would keep the agent out of the program. 0, or the exit status after a message. */
+/*
+ * Everything that would keep the agent out of the program. 0, or the exit status after a message.
+ */
 static int check_program(const char *name, char *path, int depth)
 {
 	const char *interpreter;
@@ -268,9 +291,11 @@ static int check_program(const char *name, char *path, int depth)
 	if (!S_ISREG(st.st_mode))
 		return refuse(EXIT_REFUSED, name, "not a program");
 	if (st.st_mode & (S_ISUID | S_ISGID))
-		return refuse(EXIT_REFUSED, name, "setuid and setgid programs cannot be run under Cairn");
+		return refuse(
+			EXIT_REFUSED, name, "setuid and setgid programs cannot be run under Cairn");
 	if (gains_rights(path, &st))
-		return refuse(EXIT_REFUSED, name, "programs with file capabilities cannot be run under Cairn");
+		return refuse(EXIT_REFUSED, name,
+			"programs with file capabilities cannot be run under Cairn");
 	e = elf_open(&f, path);
 	if (e == -ENOEXEC) {
 		char next[PATH_MAX];
@@ -284,18 +309,21 @@ static int check_program(const char *name, char *path, int depth)
 	kind = elf_kind(&f, &interpreter);
 	elf_close(&f);
 	if (kind == ELF_STATIC)
-		return refuse(EXIT_REFUSED, name, "statically linked programs cannot be run under Cairn");
+		return refuse(
+			EXIT_REFUSED, name, "statically linked programs cannot be run under Cairn");
 	if (kind != ELF_DYNAMIC)
 		return refuse(EXIT_REFUSED, name, "not a 64-bit x86 program");
 	return 0;
 }
 
-static int plan_entry(struct plan_builder *b, const char *path, uint32_t i, const struct crn_site_spec *s)
+static int plan_entry(
+	struct plan_builder *b, const char *path, uint32_t i, const struct crn_site_spec *s)
 {
 	int e = plan_add_function(b, path, i, s->argument);
 
 	if (e == -ENOTSUP)
-		return refuse(CRN_EXIT_USAGE, s->text, "the function begins with a branch: its entry cannot be a site");
+		return refuse(CRN_EXIT_USAGE, s->text,
+			"the function begins with a branch: its entry cannot be a site");
 	return e < 0 ? refuse(CRN_EXIT_USAGE, s->text, "no code there") : 0;
 }
 
@@ -319,7 +347,8 @@ static int resolve_functions(struct run *r, struct plan_builder *b)
 			*slash = 0;
 		if (elf_open(&f, r->path) < 0)
 			return refuse(EXIT_REFUSED, r->path, "cannot be read");
-		if (!strncmp(name, "0x", 2) ? !number(name, ULONG_MAX, &offset) : !elf_symbol(&f, name, &s->argument))
+		if (!strncmp(name, "0x", 2) ? !number(name, ULONG_MAX, &offset)
+					    : !elf_symbol(&f, name, &s->argument))
 			status = refuse(CRN_EXIT_USAGE, s->text, "no such function in the program");
 		else if (!strncmp(name, "0x", 2))
 			s->argument = offset;
@@ -356,7 +385,9 @@ static int preload(const char *agent)
 	int r;
 
 	if (strpbrk(agent, " :")) {
-		fprintf(stderr, "cairn run: %s: LD_PRELOAD cannot name a path with blanks or colons\n", agent);
+		fprintf(stderr,
+			"cairn run: %s: LD_PRELOAD cannot name a path with blanks or colons\n",
+			agent);
 		return -EINVAL;
 	}
 	if (asprintf(&text, "%s%s%s", agent, old && *old ? ":" : "", old ? old : "") < 0)
@@ -373,7 +404,8 @@ static int become(struct run *r, struct plan_builder *b)
 	int fd;
 
 	if (!find_agent(agent))
-		return refuse(EXIT_REFUSED, "libcairn-agent.so", "not found beside the cairn command");
+		return refuse(
+			EXIT_REFUSED, "libcairn-agent.so", "not found beside the cairn command");
 	plan_add_system(b);
 	fd = plan_write(b, &r->config);
 	plan_free(b);
@@ -383,14 +415,17 @@ static int become(struct run *r, struct plan_builder *b)
 	if (setenv(CRN_PLAN_ENV, text, 1) < 0 || preload(agent) < 0)
 		return EXIT_REFUSED;
 	execvp(r->program[0], r->program);
-	return refuse(errno == ENOENT ? EXIT_MISSING : EXIT_REFUSED, r->program[0], strerror(errno));
+	return refuse(
+		errno == ENOENT ? EXIT_MISSING : EXIT_REFUSED, r->program[0], strerror(errno));
 }
 
 int cmd_run(int argc, char **argv)
 {
 	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]",
 		"Run an unmodified program with checkpoints of its memory.", NULL, NULL, NULL };
-	static struct run r = { .config = { .tracker = "auto", .strategy = "none", .surface = "all", .keep = 1 } };
+	static struct run r = {
+		.config = { .tracker = "auto", .strategy = "none", .surface = "all", .keep = 1 }
+	};
 	static struct plan_builder b;
 	int status;
 

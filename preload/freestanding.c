@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The four functions that a compiler may call by itself, hidden in the agent, which links no libc and
- * runs before it. Compiled so that none of them is turned into a call of itself.
+ * The four functions that a compiler may call by itself, hidden in the agent, which links no libc
+ * and runs before it. Compiled so that none of them is turned into a call of itself.
  */
 #include <stddef.h>
 
@@ -10,7 +10,8 @@ void *memmove(void *dst, const void *src, size_t n);
 void *memset(void *dst, int byte, size_t n);
 int memcmp(const void *a, const void *b, size_t n);
 
-__attribute__((visibility("hidden"))) void *memcpy(void *restrict dst, const void *restrict src, size_t n)
+__attribute__((visibility("hidden"))) void *memcpy(
+	void *restrict dst, const void *restrict src, size_t n)
 {
 	void *d = dst;
 

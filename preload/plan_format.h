@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `cairn run` hands to the agent: one memfd, whose number is in CAIRN_PLAN and which every program that is started
- * below inherits. It holds the configuration and the patch plan: for each object, named by its build id, the places where
- * a decoder has proved that a jump may be written over the instructions around a system call. No decoder
- * runs inside the program. All of it is read only; a reader checks magic and sizes and otherwise trusts it.
+ * What `cairn run` hands to the agent: one memfd, whose number is in CAIRN_PLAN and which every
+ * program that is started below inherits. It holds the configuration and the patch plan: for each
+ * object, named by its build id, the places where a decoder has proved that a jump may be written
+ * over the instructions around a system call. No decoder runs inside the program. All of it is read
+ * only; a reader checks magic and sizes and otherwise trusts it.
  *
  *	struct crn_plan | objects[object_count] | sites[site_count] | functions[function_count]
  */
@@ -16,14 +17,17 @@
 #define CRN_PLAN_ENV   "CAIRN_PLAN"
 #define CRN_PLAN_MAGIC "cairnpl1"
 
-/* One instruction of 5 bytes or more is replaced by the jump; the syscall behind it stays for whoever jumps there. */
+/*
+ * One instruction of 5 bytes or more is replaced by the jump; the syscall behind it stays for
+ * whoever jumps there.
+ */
 #define CRN_PATCH_BEFORE 1
 /* syscall and the instructions behind it are replaced; no branch lands inside. */
 #define CRN_PATCH_AFTER 2
 
 struct crn_plan_site {
-	uint32_t offset;   /* of the syscall instruction, from the object's base */
-	uint8_t shape;     /* CRN_PATCH_* */
+	uint32_t offset; /* of the syscall instruction, from the object's base */
+	uint8_t shape;   /* CRN_PATCH_* */
 	uint8_t displaced; /* bytes replaced before (CRN_PATCH_BEFORE) or behind (CRN_PATCH_AFTER) the syscall */
 	uint8_t check[10]; /* the bytes there: displaced ones, cut or zero-filled */
 };
@@ -41,13 +45,13 @@ struct crn_plan_object {
 /* A function whose entry is a site (crn_site_spec.kind == CRN_SITE_FUNC). */
 #define CRN_RELATIVES_MAX 4
 struct crn_plan_function {
-	uint32_t site;         /* index into config.sites */
-	uint64_t offset;       /* from the program's base */
-	uint8_t displaced;     /* bytes of whole instructions that a jump or, if `trap`, int3 replaces */
-	uint8_t trap;          /* no room for a jump, or a branch lands inside it */
+	uint32_t site;     /* index into config.sites */
+	uint64_t offset;   /* from the program's base */
+	uint8_t displaced; /* bytes of whole instructions that a jump or, if `trap`, int3 replaces */
+	uint8_t trap;      /* no room for a jump, or a branch lands inside it */
 	uint8_t relative_count; /* of those bytes, where 32-bit displacements from %rip lie */
 	uint8_t relatives[CRN_RELATIVES_MAX];
-	uint8_t check[24];     /* the bytes there */
+	uint8_t check[24]; /* the bytes there */
 	uint8_t build_id[CRN_BUILD_ID_MAX];
 	uint32_t build_id_size; /* 0: the program has none */
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The agent's first moments. ld.so calls crn_agent_start before every other initialiser (-z initfirst), so libc is mapped
- * and relocated but not initialised. The process has one thread. Without a plan in the environment the agent stays
- * away: nothing is patched and the program runs bare.
+ * The agent's first moments. ld.so calls crn_agent_start before every other initialiser (-z
+ * initfirst), so libc is mapped and relocated but not initialised. The process has one thread.
+ * Without a plan in the environment the agent stays away: nothing is patched and the program runs
+ * bare.
  */
 #include <elf.h>
 #include <link.h>
@@ -76,10 +77,12 @@ static void find_image(void)
 	}
 }
 
-/* ld.so's list of loaded objects, through the main program's DT_DEBUG. NULL if it cannot be found. */
+/*
+ * ld.so's list of loaded objects, through the main program's DT_DEBUG. NULL if it cannot be found.
+ */
 static const struct link_map *loaded_objects(char **envp)
 {
-	const ElfW(auxv_t) *aux;
+	const ElfW(auxv_t) * aux;
 	const ElfW(Phdr) *ph = NULL;
 	const ElfW(Dyn) *dyn = NULL;
 	uintptr_t bias = 0;
@@ -130,7 +133,9 @@ static int arm(void)
 	r = crn_thread_enter(t);
 	if (r < 0) {
 		crn_here.sud = false;
-		crn_warn("syscall user dispatch is not available (%d): calls outside libc are not intercepted", r);
+		crn_warn("syscall user dispatch is not available (%d): calls outside libc are not "
+			 "intercepted",
+			r);
 		r = crn_thread_enter(t);
 	}
 	return r;
@@ -138,7 +143,8 @@ static int arm(void)
 
 void crn_agent_start(int argc, char **argv, char **envp)
 {
-	const char *text = environment(envp, CRN_PLAN_ENV), *debug = environment(envp, "CAIRN_DEBUG");
+	const char *text = environment(envp, CRN_PLAN_ENV),
+		   *debug = environment(envp, "CAIRN_DEBUG");
 	const struct crn_plan *plan = text ? plan_map(text) : NULL;
 	const struct link_map *objects;
 
@@ -161,6 +167,6 @@ void crn_agent_start(int argc, char **argv, char **envp)
 	crn_functions_init(plan, objects);
 	crn_timer_start();
 	if (crn_here.debug)
-		crn_warn("%u system call sites patched, the rest by dispatch (%s)", crn_here.sites_patched,
-			crn_here.sud ? "on" : "not available");
+		crn_warn("%u system call sites patched, the rest by dispatch (%s)",
+			crn_here.sites_patched, crn_here.sud ? "on" : "not available");
 }

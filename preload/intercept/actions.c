@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The system calls about signals. sigaction and sigaltstack are answered from the agent's own tables; masks are handed
- * to the kernel without the reserved signals; sigreturn is let through after its frame names the agent's alternate stack.
- * Answers, error codes included, are the kernel's (kernel/signal.c).
+ * The system calls about signals. sigaction and sigaltstack are answered from the agent's own
+ * tables; masks are handed to the kernel without the reserved signals; sigreturn is let through
+ * after its frame names the agent's alternate stack. Answers, error codes included, are the
+ * kernel's (kernel/signal.c).
  */
 #include "base/copy.h"
 #include "os/signal.h"
 #include "intercept/intercept.h"
 #include "intercept/actions.h"
 
-#define MASK_SIZE 8
+#define MASK_SIZE          8
 #define SS_AUTODISARM_FLAG (1 << 31)
-#define ALTSTACK_MIN 2048
-#define KEEP_FLAGS (SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART)
-#define UNBLOCKABLE (CRN_SIG(SIGKILL) | CRN_SIG(SIGSTOP))
+#define ALTSTACK_MIN       2048
+#define KEEP_FLAGS         (SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART)
+#define UNBLOCKABLE        (CRN_SIG(SIGKILL) | CRN_SIG(SIGSTOP))
 
 static bool reserved(int sig)
 {
@@ -23,7 +24,8 @@ static bool reserved(int sig)
 /* Tell the kernel what the program's action needs. */
 static void kernel_action(int sig, const struct crn_sigaction *act)
 {
-	struct crn_ksigaction k = { .handler = act->handler, .flags = act->flags & ~CRN_SA_RESTORER };
+	struct crn_ksigaction k = { .handler = act->handler,
+		.flags = act->flags & ~CRN_SA_RESTORER };
 
 	if (reserved(sig) || act->handler > (uintptr_t)SIG_IGN) {
 		k.handler = (uintptr_t)crn_signal_entry;
@@ -68,7 +70,8 @@ void crn_signals_init(void)
 	for (int sig = 1; sig <= 64; sig++) {
 		if (crn_signal_action(sig, NULL, &old) < 0)
 			continue;
-		crn_here.actions[sig] = (struct crn_sigaction){ old.handler, old.flags, old.restorer, old.mask };
+		crn_here.actions[sig] =
+			(struct crn_sigaction){ old.handler, old.flags, old.restorer, old.mask };
 		if (reserved(sig))
 			kernel_action(sig, &crn_here.actions[sig]);
 	}
@@ -81,7 +84,7 @@ static long action_in_vfork(const struct crn_call *c)
 	long r = crn_sys4(c->nr, c->args[0], c->args[1], c->args[2], c->args[3]);
 
 	if (r == 0 && c->args[2] && crn_user_copy(&old, (void *)c->args[2], sizeof(old)) == 0 &&
-	    old.handler == (uintptr_t)crn_signal_entry)
+		old.handler == (uintptr_t)crn_signal_entry)
 		crn_user_copy((void *)c->args[2], &crn_here.actions[c->args[0]], sizeof(old));
 	return r;
 }
@@ -143,7 +146,10 @@ static long call_sigaltstack(struct crn_thread *t, const struct crn_call *c, uin
 	return 0;
 }
 
-/* Leave the call alone if no reserved signal is in play; else let the kernel see words[0] and fix the rest afterwards. */
+/*
+ * Leave the call alone if no reserved signal is in play; else let the kernel see words[0] and fix
+ * the rest afterwards.
+ */
 static void call_sigprocmask(struct crn_thread *t, struct crn_pending *p)
 {
 	struct crn_call *c = &p->call;
@@ -178,7 +184,8 @@ static void sigprocmask_after(struct crn_thread *t, struct crn_pending *p)
 		return;
 	t->program_blocked = p->words[1];
 	crn_signals_release(t);
-	if (p->original[2] && was && crn_user_copy(&old, (void *)p->original[2], sizeof(old)) == 0) {
+	if (p->original[2] && was &&
+		crn_user_copy(&old, (void *)p->original[2], sizeof(old)) == 0) {
 		old |= was;
 		crn_user_copy((void *)p->original[2], &old, sizeof(old));
 	}
@@ -187,7 +194,10 @@ static void sigprocmask_after(struct crn_thread *t, struct crn_pending *p)
 /* The calls that wait under a mask: remember it, for handlers that they let in. */
 static void call_waits(struct crn_pending *p)
 {
-	struct { uintptr_t mask; uint64_t size; } pair;
+	struct {
+		uintptr_t mask;
+		uint64_t size;
+	} pair;
 	const struct crn_call *c = &p->call;
 	uintptr_t at = 0;
 
@@ -211,14 +221,18 @@ static void call_waits(struct crn_pending *p)
 		p->waits = true;
 }
 
-/* The frame that sigreturn is about to take: its alternate stack is the program's business, the kernel's is ours. */
+/*
+ * The frame that sigreturn is about to take: its alternate stack is the program's business, the
+ * kernel's is ours.
+ */
 static void call_sigreturn(struct crn_thread *t, const struct crn_regs *regs)
 {
 	ucontext_t *uc = (void *)regs->rsp;
 	uint64_t mask;
 	stack_t s;
 
-	if (crn_user_copy(&s, &uc->uc_stack, sizeof(s)) < 0 || crn_user_copy(&mask, &uc->uc_sigmask, sizeof(mask)) < 0)
+	if (crn_user_copy(&s, &uc->uc_stack, sizeof(s)) < 0 ||
+		crn_user_copy(&mask, &uc->uc_sigmask, sizeof(mask)) < 0)
 		return;
 	s.ss_flags &= ~SS_ONSTACK;
 	if (!crn_on_program_altstack(t, regs->rsp))

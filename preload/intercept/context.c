@@ -42,9 +42,10 @@ void crn_context_capture(struct crn_thread *t, struct crn_context *out)
 }
 
 /*
- * SAFETY: legal in a hook and in a fault's handler. From here on the thread counts as inside a hook, so a signal that the
- * new mask lets in is put off and delivered to the state that is run on from. The image is copied to the top of the
- * hooks' stack last: whatever lies there belongs to a hook that is given up.
+ * SAFETY: legal in a hook and in a fault's handler. From here on the thread counts as inside a
+ * hook, so a signal that the new mask lets in is put off and delivered to the state that is run on
+ * from. The image is copied to the top of the hooks' stack last: whatever lies there belongs to a
+ * hook that is given up.
  */
 _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Syscall user dispatch (Linux 5.11): a system call from anywhere but the agent's own text becomes a
- * SIGSYS, which costs some 4000 cycles. It catches what no patch covers: the program's own syscall instructions, sites that the
- * decoder could not prove safe, code loaded or generated later. Armed per thread, gone after fork and exec. No
- * selector byte: the agent's calls are told apart by where they come from.
+ * Syscall user dispatch (Linux 5.11): a system call from anywhere but the agent's own text becomes
+ * a SIGSYS, which costs some 4000 cycles. It catches what no patch covers: the program's own
+ * syscall instructions, sites that the decoder could not prove safe, code loaded or generated
+ * later. Armed per thread, gone after fork and exec. No selector byte: the agent's calls are told
+ * apart by where they come from.
  */
 #include "base/log.h"
 #include "os/sys.h"
@@ -18,8 +19,8 @@ int crn_dispatch_arm(void)
 {
 	if (!crn_here.sud)
 		return 0;
-	return (int)crn_sys5(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, crn_here.text_begin,
-		crn_here.text_end - crn_here.text_begin, 0);
+	return (int)crn_sys5(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON,
+		crn_here.text_begin, crn_here.text_end - crn_here.text_begin, 0);
 }
 
 /* A call that no stub can serve: made here, unseen by the hooks. */
@@ -29,9 +30,10 @@ static void run_unseen(ucontext_t *uc)
 	greg_t *g = uc->uc_mcontext.gregs;
 
 	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
-		crn_warn("system call %lld at %llx is not intercepted: no room for another site", g[REG_RAX],
-			g[REG_RIP] - 2);
-	g[REG_RAX] = crn_sys6(g[REG_RAX], g[REG_RDI], g[REG_RSI], g[REG_RDX], g[REG_R10], g[REG_R8], g[REG_R9]);
+		crn_warn("system call %lld at %llx is not intercepted: no room for another site",
+			g[REG_RAX], g[REG_RIP] - 2);
+	g[REG_RAX] = crn_sys6(
+		g[REG_RAX], g[REG_RDI], g[REG_RSI], g[REG_RDX], g[REG_R10], g[REG_R8], g[REG_R9]);
 }
 
 /* int $0x80 in a 64-bit program: its numbers are i386's, its pointers 32 bits. */
@@ -46,7 +48,8 @@ static void run_int80(ucontext_t *uc)
 		crn_warn("int $0x80 at %llx is not intercepted", g[REG_RIP] - 2);
 	__asm__ volatile("push %%rbp; mov %%r10, %%rbp; int $0x80; pop %%rbp"
 			 : "+a"(ret), "+r"(bp)
-			 : "b"(g[REG_RBX]), "c"(g[REG_RCX]), "d"(g[REG_RDX]), "S"(g[REG_RSI]), "D"(g[REG_RDI])
+			 : "b"(g[REG_RBX]), "c"(g[REG_RCX]), "d"(g[REG_RDX]), "S"(g[REG_RSI]),
+			 "D"(g[REG_RDI])
 			 : "memory", "r8", "r9", "r11");
 	g[REG_RAX] = ret;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The signal frame that the program's handler sees. The kernel's own frame went to the agent's alternate
- * stack; here it is put where the kernel would have put it without us (arch/x86/kernel/signal.c, get_sigframe and
- * x64_setup_rt_frame), and the kernel's frame is turned into the handler's first state.
+ * The signal frame that the program's handler sees. The kernel's own frame went to the agent's
+ * alternate stack; here it is put where the kernel would have put it without us
+ * (arch/x86/kernel/signal.c, get_sigframe and x64_setup_rt_frame), and the kernel's frame is turned
+ * into the handler's first state.
  *
  *	high  ... the program's stack, red zone of 128 bytes
  *	      XSAVE area as the kernel wrote it, 64-byte aligned
@@ -13,10 +14,10 @@
 #include "base/copy.h"
 #include "intercept/intercept.h"
 
-#define RED_ZONE            128
-#define FLAG_DF             (1u << 10)
-#define FLAG_RF             (1u << 16)
-#define FLAG_TF             (1u << 8)
+#define RED_ZONE 128
+#define FLAG_DF  (1u << 10)
+#define FLAG_RF  (1u << 16)
+#define FLAG_TF  (1u << 8)
 
 /* What the kernel puts behind the 464 bytes of FXSAVE in the frame. */
 struct sw_bytes {
@@ -33,7 +34,8 @@ struct kernel_ucontext {
 	mcontext_t mcontext;
 	uint64_t sigmask;
 };
-_Static_assert(offsetof(struct kernel_ucontext, sigmask) == offsetof(ucontext_t, uc_sigmask), "ucontext");
+_Static_assert(
+	offsetof(struct kernel_ucontext, sigmask) == offsetof(ucontext_t, uc_sigmask), "ucontext");
 
 struct frame {
 	uint64_t pretcode;
@@ -146,11 +148,23 @@ void crn_uc_to_regs(struct crn_regs *r, const ucontext_t *uc)
 	const greg_t *g = uc->uc_mcontext.gregs;
 
 	*r = (struct crn_regs){
-		.r15 = (uint64_t)g[REG_R15], .r14 = (uint64_t)g[REG_R14], .r13 = (uint64_t)g[REG_R13],
-		.r12 = (uint64_t)g[REG_R12], .rbp = (uint64_t)g[REG_RBP], .rbx = (uint64_t)g[REG_RBX],
-		.r11 = (uint64_t)g[REG_R11], .r10 = (uint64_t)g[REG_R10], .r9 = (uint64_t)g[REG_R9],
-		.r8 = (uint64_t)g[REG_R8], .rax = (uint64_t)g[REG_RAX], .rcx = (uint64_t)g[REG_RCX],
-		.rdx = (uint64_t)g[REG_RDX], .rsi = (uint64_t)g[REG_RSI], .rdi = (uint64_t)g[REG_RDI],
-		.rflags = (uint64_t)g[REG_EFL], .rsp = (uint64_t)g[REG_RSP], .rip = (uint64_t)g[REG_RIP],
+		.r15 = (uint64_t)g[REG_R15],
+		.r14 = (uint64_t)g[REG_R14],
+		.r13 = (uint64_t)g[REG_R13],
+		.r12 = (uint64_t)g[REG_R12],
+		.rbp = (uint64_t)g[REG_RBP],
+		.rbx = (uint64_t)g[REG_RBX],
+		.r11 = (uint64_t)g[REG_R11],
+		.r10 = (uint64_t)g[REG_R10],
+		.r9 = (uint64_t)g[REG_R9],
+		.r8 = (uint64_t)g[REG_R8],
+		.rax = (uint64_t)g[REG_RAX],
+		.rcx = (uint64_t)g[REG_RCX],
+		.rdx = (uint64_t)g[REG_RDX],
+		.rsi = (uint64_t)g[REG_RSI],
+		.rdi = (uint64_t)g[REG_RDI],
+		.rflags = (uint64_t)g[REG_EFL],
+		.rsp = (uint64_t)g[REG_RSP],
+		.rip = (uint64_t)g[REG_RIP],
 	};
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sites at the entry of a function of the main program. The plan says which instructions give way to a jump to a
- * trampoline near the program (a 32-bit displacement does not reach the agent); where a jump has no room, int3 and
- * SIGTRAP lead to the same trampoline. The hook sees the registers as they are at the entry.
+ * Sites at the entry of a function of the main program. The plan says which instructions give way
+ * to a jump to a trampoline near the program (a 32-bit displacement does not reach the agent);
+ * where a jump has no room, int3 and SIGTRAP lead to the same trampoline. The hook sees the
+ * registers as they are at the entry.
  */
 #include <link.h>
 #include "base/bits.h"
@@ -12,10 +13,10 @@
 #include "os/sys.h"
 #include "intercept/intercept.h"
 
-#define SITES_MAX CRN_ARRAY_SIZE(((struct crn_config *)0)->sites)
+#define SITES_MAX                CRN_ARRAY_SIZE(((struct crn_config *)0)->sites)
 #define MAP_FIXED_NOREPLACE_FLAG 0x100000
-#define NEAR_STEP (64ul << 10)
-#define NEAR_TRIES 4096
+#define NEAR_STEP                (64ul << 10)
+#define NEAR_TRIES               4096
 
 static struct {
 	uintptr_t entry;
@@ -25,7 +26,9 @@ static uint32_t trap_count;
 
 static void hit(struct crn_thread *t, struct crn_regs *regs, uint32_t spec)
 {
-	struct crn_call call = { .nr = -1, .result = (long)regs->rax, .thread = t, .site = regs->rip, .spec = spec };
+	struct crn_call call = {
+		.nr = -1, .result = (long)regs->rax, .thread = t, .site = regs->rip, .spec = spec
+	};
 
 	if (!t->in_vfork)
 		crn_site_hit(&call, crn_here.agent.config.sites[spec - 1].kind);
@@ -61,7 +64,9 @@ void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec)
 	g[REG_EFL] &= ~(greg_t)0x500; /* DF, TF */
 }
 
-/* True if it was one of our int3s: uc then continues in the hook, and after it in the trampoline. */
+/*
+ * True if it was one of our int3s: uc then continues in the hook, and after it in the trampoline.
+ */
 bool crn_function_trap(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
@@ -71,7 +76,8 @@ bool crn_function_trap(struct crn_thread *t, const siginfo_t *info, ucontext_t *
 			continue;
 		g[REG_RIP] = (greg_t)(uintptr_t)(traps[i].trampoline + CRN_TRAMPOLINE_RETURN);
 		if (!t->in_vfork)
-			crn_interrupt(t, uc, *(uint32_t *)(traps[i].trampoline + CRN_TRAMPOLINE_SITE) + 1);
+			crn_interrupt(t, uc,
+				*(uint32_t *)(traps[i].trampoline + CRN_TRAMPOLINE_SITE) + 1);
 		return true;
 	}
 	return false;
@@ -96,14 +102,16 @@ static uint8_t *near_page(uintptr_t base)
 static void trampoline_write(uint8_t *tr, const struct crn_plan_function *f, const uint8_t *entry)
 {
 	static const uint8_t head[] = {
-		0x65, 0xc7, 0x04, 0x25, CRN_T_IN_AGENT, 0, 0, 0, 1, 0, 0, 0, /* movl $1, %gs:in_agent */
-		0x65, 0x4c, 0x89, 0x1c, 0x25, 0, 0, 0, 0,                   /* mov %r11, %gs:r11 */
-		0x4c, 0x8d, 0x1d, 0xe4, 0xff, 0xff, 0xff,                   /* lea -28(%rip), %r11 */
-		0xff, 0x25, CRN_TRAMPOLINE_ENTER - 34, 0, 0, 0,             /* jmp *enter(%rip) */
+		0x65, 0xc7, 0x04, 0x25, CRN_T_IN_AGENT, 0, 0, 0, 1, 0, 0,
+		0,                                              /* movl $1, %gs:in_agent */
+		0x65, 0x4c, 0x89, 0x1c, 0x25, 0, 0, 0, 0,       /* mov %r11, %gs:r11 */
+		0x4c, 0x8d, 0x1d, 0xe4, 0xff, 0xff, 0xff,       /* lea -28(%rip), %r11 */
+		0xff, 0x25, CRN_TRAMPOLINE_ENTER - 34, 0, 0, 0, /* jmp *enter(%rip) */
 	};
 	uint32_t r11 = offsetof(struct crn_thread, r11), back;
 	uint8_t *moved = tr + CRN_TRAMPOLINE_RETURN;
-	uint64_t words[3] = { (uintptr_t)crn_enter_function, (uintptr_t)entry + f->displaced, f->site };
+	uint64_t words[3] = { (uintptr_t)crn_enter_function, (uintptr_t)entry + f->displaced,
+		f->site };
 
 	crn_fill(tr, 0xcc, CRN_TRAMPOLINE_SIZE);
 	crn_copy(tr, head, sizeof(head));
@@ -125,7 +133,8 @@ static void trampoline_write(uint8_t *tr, const struct crn_plan_function *f, con
 
 static bool entry_write(uint8_t *entry, const struct crn_plan_function *f, const uint8_t *tr)
 {
-	uintptr_t page = crn_page_down((uintptr_t)entry), end = crn_page_up((uintptr_t)entry + f->displaced);
+	uintptr_t page = crn_page_down((uintptr_t)entry),
+		  end = crn_page_up((uintptr_t)entry + f->displaced);
 	int32_t distance = (int32_t)(tr - (entry + 5));
 
 	if (crn_memory_protect((void *)page, end - page, PROT_READ | PROT_WRITE | PROT_EXEC) < 0)
@@ -141,14 +150,18 @@ static bool entry_write(uint8_t *entry, const struct crn_plan_function *f, const
 	return true;
 }
 
-/* The plan is inherited by every program below; only the one that it was made for has these functions. */
+/*
+ * The plan is inherited by every program below; only the one that it was made for has these
+ * functions.
+ */
 static bool is_that_program(uintptr_t base, const struct crn_plan_function *f)
 {
 	uint8_t bytes[sizeof(f->check)];
 
 	if (f->build_id_size && base && !crn_has_build_id(base, f->build_id, f->build_id_size))
 		return false;
-	return crn_memory_peek(bytes, (const void *)(base + f->offset), sizeof(bytes)) == (long)sizeof(bytes) &&
+	return crn_memory_peek(bytes, (const void *)(base + f->offset), sizeof(bytes)) ==
+		(long)sizeof(bytes) &&
 		crn_same_bytes(bytes, f->check, sizeof(bytes));
 }
 
@@ -178,7 +191,8 @@ void crn_functions_init(const struct crn_plan *plan, const void *link_map)
 			traps[trap_count++].trampoline = tr;
 		}
 		if (!entry_write(entry, f, tr))
-			crn_warn("%s: the program's text cannot be written", plan->config.sites[f->site].text);
+			crn_warn("%s: the program's text cannot be written",
+				plan->config.sites[f->site].text);
 	}
 	if (page)
 		crn_memory_protect(page, CRN_PAGE_SIZE, PROT_READ | PROT_EXEC);

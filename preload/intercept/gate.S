@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ways between the program and the agent. All of it runs with the program's vector registers, which no
- * hook touches, and with %gs at the thread's struct crn_thread.
+ * The ways between the program and the agent. All of it runs with the program's vector registers,
+ * which no hook touches, and with %gs at the thread's struct crn_thread.
  *
- * A signal may come at any instruction. Its kernel frame always goes to the agent's alternate stack, never over
- * anything here; crn_signal_entry then looks at where it came:
+ * A signal may come at any instruction. Its kernel frame always goes to the agent's alternate
+ * stack, never over anything here; crn_signal_entry then looks at where it came:
  *
  *	where                          in_agent  what is in the registers           what the entry does
  *	stub, before crn_enter         0         the program's (rcx free)           delivers: a signal before the call
@@ -16,9 +16,10 @@
  *	stub, in the syscall           0         EINTR or rip put back to syscall   delivers; native restart
  *	stub, after it                 0         the program's (rcx free)           delivers: a signal after the call
  *
- * Signals that were put off are looked at in the first instruction of crn_exit; one that comes after it finds rip
- * in the third row. So none waits for the next call. crn_exit_trap raises SIGSYS, whose handler does the third row's
- * work for the first signal that was put off, with the program's mask.
+ * Signals that were put off are looked at in the first instruction of crn_exit; one that comes
+ * after it finds rip in the third row. So none waits for the next call. crn_exit_trap raises
+ * SIGSYS, whose handler does the third row's work for the first signal that was put off, with the
+ * program's mask.
  */
 #include "intercept/layout.h"
 
@@ -30,7 +31,9 @@
 \name:
 	.endm
 
-	/* All registers as struct crn_regs, on the agent's stack. %rflags must be untouched so far. */
+	/*
+	 * All registers as struct crn_regs, on the agent's stack. %rflags must be untouched so far.
+	 */
 	.macro	save
 	movl	$1, %gs:CRN_T_IN_AGENT
 	movq	%rsp, %gs:CRN_T_PROGRAM_RSP
@@ -74,7 +77,10 @@
 	call	crn_hook_after
 	jmp	crn_exit
 
-	/* From the trampoline of a function's entry, which is in_agent already. %r11: the trampoline. */
+	/*
+	 * From the trampoline of a function's entry, which is in_agent already. %r11: the
+	 * trampoline.
+	 */
 	function crn_enter_function
 	save
 	movq	%rsp, %rdi
@@ -89,9 +95,9 @@
 	jmp	crn_exit
 
 	/*
-	 * The child side of clone and fork. %rcx: the stub; %r11: the flags, as syscall left them; %r9: a struct
-	 * crn_thread with the kind in its low bits; %rax is 0; the rest is the program's. All signals are blocked. %gs is
-	 * the parent's, right only after fork and vfork.
+	 * The child side of clone and fork. %rcx: the stub; %r11: the flags, as syscall left them;
+	 * %r9: a struct crn_thread with the kind in its low bits; %rax is 0; the rest is the
+	 * program's. All signals are blocked. %gs is the parent's, right only after fork and vfork.
 	 */
 	function crn_clone_child
 	movq	%rcx, %rax
@@ -127,7 +133,10 @@
 	call	crn_hook_child
 	jmp	crn_exit
 
-	/* crn_leave_to(regs): give up the present stack and leave with these registers, which lie at t->regs. */
+	/*
+	 * crn_leave_to(regs): give up the present stack and leave with these registers, which lie
+	 * at t->regs.
+	 */
 	function crn_leave_to
 	movq	%rdi, %rsp
 	/* fall through */
@@ -167,7 +176,10 @@ crn_exit_put_off:
 	call	crn_exit_trap
 	ud2
 
-	/* int crn_user_copy(void *dst, const void *src, size_t n); a fault in it goes to crn_user_copy_failed. */
+	/*
+	 * int crn_user_copy(void *dst, const void *src, size_t n); a fault in it goes to
+	 * crn_user_copy_failed.
+	 */
 	.globl	crn_user_copy_insn, crn_user_copy_failed
 	.hidden	crn_user_copy_insn, crn_user_copy_failed
 	function crn_user_copy
@@ -203,8 +215,9 @@ crn_user_copy_failed:
 	ret
 
 	/*
-	 * What the program's handlers return to. It is a site like any other, so that the call is seen; unwinders
-	 * know it by its call frame information: every register is in the ucontext at %rsp.
+	 * What the program's handlers return to. It is a site like any other, so that the call is
+	 * seen; unwinders know it by its call frame information: every register is in the ucontext
+	 * at %rsp.
 	 */
 	.macro	saved reg, offset
 	/* DW_CFA_expression reg, { DW_OP_breg7 offset } with a two-byte offset */
@@ -244,8 +257,9 @@ crn_restorer:
 	.cfi_endproc
 
 	/*
-	 * The stubs. Frame information for all of them at once: the caller of a stub is its site, with every register
-	 * as it is and the return address in the stub itself: *((rip & -128) + CRN_STUB_BACK).
+	 * The stubs. Frame information for all of them at once: the caller of a stub is its site,
+	 * with every register as it is and the return address in the stub itself: *((rip & -128) +
+	 * CRN_STUB_BACK).
 	 */
 	.section .text.stubs, "ax", @progbits
 	.balign	4096

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls by which a program would, mostly without knowing, take away what the agent stands on: descriptors, %gs,
- * system call dispatch, the right to make system calls. Descriptors of the engine do not exist for the program.
+ * Calls by which a program would, mostly without knowing, take away what the agent stands on:
+ * descriptors, %gs, system call dispatch, the right to make system calls. Descriptors of the engine
+ * do not exist for the program.
  */
 #include <linux/close_range.h>
 #include <sys/prctl.h>
@@ -82,10 +83,12 @@ static bool call_prctl(struct crn_call *c)
 	static uint32_t said_seccomp, said_dispatch;
 
 	if (c->nr == SYS_seccomp ? c->args[0] <= 1 : c->args[0] == PR_SET_SECCOMP)
-		say_once(&said_seccomp, "the program installs a seccomp filter: "
+		say_once(&said_seccomp,
+			"the program installs a seccomp filter: "
 			"checkpoints and recovery end where it forbids the calls they need");
 	if (c->nr == SYS_prctl && c->args[0] == PR_SET_SYSCALL_USER_DISPATCH) {
-		say_once(&said_dispatch, "the program asked for syscall user dispatch, which is in use: refused");
+		say_once(&said_dispatch,
+			"the program asked for syscall user dispatch, which is in use: refused");
 		c->result = -EINVAL;
 		return true;
 	}

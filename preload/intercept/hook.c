@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One system call of the program, before and after. Runs on the agent's stack with the program's handlers put off; the
- * registers that it leaves in *regs are the program's when gate.S lets go.
+ * One system call of the program, before and after. Runs on the agent's stack with the program's
+ * handlers put off; the registers that it leaves in *regs are the program's when gate.S lets go.
  *
- * A call between its two hooks is kept in a small per-thread list, found again by the program's stack pointer: calls nest
- * when a handler runs in one, and are abandoned when it leaves by siglongjmp. An abandoned one is replaced by
- * the next call at the same depth, or pushed out.
+ * A call between its two hooks is kept in a small per-thread list, found again by the program's
+ * stack pointer: calls nest when a handler runs in one, and are abandoned when it leaves by
+ * siglongjmp. An abandoned one is replaced by the next call at the same depth, or pushed out.
  */
 #include "base/copy.h"
 #include "base/log.h"
@@ -163,7 +163,8 @@ void crn_hook_before(struct crn_regs *regs, const uint8_t *stub)
 	t->last_nr = (long)regs->rax;
 	call_from_regs(p, regs, stub);
 	p->call.thread = t;
-	regs->rip = (uintptr_t)stub + CRN_STUB_AGAIN; /* a checkpoint taken now makes the call again */
+	regs->rip =
+		(uintptr_t)stub + CRN_STUB_AGAIN; /* a checkpoint taken now makes the call again */
 	verdict = crn_call_before(&p->call);
 	p->after = false;
 	if (verdict == CRN_CALL_ANSWERED) {
@@ -182,7 +183,8 @@ void crn_hook_before(struct crn_regs *regs, const uint8_t *stub)
 		t->pending_count++;
 		return;
 	}
-	if ((who == SIGNALS && crn_signal_call(regs, p)) || (who == GUARD && crn_guard_call(regs, p))) {
+	if ((who == SIGNALS && crn_signal_call(regs, p)) ||
+		(who == GUARD && crn_guard_call(regs, p))) {
 		answer(regs, p, stub);
 		return;
 	}

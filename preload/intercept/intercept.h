@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The inside of intercept/: what its files tell each other. agent.h is what the other rooms may use. */
+/*
+ * The inside of intercept/: what its files tell each other. agent.h is what the other rooms may
+ * use.
+ */
 #ifndef CRN_INTERCEPT_H
 #define CRN_INTERCEPT_H
 
@@ -29,19 +32,21 @@ void crn_hook_before(struct crn_regs *regs, const uint8_t *stub);
 void crn_hook_after(struct crn_regs *regs, const uint8_t *stub);
 void crn_hook_function(struct crn_regs *regs, const uint8_t *trampoline);
 void crn_hook_interrupted(struct crn_regs *regs);
-void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_thread *t, unsigned kind);
+void crn_hook_child(
+	struct crn_regs *regs, const uint8_t *stub, struct crn_thread *t, unsigned kind);
 void crn_exit_trap(void);
 
 /*
- * What a forked child has and the arena does not carry over. Static: the agent's image is outside every surface,
- * and a fork copies it.
+ * What a forked child has and the arena does not carry over. Static: the agent's image is outside
+ * every surface, and a fork copies it.
  */
 struct crn_inherited {
 	struct crn_agent agent;
 	struct crn_sigaction actions[65]; /* what the program believes; [0] is unused */
 	uint32_t actions_lock;
-	uint8_t *slots;           /* threads.c */
-	uintptr_t text_begin, text_end; /* the agent's own code: syscall user dispatch lets it through */
+	uint8_t *slots; /* threads.c */
+	uintptr_t text_begin,
+		text_end; /* the agent's own code: syscall user dispatch lets it through */
 	uintptr_t image_begin, image_end;
 	bool sud;
 	bool debug;
@@ -52,7 +57,10 @@ struct crn_inherited {
 };
 extern struct crn_inherited crn_here;
 
-/* A spin lock for the few words that threads share. Holders are inside hooks or handlers, so never interrupted by the program. */
+/*
+ * A spin lock for the few words that threads share. Holders are inside hooks or handlers, so never
+ * interrupted by the program.
+ */
 void crn_spin_lock(uint32_t *lock);
 void crn_spin_unlock(uint32_t *lock);
 
@@ -76,7 +84,8 @@ static inline const uint8_t *crn_stub_of(uintptr_t rip)
 int crn_threads_init(void);
 struct crn_thread *crn_thread_new(void); /* NULL: no slot */
 void crn_thread_drop(struct crn_thread *t);
-int crn_thread_enter(struct crn_thread *t); /* on the thread itself: %gs, altstack, dispatch. 0 or -errno */
+int crn_thread_enter(
+	struct crn_thread *t); /* on the thread itself: %gs, altstack, dispatch. 0 or -errno */
 bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub);
 void crn_clone_after(struct crn_regs *regs, struct crn_pending *p);
 
@@ -85,12 +94,13 @@ int crn_dispatch_arm(void);
 bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
 
 /*
- * signals.c. The signals that the kernel must never block or the process dies: faults, and SIGSYS, by which calls come. The
- * program's wish to block them is kept in program_blocked.
+ * signals.c. The signals that the kernel must never block or the process dies: faults, and SIGSYS,
+ * by which calls come. The program's wish to block them is kept in program_blocked.
  */
-#define CRN_SIG(n) (1ull << ((n) - 1))
-#define CRN_SIG_RESERVED (CRN_SIG(SIGSYS) | CRN_SIG(SIGSEGV) | CRN_SIG(SIGBUS) | CRN_SIG(SIGFPE) | \
-	CRN_SIG(SIGILL) | CRN_SIG(SIGTRAP))
+#define CRN_SIG(n) (1ull << ((n)-1))
+#define CRN_SIG_RESERVED                                                          \
+	(CRN_SIG(SIGSYS) | CRN_SIG(SIGSEGV) | CRN_SIG(SIGBUS) | CRN_SIG(SIGFPE) | \
+		CRN_SIG(SIGILL) | CRN_SIG(SIGTRAP))
 #define CRN_SIG_ALL (~CRN_SIG_RESERVED)
 
 void crn_signals_init(void);
@@ -116,7 +126,10 @@ bool crn_function_trap(struct crn_thread *t, const siginfo_t *info, ucontext_t *
 /* timer.c: the site of every so many milliseconds */
 void crn_timer_start(void); /* for the calling thread, at start and after fork */
 bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
-/* From a handler that interrupted the program: leave it into a hook for this site; the program continues at uc. */
+/*
+ * From a handler that interrupted the program: leave it into a hook for this site; the program
+ * continues at uc.
+ */
 void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
 
 /* context.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers that assembler and C share: where things lie in a stub, in struct crn_thread and in struct
- * crn_regs. layout.c proves them. A stub is CRN_STUB_SIZE bytes of the agent's text:
+ * Numbers that assembler and C share: where things lie in a stub, in struct crn_thread and in
+ * struct crn_regs. layout.c proves them. A stub is CRN_STUB_SIZE bytes of the agent's text:
  *
  *	  0  instruction that the patch displaced, or nops          <- CRN_STUB_ENTRY: the site jumps here
  *	 16  lea  stub, %rcx; jmp crn_enter                          <- CRN_STUB_AGAIN
@@ -13,8 +13,8 @@
  *	 96  jmp *back
  *	104  back: where the program runs on; site: its syscall instruction; flags
  *
- * %rcx and %r11 are free in a stub because the syscall instruction destroys them; nothing in it changes the flags,
- * the stack or its red zone.
+ * %rcx and %r11 are free in a stub because the syscall instruction destroys them; nothing in it
+ * changes the flags, the stack or its red zone.
  */
 #ifndef CRN_LAYOUT_H
 #define CRN_LAYOUT_H

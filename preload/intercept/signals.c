@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals on their way to the program. Every handler that the program installs is known to the kernel as
- * crn_signal_entry, on the agent's alternate stack, with everything blocked but the reserved signals. The entry puts
- * a signal off, or delivers it: frames.c builds the frame that the program's handler expects, and our return from
- * the entry is the jump into that handler. gate.S has the table of instants.
+ * Signals on their way to the program. Every handler that the program installs is known to the
+ * kernel as crn_signal_entry, on the agent's alternate stack, with everything blocked but the
+ * reserved signals. The entry puts a signal off, or delivers it: frames.c builds the frame that the
+ * program's handler expects, and our return from the entry is the jump into that handler. gate.S
+ * has the table of instants.
  *
- * SAFETY: the entry runs with asynchronous signals blocked and touches the thread's own struct crn_thread, the action table
- * under a lock that no interrupted code of the same thread can hold (such code is in_agent, and is put off), and the
- * program's stack through crn_user_copy.
+ * SAFETY: the entry runs with asynchronous signals blocked and touches the thread's own struct
+ * crn_thread, the action table under a lock that no interrupted code of the same thread can hold
+ * (such code is in_agent, and is put off), and the program's stack through crn_user_copy.
  */
 #include "base/copy.h"
 #include "base/log.h"
@@ -33,10 +34,14 @@ static bool is_fault(int sig)
 /* Raised by an instruction, not sent. */
 static bool raised_here(int sig, const siginfo_t *info)
 {
-	return is_fault(sig) && info->si_code > 0; /* SIGTRAP comes behind its instruction: as if sent */
+	return is_fault(sig) &&
+		info->si_code > 0; /* SIGTRAP comes behind its instruction: as if sent */
 }
 
-/* Let the kernel's default action happen: at once for a signal that was sent, by refaulting for a fault. */
+/*
+ * Let the kernel's default action happen: at once for a signal that was sent, by refaulting for a
+ * fault.
+ */
 static void act_default(int sig, const siginfo_t *info, ucontext_t *uc)
 {
 	struct crn_ksigaction dfl = { 0 };
@@ -48,8 +53,8 @@ static void act_default(int sig, const siginfo_t *info, ucontext_t *uc)
 }
 
 /*
- * The mask that was in force when the signal came. A call like ppoll that was cut short waited under a mask
- * of its own, while the kernel's frame already tells the one from before the call.
+ * The mask that was in force when the signal came. A call like ppoll that was cut short waited
+ * under a mask of its own, while the kernel's frame already tells the one from before the call.
  */
 static uint64_t mask_in_force(struct crn_thread *t, ucontext_t *uc)
 {
@@ -100,7 +105,7 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 	if (act.handler == (uintptr_t)SIG_IGN && !raised_here(sig, info))
 		return;
 	if (act.handler <= (uintptr_t)SIG_IGN ||
-	    (raised_here(sig, info) && (t->program_blocked & CRN_SIG(sig)))) {
+		(raised_here(sig, info) && (t->program_blocked & CRN_SIG(sig)))) {
 		act_default(sig, info, uc);
 		return;
 	}
@@ -118,7 +123,8 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 /* In a hook: remember it, and block what can be blocked until the hook is left. */
 static void put_off(struct crn_thread *t, const siginfo_t *info, int sig, ucontext_t *uc)
 {
-	if (t->put_off == CRN_PUT_OFF_MAX) { /* a flood of reserved signals; the rest is one too many */
+	if (t->put_off ==
+		CRN_PUT_OFF_MAX) { /* a flood of reserved signals; the rest is one too many */
 		crn_debug("signal %d dropped: too many at once", sig);
 		return;
 	}
@@ -138,7 +144,8 @@ static void leave_hook(struct crn_thread *t, ucontext_t *uc)
 }
 
 /*
- * All that was put off, oldest first, each on top of the one before unless that one's mask keeps it back.
+ * All that was put off, oldest first, each on top of the one before unless that one's mask keeps it
+ * back.
  */
 static void deliver_put_off(struct crn_thread *t, ucontext_t *uc)
 {
@@ -167,8 +174,9 @@ void crn_exit_trap(void)
 
 static void die_in_agent(int sig, const siginfo_t *info, ucontext_t *uc)
 {
-	crn_error("signal %d inside the agent at %llx (agent at %lx), address %p: this is a bug of cairn", sig,
-		uc->uc_mcontext.gregs[REG_RIP], crn_here.image_begin, info->si_addr);
+	crn_error("signal %d inside the agent at %llx (agent at %lx), address %p: this is a bug of "
+		  "cairn",
+		sig, uc->uc_mcontext.gregs[REG_RIP], crn_here.image_begin, info->si_addr);
 	act_default(sig, info, uc);
 }
 
@@ -177,7 +185,8 @@ static bool solved(int sig, siginfo_t *info, ucontext_t *uc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
 
-	if ((sig == SIGSEGV || sig == SIGBUS) && crn_undo_pages_fault && crn_undo_pages_fault(sig, info, uc))
+	if ((sig == SIGSEGV || sig == SIGBUS) && crn_undo_pages_fault &&
+		crn_undo_pages_fault(sig, info, uc))
 		return true;
 	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_user_copy_insn && info->si_code > 0) {
 		g[REG_RIP] = (greg_t)(uintptr_t)crn_user_copy_failed;
@@ -196,7 +205,8 @@ static void entry_in_agent(struct crn_thread *t, int sig, siginfo_t *info, ucont
 		deliver_put_off(t, uc);
 	} else if (raised_here(sig, info)) {
 		die_in_agent(sig, info, uc);
-	} else if (rip >= (uintptr_t)crn_exit_begin && rip <= (uintptr_t)crn_exit_jump && !t->put_off) {
+	} else if (rip >= (uintptr_t)crn_exit_begin && rip <= (uintptr_t)crn_exit_jump &&
+		!t->put_off) {
 		leave_hook(t, uc);
 		deliver(t, sig, info, uc, mask_in_force(t, uc));
 	} else {
@@ -218,7 +228,8 @@ void crn_signal_entry(int sig, siginfo_t *info, void *ucontext)
 		entry_in_agent(t, sig, info, uc);
 		return;
 	}
-	if ((sig == SIGSYS && crn_dispatch_signal(t, info, uc)) || (sig == SIGTRAP && crn_function_trap(t, info, uc)))
+	if ((sig == SIGSYS && crn_dispatch_signal(t, info, uc)) ||
+		(sig == SIGTRAP && crn_function_trap(t, info, uc)))
 		return;
 	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_exit_jump)
 		g[REG_RIP] = (greg_t)t->target;

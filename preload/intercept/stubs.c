@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stubs (layout.h) and the patches that lead to them. Patches are written once, at start, while the process has one
- * thread; stubs for sites met later are made by the SIGSYS handler of the thread that met them. A stub,
- * once made, is never changed or freed: a thread may be asleep in it.
+ * Stubs (layout.h) and the patches that lead to them. Patches are written once, at start, while the
+ * process has one thread; stubs for sites met later are made by the SIGSYS handler of the thread
+ * that met them. A stub, once made, is never changed or freed: a thread may be asleep in it.
  */
 #include <elf.h>
 #include <link.h>
@@ -51,8 +51,8 @@ static void put_relative(uint8_t **at, const char *opcode, size_t n, const void 
 #define put_jump(at, target)    put_relative(at, "\xe9", 1, target)
 
 /* Write a stub's bytes; its page is writable. */
-static void stub_write(uint8_t *stub, uintptr_t site, uintptr_t back, const void *before, size_t before_len,
-	const void *after, size_t after_len)
+static void stub_write(uint8_t *stub, uintptr_t site, uintptr_t back, const void *before,
+	size_t before_len, const void *after, size_t after_len)
 {
 	uint8_t *at = stub;
 	uint64_t words[3] = { back, site, 0 };
@@ -65,7 +65,8 @@ static void stub_write(uint8_t *stub, uintptr_t site, uintptr_t back, const void
 	put(&at, "\x0f\x05", 2); /* CRN_STUB_CALL */
 	put_lea_rcx(&at, stub);
 	put_jump(&at, crn_leave);
-	put(&at, "\x0f\x05\x48\x89\xc1\xe3\x0c", 7); /* CRN_STUB_CLONE: syscall; mov %rax, %rcx; jrcxz */
+	put(&at, "\x0f\x05\x48\x89\xc1\xe3\x0c",
+		7); /* CRN_STUB_CLONE: syscall; mov %rax, %rcx; jrcxz */
 	put_lea_rcx(&at, stub);
 	put_jump(&at, crn_leave);
 	put_lea_rcx(&at, stub);
@@ -87,8 +88,8 @@ static uint32_t table_slot(uintptr_t site)
 }
 
 /* Under stub_lock, the stub's page writable. */
-static uint8_t *stub_make(uintptr_t site, uintptr_t back, const void *before, size_t before_len, const void *after,
-	size_t after_len)
+static uint8_t *stub_make(uintptr_t site, uintptr_t back, const void *before, size_t before_len,
+	const void *after, size_t after_len)
 {
 	uint32_t slot = table_slot(site);
 	uint8_t *stub = crn_stubs + (size_t)crn_here.stub_count * CRN_STUB_SIZE;
@@ -104,8 +105,8 @@ static int stubs_writable(const uint8_t *from, size_t len, bool writable)
 {
 	uintptr_t begin = crn_page_down((uintptr_t)from), end = crn_page_up((uintptr_t)from + len);
 
-	return crn_memory_protect((void *)begin, end - begin,
-		PROT_READ | PROT_EXEC | (writable ? PROT_WRITE : 0));
+	return crn_memory_protect(
+		(void *)begin, end - begin, PROT_READ | PROT_EXEC | (writable ? PROT_WRITE : 0));
 }
 
 uint8_t *crn_stub_for(uintptr_t site)
@@ -120,7 +121,8 @@ uint8_t *crn_stub_for(uintptr_t site)
 	next = crn_stubs + (size_t)crn_here.stub_count * CRN_STUB_SIZE;
 	if (table[slot].site == site) {
 		stub = crn_stubs + (size_t)table[slot].index * CRN_STUB_SIZE;
-	} else if (crn_here.stub_count < CRN_STUB_MAX && stubs_writable(next, CRN_STUB_SIZE, true) == 0) {
+	} else if (crn_here.stub_count < CRN_STUB_MAX &&
+		stubs_writable(next, CRN_STUB_SIZE, true) == 0) {
 		stub = stub_make(site, site + 2, NULL, 0, NULL, 0);
 		stubs_writable(next, CRN_STUB_SIZE, false);
 	}
@@ -159,10 +161,11 @@ bool crn_has_build_id(uintptr_t base, const uint8_t *id, uint32_t size)
 
 		while (ph[i].p_type == PT_NOTE && at + sizeof(ElfW(Nhdr)) <= end) {
 			const ElfW(Nhdr) *n = (const void *)at;
-			const uint8_t *name = (const uint8_t *)(n + 1), *desc = name + ((n->n_namesz + 3) & ~3u);
+			const uint8_t *name = (const uint8_t *)(n + 1),
+				      *desc = name + ((n->n_namesz + 3) & ~3u);
 
 			if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 &&
-			    crn_same_bytes(name, (const uint8_t *)"GNU", 4))
+				crn_same_bytes(name, (const uint8_t *)"GNU", 4))
 				return n->n_descsz == size && crn_same_bytes(desc, id, size);
 			at = (uintptr_t)desc + ((n->n_descsz + 3) & ~3u);
 		}
@@ -185,7 +188,8 @@ static bool patch_site(uintptr_t base, const struct crn_plan_site *s)
 		stub = stub_make((uintptr_t)insn, (uintptr_t)insn + 2, from, s->displaced, NULL, 0);
 		at = from;
 	} else {
-		stub = stub_make((uintptr_t)insn, (uintptr_t)insn + 2 + s->displaced, NULL, 0, from, s->displaced);
+		stub = stub_make((uintptr_t)insn, (uintptr_t)insn + 2 + s->displaced, NULL, 0, from,
+			s->displaced);
 		at = insn;
 	}
 	put_jump(&at, stub + CRN_STUB_ENTRY);
@@ -195,7 +199,8 @@ static bool patch_site(uintptr_t base, const struct crn_plan_site *s)
 	return true;
 }
 
-static uint32_t patch_object(const struct crn_plan *plan, const struct crn_plan_object *o, uintptr_t base)
+static uint32_t patch_object(
+	const struct crn_plan *plan, const struct crn_plan_object *o, uintptr_t base)
 {
 	const struct crn_plan_object *objects = (const void *)(plan + 1);
 	const struct crn_plan_site *sites = (const void *)(objects + plan->object_count);
@@ -227,7 +232,8 @@ uint32_t crn_patch_objects(const struct crn_plan *plan, const void *link_map)
 		if (!m->l_addr)
 			continue;
 		for (uint32_t i = 0; i < plan->object_count; i++)
-			if (crn_has_build_id(m->l_addr, objects[i].build_id, objects[i].build_id_size))
+			if (crn_has_build_id(
+				    m->l_addr, objects[i].build_id, objects[i].build_id_size))
 				done += patch_object(plan, &objects[i], m->l_addr);
 	}
 	return done;

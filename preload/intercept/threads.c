@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The agent's memory for each thread of the program, and threads and processes being born. One reserved range
- * is cut into slots:
+ * The agent's memory for each thread of the program, and threads and processes being born. One
+ * reserved range is cut into slots:
  *
  *	slot  | struct crn_thread | xstate | guard | alternate stack | guard | stack of the hooks |
  *	      0                  32K      64K      68K              160K    164K                 512K
  *
- * A slot is found by a thread through %gs. Clone and fork run with all signals blocked, from the before-hook to the
- * child's and the parent's own way out, because the child has the parent's %gs until it has set its own.
+ * A slot is found by a thread through %gs. Clone and fork run with all signals blocked, from the
+ * before-hook to the child's and the parent's own way out, because the child has the parent's %gs
+ * until it has set its own.
  */
 #include <sched.h>
 #include <sys/prctl.h>
@@ -21,15 +22,16 @@
 #include "session/session.h"
 #include "intercept/intercept.h"
 
-#define SLOT_SIZE     (512ul << 10)
-#define SLOT_XSTATE   (32ul << 10)
-#define SLOT_ALTSTACK (68ul << 10)
+#define SLOT_SIZE         (512ul << 10)
+#define SLOT_XSTATE       (32ul << 10)
+#define SLOT_ALTSTACK     (68ul << 10)
 #define SLOT_ALTSTACK_END (160ul << 10)
-#define SLOT_STACK    (164ul << 10)
-#define SLOTS_MAX     4096u
-#define SLOTS_MIN     64u
+#define SLOT_STACK        (164ul << 10)
+#define SLOTS_MAX         4096u
+#define SLOTS_MIN         64u
 
-_Static_assert(sizeof(struct crn_thread) <= SLOT_XSTATE, "struct crn_thread fits its part of the slot");
+_Static_assert(
+	sizeof(struct crn_thread) <= SLOT_XSTATE, "struct crn_thread fits its part of the slot");
 
 static uint32_t slots_max, slots_used; /* slots below slots_used have been committed */
 static uint32_t slots_lock;
@@ -44,8 +46,8 @@ static int slot_commit(uint32_t i)
 	uint8_t *slot = crn_here.slots + (size_t)i * SLOT_SIZE;
 
 	if (crn_memory_commit(slot, SLOT_ALTSTACK - CRN_PAGE_SIZE) < 0 ||
-	    crn_memory_commit(slot + SLOT_ALTSTACK, SLOT_ALTSTACK_END - SLOT_ALTSTACK) < 0 ||
-	    crn_memory_commit(slot + SLOT_STACK, SLOT_SIZE - SLOT_STACK) < 0)
+		crn_memory_commit(slot + SLOT_ALTSTACK, SLOT_ALTSTACK_END - SLOT_ALTSTACK) < 0 ||
+		crn_memory_commit(slot + SLOT_STACK, SLOT_SIZE - SLOT_STACK) < 0)
 		return -ENOMEM;
 	return 0;
 }
@@ -178,7 +180,9 @@ static bool clone_flags(const struct crn_call *call, uint64_t *flags)
 	}
 }
 
-/* The new thread's slot; one that shares memory but is a process of its own is left alone for good. */
+/*
+ * The new thread's slot; one that shares memory but is a process of its own is left alone for good.
+ */
 static struct crn_thread *child_prepare(const struct crn_thread *t, uint64_t flags)
 {
 	struct crn_thread *child = crn_thread_new();
@@ -193,8 +197,8 @@ static struct crn_thread *child_prepare(const struct crn_thread *t, uint64_t fla
 }
 
 /*
- * Returns true if the call is not to be made now: it was answered, or signals that came in this hook go first and the whole
- * site is run again.
+ * Returns true if the call is not to be made now: it was answered, or signals that came in this
+ * hook go first and the whole site is run again.
  */
 bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Site timer:MS: a checkpoint after every MS milliseconds of processor time of the thread that started the
- * process. Processor time, because a signal must not cut short a call in which the program sleeps (poll with a timeout
- * cannot be restarted unseen), and because a sleeping program changes nothing. The kernel looks at such timers at its own
- * tick, so MS below some milliseconds means every tick. The signal is SIGSYS, which is ours and never blocked.
+ * Site timer:MS: a checkpoint after every MS milliseconds of processor time of the thread that
+ * started the process. Processor time, because a signal must not cut short a call in which the
+ * program sleeps (poll with a timeout cannot be restarted unseen), and because a sleeping program
+ * changes nothing. The kernel looks at such timers at its own tick, so MS below some milliseconds
+ * means every tick. The signal is SIGSYS, which is ours and never blocked.
  */
 #include <signal.h>
 #include <time.h>
@@ -22,9 +23,12 @@ struct thread_event {
 
 static void start(uint32_t index, uint64_t ms)
 {
-	struct thread_event ev = { .value.sival_ptr = (void *)(COOKIE << 8 | index), .signo = SIGSYS,
-		.notify = SIGEV_THREAD_ID, .tid = crn_gettid() };
-	struct itimerspec every = { { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 }, { 0, 0 } };
+	struct thread_event ev = { .value.sival_ptr = (void *)(COOKIE << 8 | index),
+		.signo = SIGSYS,
+		.notify = SIGEV_THREAD_ID,
+		.tid = crn_gettid() };
+	struct itimerspec every = { { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 },
+		{ 0, 0 } };
 	int id;
 	long r = crn_sys3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &ev, &id);
 
@@ -32,7 +36,8 @@ static void start(uint32_t index, uint64_t ms)
 	if (r == 0)
 		r = crn_sys4(SYS_timer_settime, id, 0, &every, 0);
 	if (r < 0)
-		crn_warn("%s: the kernel gives no timer (%ld)", crn_here.agent.config.sites[index].text, r);
+		crn_warn("%s: the kernel gives no timer (%ld)",
+			crn_here.agent.config.sites[index].text, r);
 }
 
 void crn_timer_start(void)
@@ -51,7 +56,8 @@ static void undo_interrupt(ucontext_t *uc, const struct crn_thread *t)
 	uintptr_t rip = (uintptr_t)g[REG_RIP];
 	size_t at = rip - (uintptr_t)crn_stub_of(rip);
 
-	if (!crn_in_stubs(rip) || g[REG_RAX] != -EINTR || (at != CRN_STUB_CALL + 2 && at != CRN_STUB_BARE + 2))
+	if (!crn_in_stubs(rip) || g[REG_RAX] != -EINTR ||
+		(at != CRN_STUB_CALL + 2 && at != CRN_STUB_BARE + 2))
 		return;
 	g[REG_RAX] = t->last_nr;
 	g[REG_RIP] -= 2;

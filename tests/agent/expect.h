@@ -9,12 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EXPECT(cond)                                                                                    \
-	do {                                                                                            \
-		if (!(cond)) {                                                                          \
-			dprintf(2, "%s:%d: not so: %s (errno %d)\n", __FILE__, __LINE__, #cond, errno); \
-			_exit(1);                                                                       \
-		}                                                                                       \
+#define EXPECT(cond)                                                                            \
+	do {                                                                                    \
+		if (!(cond)) {                                                                  \
+			dprintf(2, "%s:%d: not so: %s (errno %d)\n", __FILE__, __LINE__, #cond, \
+				errno);                                                         \
+			_exit(1);                                                               \
+		}                                                                               \
 	} while (0)
 
 #endif

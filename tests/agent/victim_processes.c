@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* fork, vfork, posix_spawn, clone and exec, and descriptors being closed wholesale around them. argv[1] is the depth. */
+/*
+ * fork, vfork, posix_spawn, clone and exec, and descriptors being closed wholesale around them.
+ * argv[1] is the depth.
+ */
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -75,7 +78,8 @@ static void test_spawn(void)
 	sigfillset(&all);
 	EXPECT(!posix_spawn_file_actions_init(&actions) && !posix_spawnattr_init(&attr));
 	EXPECT(!posix_spawn_file_actions_addclosefrom_np(&actions, 3));
-	EXPECT(!posix_spawnattr_setsigdefault(&attr, &all) && !posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF));
+	EXPECT(!posix_spawnattr_setsigdefault(&attr, &all) &&
+		!posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF));
 	for (int i = 0; i < 10; i++) {
 		EXPECT(!posix_spawn(&pid, self, &actions, &attr, argv, environ));
 		expect_status(pid, 42);

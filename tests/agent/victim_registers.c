@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every register, every flag that a program can set, the vector registers and the red zone must be the same behind a
- * system call as before it, but for rax, rcx and r11; while signals arrive as fast as timers and another
- * thread can send them, and their handlers make system calls and spoil vector registers.
+ * Every register, every flag that a program can set, the vector registers and the red zone must be
+ * the same behind a system call as before it, but for rax, rcx and r11; while signals arrive as
+ * fast as timers and another thread can send them, and their handlers make system calls and spoil
+ * vector registers.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -15,8 +16,8 @@
 #include "expect.h"
 
 /*
- * long probe(struct image *in, struct image *out, long nr): loads all of `in`, makes the call, stores all to `out`. The
- * red zone is filled from in->zone and read back.
+ * long probe(struct image *in, struct image *out, long nr): loads all of `in`, makes the call,
+ * stores all to `out`. The red zone is filled from in->zone and read back.
  */
 struct image {
 	uint64_t gpr[13]; /* rbx rbp r8 r9 r10 r12 r13 r14 r15 rdi rsi rdx flags */
@@ -40,11 +41,16 @@ __asm__(".text\n.globl probe\n.type probe,@function\nprobe:\n"
 	"	.set i, i+1\n"
 	"	.endr\n"
 	"	lea 128(%rax), %rcx\n"
-	"	vmovdqu 0(%rcx), %ymm0;    vmovdqu 32(%rcx), %ymm1;  vmovdqu 64(%rcx), %ymm2;  vmovdqu 96(%rcx), %ymm3\n"
-	"	vmovdqu 128(%rcx), %ymm4;  vmovdqu 160(%rcx), %ymm5; vmovdqu 192(%rcx), %ymm6; vmovdqu 224(%rcx), %ymm7\n"
-	"	vmovdqu 256(%rcx), %ymm8;  vmovdqu 288(%rcx), %ymm9; vmovdqu 320(%rcx), %ymm10; vmovdqu 352(%rcx), %ymm11\n"
-	"	vmovdqu 384(%rcx), %ymm12; vmovdqu 416(%rcx), %ymm13; vmovdqu 448(%rcx), %ymm14; vmovdqu 480(%rcx), %ymm15\n"
-	"	mov 0(%rax), %rbx; mov 8(%rax), %rbp; mov 16(%rax), %r8; mov 24(%rax), %r9; mov 32(%rax), %r10\n"
+	"	vmovdqu 0(%rcx), %ymm0;    vmovdqu 32(%rcx), %ymm1;  vmovdqu 64(%rcx), %ymm2;  "
+	"vmovdqu 96(%rcx), %ymm3\n"
+	"	vmovdqu 128(%rcx), %ymm4;  vmovdqu 160(%rcx), %ymm5; vmovdqu 192(%rcx), %ymm6; "
+	"vmovdqu 224(%rcx), %ymm7\n"
+	"	vmovdqu 256(%rcx), %ymm8;  vmovdqu 288(%rcx), %ymm9; vmovdqu 320(%rcx), %ymm10; "
+	"vmovdqu 352(%rcx), %ymm11\n"
+	"	vmovdqu 384(%rcx), %ymm12; vmovdqu 416(%rcx), %ymm13; vmovdqu 448(%rcx), %ymm14; "
+	"vmovdqu 480(%rcx), %ymm15\n"
+	"	mov 0(%rax), %rbx; mov 8(%rax), %rbp; mov 16(%rax), %r8; mov 24(%rax), %r9; mov "
+	"32(%rax), %r10\n"
 	"	mov 40(%rax), %r12; mov 48(%rax), %r13; mov 56(%rax), %r14; mov 64(%rax), %r15\n"
 	"	mov 72(%rax), %rdi; mov 80(%rax), %rsi; mov 88(%rax), %rdx\n"
 	"	lea -256(%rsp), %rsp\n"
@@ -61,7 +67,8 @@ __asm__(".text\n.globl probe\n.type probe,@function\nprobe:\n"
 	"	pop 96(%rcx)\n"
 	"	lea 256(%rsp), %rsp\n"
 	"	cld\n"
-	"	mov %rbx, 0(%rcx); mov %rbp, 8(%rcx); mov %r8, 16(%rcx); mov %r9, 24(%rcx); mov %r10, 32(%rcx)\n"
+	"	mov %rbx, 0(%rcx); mov %rbp, 8(%rcx); mov %r8, 16(%rcx); mov %r9, 24(%rcx); mov "
+	"%r10, 32(%rcx)\n"
 	"	mov %r12, 40(%rcx); mov %r13, 48(%rcx); mov %r14, 56(%rcx); mov %r15, 64(%rcx)\n"
 	"	mov %rdi, 72(%rcx); mov %rsi, 80(%rcx); mov %rdx, 88(%rcx)\n"
 	"	.set i, 0\n"
@@ -71,10 +78,14 @@ __asm__(".text\n.globl probe\n.type probe,@function\nprobe:\n"
 	"	.set i, i+1\n"
 	"	.endr\n"
 	"	lea 128(%rcx), %rax\n"
-	"	vmovdqu %ymm0, 0(%rax);    vmovdqu %ymm1, 32(%rax);  vmovdqu %ymm2, 64(%rax);  vmovdqu %ymm3, 96(%rax)\n"
-	"	vmovdqu %ymm4, 128(%rax);  vmovdqu %ymm5, 160(%rax); vmovdqu %ymm6, 192(%rax); vmovdqu %ymm7, 224(%rax)\n"
-	"	vmovdqu %ymm8, 256(%rax);  vmovdqu %ymm9, 288(%rax); vmovdqu %ymm10, 320(%rax); vmovdqu %ymm11, 352(%rax)\n"
-	"	vmovdqu %ymm12, 384(%rax); vmovdqu %ymm13, 416(%rax); vmovdqu %ymm14, 448(%rax); vmovdqu %ymm15, 480(%rax)\n"
+	"	vmovdqu %ymm0, 0(%rax);    vmovdqu %ymm1, 32(%rax);  vmovdqu %ymm2, 64(%rax);  "
+	"vmovdqu %ymm3, 96(%rax)\n"
+	"	vmovdqu %ymm4, 128(%rax);  vmovdqu %ymm5, 160(%rax); vmovdqu %ymm6, 192(%rax); "
+	"vmovdqu %ymm7, 224(%rax)\n"
+	"	vmovdqu %ymm8, 256(%rax);  vmovdqu %ymm9, 288(%rax); vmovdqu %ymm10, 320(%rax); "
+	"vmovdqu %ymm11, 352(%rax)\n"
+	"	vmovdqu %ymm12, 384(%rax); vmovdqu %ymm13, 416(%rax); vmovdqu %ymm14, 448(%rax); "
+	"vmovdqu %ymm15, 480(%rax)\n"
 	"	mov 104(%rcx), %rax\n"
 	"	vzeroupper\n"
 	"	pop %rdx; pop %rsi\n"
@@ -89,7 +100,8 @@ static pthread_t target;
 static void spoil(void)
 {
 	__asm__ volatile("vpcmpeqd %%ymm0, %%ymm0, %%ymm0; vpcmpeqd %%ymm7, %%ymm7, %%ymm7;"
-			 "vpcmpeqd %%ymm15, %%ymm15, %%ymm15; vzeroupper" ::: "xmm0", "xmm7", "xmm15");
+			 "vpcmpeqd %%ymm15, %%ymm15, %%ymm15; vzeroupper" ::
+				 : "xmm0", "xmm7", "xmm15");
 }
 
 static void on_signal(int sig, siginfo_t *info, void *uc)
@@ -127,10 +139,12 @@ static void storm_begin(pthread_t *t)
 	timer_t timer;
 
 	sigemptyset(&a.sa_mask);
-	EXPECT(!sigaction(SIGALRM, &a, NULL) && !sigaction(SIGPROF, &a, NULL) && !sigaction(SIGUSR1, &a, NULL));
+	EXPECT(!sigaction(SIGALRM, &a, NULL) && !sigaction(SIGPROF, &a, NULL) &&
+		!sigaction(SIGUSR1, &a, NULL));
 	EXPECT(!sigaction(SIGRTMIN, &a, NULL));
 	EXPECT(!setitimer(ITIMER_REAL, &real, NULL) && !setitimer(ITIMER_PROF, &prof, NULL));
-	EXPECT(!timer_create(CLOCK_MONOTONIC, &ev, &timer) && !timer_settime(timer, 0, &every, NULL));
+	EXPECT(!timer_create(CLOCK_MONOTONIC, &ev, &timer) &&
+		!timer_settime(timer, 0, &every, NULL));
 	target = pthread_self();
 	EXPECT(!pthread_create(t, NULL, sender, NULL));
 }

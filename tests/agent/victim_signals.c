@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What a program can see of signals is as without the agent: actions, masks, stacks, frames, restarts, jumps out of handlers. */
+/*
+ * What a program can see of signals is as without the agent: actions, masks, stacks, frames,
+ * restarts, jumps out of handlers.
+ */
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -50,8 +53,9 @@ static void test_actions(void)
 
 	sigfillset(&a.sa_mask);
 	EXPECT(!sigaction(SIGUSR1, &a, NULL) && !sigaction(SIGUSR1, NULL, &old));
-	EXPECT(old.sa_handler == count_it && (old.sa_flags & (SA_RESTART | SA_NODEFER | SA_SIGINFO | SA_ONSTACK)) ==
-		(SA_RESTART | SA_NODEFER));
+	EXPECT(old.sa_handler == count_it &&
+		(old.sa_flags & (SA_RESTART | SA_NODEFER | SA_SIGINFO | SA_ONSTACK)) ==
+			(SA_RESTART | SA_NODEFER));
 	EXPECT(sigismember(&old.sa_mask, SIGSEGV) == 1 && sigismember(&old.sa_mask, SIGKILL) == 0);
 	a.sa_handler = SIG_IGN;
 	EXPECT(!sigaction(SIGUSR1, &a, &old) && old.sa_handler == count_it);
@@ -78,8 +82,8 @@ static void test_masks(void)
 	sigfillset(&all);
 	EXPECT(!sigprocmask(SIG_SETMASK, &all, &old) && !sigismember(&old, SIGSEGV));
 	EXPECT(!sigprocmask(SIG_SETMASK, NULL, &old));
-	EXPECT(sigismember(&old, SIGSEGV) && sigismember(&old, SIGSYS) && sigismember(&old, SIGUSR1) &&
-		!sigismember(&old, SIGKILL));
+	EXPECT(sigismember(&old, SIGSEGV) && sigismember(&old, SIGSYS) &&
+		sigismember(&old, SIGUSR1) && !sigismember(&old, SIGKILL));
 	EXPECT(!raise(SIGUSR1) && count[SIGUSR1] == 0);
 	EXPECT(!sigpending(&pending) && sigismember(&pending, SIGUSR1));
 	sigemptyset(&all);
@@ -87,8 +91,10 @@ static void test_masks(void)
 	EXPECT(!sigprocmask(SIG_UNBLOCK, &all, NULL) && !sigprocmask(SIG_BLOCK, NULL, &old));
 	EXPECT(!sigismember(&old, SIGSEGV) && sigismember(&old, SIGSYS));
 	sigemptyset(&all);
-	EXPECT(!sigprocmask(SIG_SETMASK, &all, &old) && count[SIGUSR1] == 1 && sigismember(&old, SIGSYS));
-	EXPECT(sigismember((sigset_t *)&seen_mask, SIGUSR1) && !sigismember((sigset_t *)&seen_mask, SIGUSR2));
+	EXPECT(!sigprocmask(SIG_SETMASK, &all, &old) && count[SIGUSR1] == 1 &&
+		sigismember(&old, SIGSYS));
+	EXPECT(sigismember((sigset_t *)&seen_mask, SIGUSR1) &&
+		!sigismember((sigset_t *)&seen_mask, SIGUSR2));
 	EXPECT(sigprocmask(77, &all, NULL) < 0 && errno == EINVAL);
 	EXPECT(syscall(SYS_rt_sigprocmask, SIG_BLOCK, (void *)8, NULL, 8) < 0 && errno == EFAULT);
 	count[SIGUSR1] = 0;
@@ -165,7 +171,10 @@ static void test_interrupted(void)
 	close(p[1]);
 }
 
-/* Two signals wait behind a mask that the call lifts: both handlers run, and the old mask is back afterwards. */
+/*
+ * Two signals wait behind a mask that the call lifts: both handlers run, and the old mask is back
+ * afterwards.
+ */
 static void test_waits(void)
 {
 	sigset_t both, none, now;
@@ -187,9 +196,11 @@ static void test_waits(void)
 		else if (way == 1)
 			EXPECT(ppoll(NULL, 0, &long_time, &none) < 0 && errno == EINTR);
 		else
-			EXPECT(pselect(0, NULL, NULL, NULL, &long_time, &none) < 0 && errno == EINTR);
+			EXPECT(pselect(0, NULL, NULL, NULL, &long_time, &none) < 0 &&
+				errno == EINTR);
 		EXPECT(count[SIGUSR1] == 1 && count[SIGUSR2] == 1);
-		EXPECT(!sigprocmask(SIG_SETMASK, NULL, &now) && sigismember(&now, SIGUSR1) && sigismember(&now, SIGUSR2));
+		EXPECT(!sigprocmask(SIG_SETMASK, NULL, &now) && sigismember(&now, SIGUSR1) &&
+			sigismember(&now, SIGUSR2));
 	}
 	EXPECT(!sigprocmask(SIG_SETMASK, &none, NULL));
 	count[SIGUSR1] = count[SIGUSR2] = 0;
@@ -244,15 +255,18 @@ static void test_stacks(void)
 	stack_t s = { .ss_sp = small, .ss_size = sizeof(small) }, old;
 
 	EXPECT(!sigaltstack(NULL, &old) && (old.ss_flags & SS_DISABLE));
-	EXPECT(!sigaltstack(&s, NULL) && !sigaltstack(NULL, &old) && old.ss_sp == small && old.ss_flags == 0);
+	EXPECT(!sigaltstack(&s, NULL) && !sigaltstack(NULL, &old) && old.ss_sp == small &&
+		old.ss_flags == 0);
 	s.ss_size = 100;
 	EXPECT(sigaltstack(&s, NULL) < 0 && errno == ENOMEM);
 	s.ss_flags = 12345;
 	EXPECT(sigaltstack(&s, NULL) < 0 && errno == EINVAL);
 	install(SIGUSR1, count_it, 0);
-	EXPECT(!raise(SIGUSR1) && !(handler_sp >= (uintptr_t)small && handler_sp < (uintptr_t)small + sizeof(small)));
+	EXPECT(!raise(SIGUSR1) &&
+		!(handler_sp >= (uintptr_t)small && handler_sp < (uintptr_t)small + sizeof(small)));
 	install(SIGUSR1, count_it, SA_ONSTACK);
-	EXPECT(!raise(SIGUSR1) && handler_sp >= (uintptr_t)small && handler_sp < (uintptr_t)small + sizeof(small));
+	EXPECT(!raise(SIGUSR1) && handler_sp >= (uintptr_t)small &&
+		handler_sp < (uintptr_t)small + sizeof(small));
 	install(SIGSEGV, jump_out, SA_ONSTACK);
 	for (volatile int i = 0; i < 3; i++)
 		if (!sigsetjmp(out, 1))
@@ -288,14 +302,16 @@ static void test_frames(void)
 	count[SIGSEGV] = 0;
 	__asm__ volatile(".byte 0x48, 0x89, 0x01" : "+a"(rax) : "c"(16l) : "memory");
 	EXPECT(rax == 4711 && count[SIGSEGV] == 1);
-	EXPECT(!sigprocmask(SIG_SETMASK, NULL, &set) && sigismember(&set, SIGUSR2) && sigismember(&set, SIGSYS));
+	EXPECT(!sigprocmask(SIG_SETMASK, NULL, &set) && sigismember(&set, SIGUSR2) &&
+		sigismember(&set, SIGSYS));
 	EXPECT(getppid() == syscall(SYS_getppid));
 	sigemptyset(&set);
 	EXPECT(!sigprocmask(SIG_SETMASK, &set, NULL));
 	install(SIGSEGV, SIG_DFL, 0);
 	sigaddset(&set, SIGRTMIN + 3);
 	EXPECT(!sigprocmask(SIG_BLOCK, &set, NULL) && !sigqueue(getpid(), SIGRTMIN + 3, v));
-	EXPECT(sigwaitinfo(&set, &info) == SIGRTMIN + 3 && info.si_value.sival_int == 99 && info.si_code == SI_QUEUE);
+	EXPECT(sigwaitinfo(&set, &info) == SIGRTMIN + 3 && info.si_value.sival_int == 99 &&
+		info.si_code == SI_QUEUE);
 	EXPECT(!sigprocmask(SIG_UNBLOCK, &set, NULL));
 }
 
@@ -331,7 +347,8 @@ static void test_death(void)
 				raise(how[i]);
 			_exit(0);
 		}
-		EXPECT(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == how[i]);
+		EXPECT(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
+			WTERMSIG(status) == how[i]);
 	}
 }
 

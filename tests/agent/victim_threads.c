@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Threads under the agent: many short ones, cancelled ones, signalled ones, one of raw clone, and calls by all of them. */
+/*
+ * Threads under the agent: many short ones, cancelled ones, signalled ones, one of raw clone, and
+ * calls by all of them.
+ */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,7 +39,8 @@ static void test_many(void)
 
 	for (int round = 0; round < 60; round++) {
 		for (int i = 0; i < 16; i++)
-			EXPECT(!pthread_create(&t[i], NULL, short_life, (void *)(intptr_t)(round * 16 + i)));
+			EXPECT(!pthread_create(
+				&t[i], NULL, short_life, (void *)(intptr_t)(round * 16 + i)));
 		for (int i = 0; i < 16; i++)
 			EXPECT(!pthread_join(t[i], &result) && (intptr_t)result == round * 16 + i);
 	}
@@ -83,7 +87,8 @@ static void test_cancel(void)
 		while (!started)
 			sched_yield();
 		usleep(i * 100);
-		EXPECT(!pthread_cancel(t) && !pthread_join(t, &result) && result == PTHREAD_CANCELED);
+		EXPECT(!pthread_cancel(t) && !pthread_join(t, &result) &&
+			result == PTHREAD_CANCELED);
 	}
 	EXPECT(cleaned == 2 * 20);
 }
@@ -137,8 +142,10 @@ static void test_raw_clone(void)
 	for (int i = 0; i < 50; i++) {
 		ctid = 1;
 		word = 0;
-		tid = clone(raw_child, stack + size, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-			CLONE_SYSVSEM | CLONE_CHILD_CLEARTID, (void *)&word, NULL, NULL, &ctid);
+		tid = clone(raw_child, stack + size,
+			CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+				CLONE_SYSVSEM | CLONE_CHILD_CLEARTID,
+			(void *)&word, NULL, NULL, &ctid);
 		EXPECT(tid > 0);
 		while (__atomic_load_n(&ctid, __ATOMIC_ACQUIRE))
 			syscall(SYS_futex, &ctid, FUTEX_WAIT, 1, NULL, NULL, 0);

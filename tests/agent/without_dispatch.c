@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Executes its arguments where syscall user dispatch is refused, as on Linux before 5.11: by a seccomp filter. */
+/*
+ * Executes its arguments where syscall user dispatch is refused, as on Linux before 5.11: by a
+ * seccomp filter.
+ */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -24,7 +27,7 @@ int main(int argc, char **argv)
 	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
 
 	if (argc < 2 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0) {
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0) {
 		perror("no seccomp filter");
 		return 77;
 	}
