@@ -238,14 +238,18 @@ static bool is_written(
 
 	if (entry & CRN_PAGEMAP_SOFT_DIRTY)
 		return true;
-	if (entry & (CRN_PAGEMAP_PRESENT | CRN_PAGEMAP_SWAP))
+	/* A page of our own. Not so the shared zero page or a file's page, which come after MADV_DONTNEED. */
+	if (entry & CRN_PAGEMAP_SWAP ||
+		(entry & CRN_PAGEMAP_PRESENT && entry & CRN_PAGEMAP_EXCLUSIVE &&
+			!(entry & CRN_PAGEMAP_FILE)))
 		return false;
 	slot = crn_mirror_slot(&t->mirror, page);
 	if (!slot || !*slot)
 		return false;
-	/* No entry any more. A file's page may be as it was: then it refaults the same. */
-	return !(s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) || t->env->closed ||
-		!crn_same_words(*slot, (const void *)page, CRN_PAGE_SIZE);
+	/* A file's page may be as it was: then it refaults the same. */
+	if (!(entry & CRN_PAGEMAP_PRESENT) && !(s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)))
+		return true;
+	return t->env->closed || !crn_same_words(*slot, (const void *)page, CRN_PAGE_SIZE);
 }
 
 static int scan_span(struct soft_tracker *t, const struct soft_span *s)
