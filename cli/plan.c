@@ -22,7 +22,11 @@ struct insn {
 	bool syscall;
 	bool movable; /* means the same at another address */
 	bool stack;   /* moves %rsp or names it as an operand */
-	uint8_t relative; /* offset of a 32-bit displacement from %rip, the only thing that ties it to its place; 0: none */
+	/*
+	 * offset of a 32-bit displacement from %rip, the only thing that ties it to its place; 0:
+	 * none
+	 */
+	uint8_t relative;
 	bool indirect_jump;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cairn stat: the live figures of a process that runs under `cairn run`, read from the page that its agent shares (stat_page.h). The
- * process is not stopped and does not notice.
+ * cairn stat: the live figures of a process that runs under `cairn run`, read from the page that
+ * its agent shares (stat_page.h). The process is not stopped and does not notice.
  */
 #include <argp.h>
 #include <dirent.h>
@@ -60,10 +60,19 @@ static const struct argp_option options[] = {
 	{0},
 };
 static const struct argp argp = {
-	options, parse, "PID", "Live figures of a program that runs under `cairn run`.", NULL, NULL, NULL,
+	options,
+	parse,
+	"PID",
+	"Live figures of a program that runs under `cairn run`.",
+	NULL,
+	NULL,
+	NULL,
 };
 
-/* The page behind one descriptor of the process, if it is one and is the process's own; NULL otherwise. */
+/*
+ * The page behind one descriptor of the process, if it is one and is the process's own; NULL
+ * otherwise.
+ */
 static const struct crn_stat_page *map_page(const char *path, pid_t pid)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -81,7 +90,10 @@ static const struct crn_stat_page *map_page(const char *path, pid_t pid)
 	return NULL;
 }
 
-/* A forked child has its parent's page open as well: the one with its own pid counts. NULL and errno. */
+/*
+ * A forked child has its parent's page open as well: the one with its own pid counts. NULL and
+ * errno.
+ */
 static const struct crn_stat_page *find_page(pid_t pid)
 {
 	const struct crn_stat_page *page = NULL;
@@ -142,18 +154,23 @@ static void print_json(const struct crn_stat_page *p)
 {
 	const struct cairn_stats *s = &p->engine;
 
-	printf("{\"pid\": %d, \"tracker\": \"%s\", \"keep\": %u, \"recover\": %s, \"seconds\": %.3f, \"newest\": %" PRIu64
-	       ", \"hits\": %" PRIu64 ", \"checkpoints\": %" PRIu64 ", \"outputs\": %" PRIu64 ", \"failed\": %" PRIu64
-	       ", \"nested\": %" PRIu64 ", \"recoveries\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"resets\": %" PRIu64
-	       ", \"recovery_ns\": %" PRIu64 ", \"recovery_ns_last\": %" PRIu64 ", \"pages_saved\": %" PRIu64
-	       ", \"pages_eager\": %" PRIu64 ", \"pages_restored\": %" PRIu64 ", \"faults\": %" PRIu64
-	       ", \"checkpoint_ns\": %" PRIu64 ", \"restore_ns\": %" PRIu64 ", \"areas\": %" PRIu64 ", \"surface_bytes\": %" PRIu64
-	       ", \"mirror_bytes\": %" PRIu64 ", \"journal_bytes\": %" PRIu64 ", \"engine_bytes\": %" PRIu64
+	printf("{\"pid\": %d, \"tracker\": \"%s\", \"keep\": %u, \"recover\": %s, \"seconds\": "
+	       "%.3f, \"newest\": %" PRIu64 ", \"hits\": %" PRIu64 ", \"checkpoints\": %" PRIu64
+	       ", \"outputs\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"nested\": %" PRIu64
+	       ", \"recoveries\": %" PRIu64 ", \"refused\": %" PRIu64 ", \"resets\": %" PRIu64
+	       ", \"recovery_ns\": %" PRIu64 ", \"recovery_ns_last\": %" PRIu64
+	       ", \"pages_saved\": %" PRIu64 ", \"pages_eager\": %" PRIu64
+	       ", \"pages_restored\": %" PRIu64 ", \"faults\": %" PRIu64
+	       ", \"checkpoint_ns\": %" PRIu64 ", \"restore_ns\": %" PRIu64 ", \"areas\": %" PRIu64
+	       ", \"surface_bytes\": %" PRIu64 ", \"mirror_bytes\": %" PRIu64
+	       ", \"journal_bytes\": %" PRIu64 ", \"engine_bytes\": %" PRIu64
 	       ", \"engine_bytes_max\": %" PRIu64 "}\n",
-	       p->pid, s->tracker, p->keep, p->recover ? "true" : "false", seconds_open(p), p->newest, p->hits, p->checkpoints,
-	       p->outputs, p->failed, p->nested, p->recoveries, p->refused, p->resets, p->recovery_ns, p->recovery_ns_last,
-	       s->pages_saved, s->pages_eager, s->pages_restored, s->faults, s->checkpoint_ns, s->restore_ns, s->areas,
-	       s->surface_bytes, s->mirror_bytes, s->journal_bytes, s->engine_bytes, s->engine_bytes_max);
+		p->pid, s->tracker, p->keep, p->recover ? "true" : "false", seconds_open(p),
+		p->newest, p->hits, p->checkpoints, p->outputs, p->failed, p->nested, p->recoveries,
+		p->refused, p->resets, p->recovery_ns, p->recovery_ns_last, s->pages_saved,
+		s->pages_eager, s->pages_restored, s->faults, s->checkpoint_ns, s->restore_ns,
+		s->areas, s->surface_bytes, s->mirror_bytes, s->journal_bytes, s->engine_bytes,
+		s->engine_bytes_max);
 }
 
 static void print_text(const struct crn_stat_page *p)
@@ -166,16 +183,22 @@ static void print_text(const struct crn_stat_page *p)
 	for (uint32_t i = 0; i < p->site_count && i < sizeof(p->sites) / sizeof(p->sites[0]); i++)
 		printf("site         %s\n", p->sites[i]);
 	printf("sites passed %" PRIu64 " (%" PRIu64 " nested)\n", p->hits, p->nested);
-	printf("checkpoints  %" PRIu64 " (%" PRIu64 " after outputs, %" PRIu64 " failed), newest %" PRIu64 ", %.1f/s\n",
-	       p->checkpoints, p->outputs, p->failed, p->newest, seconds > 0 ? (double)p->checkpoints / seconds : 0);
+	printf("checkpoints  %" PRIu64 " (%" PRIu64 " after outputs, %" PRIu64
+	       " failed), newest %" PRIu64 ", %.1f/s\n",
+		p->checkpoints, p->outputs, p->failed, p->newest,
+		seconds > 0 ? (double)p->checkpoints / seconds : 0);
 	printf("each         %.1f pages, %.1f us\n", mean(s->pages_saved, s->checkpoints),
 	       mean(s->checkpoint_ns, s->checkpoints) / 1000);
-	printf("surface      %.1f MiB in %" PRIu64 " areas\n", (double)s->surface_bytes / 1048576, s->areas);
-	printf("engine       %.1f MiB (at most %.1f): mirror %.1f, journal %.1f\n", (double)s->engine_bytes / 1048576,
-	       (double)s->engine_bytes_max / 1048576, (double)s->mirror_bytes / 1048576, (double)s->journal_bytes / 1048576);
+	printf("surface      %.1f MiB in %" PRIu64 " areas\n", (double)s->surface_bytes / 1048576,
+		s->areas);
+	printf("engine       %.1f MiB (at most %.1f): mirror %.1f, journal %.1f\n",
+		(double)s->engine_bytes / 1048576, (double)s->engine_bytes_max / 1048576,
+		(double)s->mirror_bytes / 1048576, (double)s->journal_bytes / 1048576);
 	if (p->recover)
-		printf("recoveries   %" PRIu64 " (%.0f us on average), %" PRIu64 " refused, %" PRIu64 " connections reset\n",
-		       p->recoveries, mean(p->recovery_ns, p->recoveries) / 1000, p->refused, p->resets);
+		printf("recoveries   %" PRIu64 " (%.0f us on average), %" PRIu64
+		       " refused, %" PRIu64 " connections reset\n",
+			p->recoveries, mean(p->recovery_ns, p->recoveries) / 1000, p->refused,
+			p->resets);
 }
 
 static int no_page(pid_t pid)
@@ -183,8 +206,11 @@ static int no_page(pid_t pid)
 	if (errno == ENOENT)
 		fprintf(stderr, "cairn stat: there is no process %d\n", (int)pid);
 	else if (errno == ENODATA)
-		fprintf(stderr, "cairn stat: process %d has no session: it does not run under `cairn run`, or has not passed a "
-				"site yet\n", (int)pid);
+		fprintf(stderr,
+			"cairn stat: process %d has no session: it does not run under `cairn run`, "
+			"or has not passed a "
+			"site yet\n",
+			(int)pid);
 	else
 		fprintf(stderr, "cairn stat: process %d: %s\n", (int)pid, strerror(errno));
 	return 1;
@@ -202,7 +228,8 @@ int cmd_stat(int argc, char **argv)
 	if (!page)
 		return no_page(a.pid);
 	for (;;) {
-		struct timespec pause = {(time_t)a.interval, (long)((a.interval - (double)(time_t)a.interval) * 1e9)};
+		struct timespec pause = { (time_t)a.interval,
+			(long)((a.interval - (double)(time_t)a.interval) * 1e9) };
 
 		copy_page(&copy, page);
 		a.json ? print_json(&copy) : print_text(&copy);

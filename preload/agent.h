@@ -13,9 +13,10 @@
  *	                                     -> the real syscall (program's stack and registers)
  *	                                     -> crn_call_after   (agent's stack) -> program
  *
- * Everything here runs inside somebody else's program: no libc, no TLS variables of libc, no malloc, no
- * locks that a signal handler of the program could meet (its handlers are deferred while a thread is
- * in a hook, which is what makes a hook legal). All state lives in the engine's arena, never in the surface.
+ * Everything here runs inside somebody else's program: no libc, no TLS variables of libc, no
+ * malloc, no locks that a signal handler of the program could meet (its handlers are deferred while
+ * a thread is in a hook, which is what makes a hook legal). All state lives in the engine's arena,
+ * never in the surface.
  */
 #ifndef CRN_AGENT_H
 #define CRN_AGENT_H
@@ -38,7 +39,8 @@ struct crn_context {
 	struct crn_regs regs;
 	uint64_t sigmask; /* as the program believes it to be */
 	stack_t altstack; /* likewise */
-	void *xstate;     /* crn_agent->xstate_size bytes, 64-byte aligned, its owner's; NULL: not kept */
+	/* crn_agent->xstate_size bytes, 64-byte aligned, its owner's; NULL: not kept */
+	void *xstate;
 };
 
 struct crn_thread;
@@ -51,8 +53,10 @@ struct crn_call {
 	struct crn_thread *thread;
 	uintptr_t site; /* address of the program's syscall instruction (or of its patched mov) */
 	uint32_t effect;  /* enum crn_effect, filled by effects/ */
-	uint32_t spec;    /* not a call but the site config.sites[spec - 1], func or timer; 0 for calls */
-	bool again;       /* set by an after-hook: make the call once more, hooks and all; the program sees nothing */
+	/* not a call but the site config.sites[spec - 1], func or timer; 0 for calls */
+	uint32_t spec;
+	/* set by an after-hook: make the call once more, hooks and all; the program sees nothing */
+	bool again;
 	uint64_t scratch[8]; /* from the before-hook to the after-hook of the same call */
 };
 
@@ -76,9 +80,9 @@ struct crn_pending {
 #define CRN_PUT_OFF_MAX 4
 
 /*
- * One thread of the program. The agent's %gs base points to it: libc and the compiler leave %gs alone, it
- * survives signals and rt_sigreturn, costs one prefix, and is in no memory that a restore could turn back.
- * The first fields are known to gate.S by their offsets (intercept/layout.h).
+ * One thread of the program. The agent's %gs base points to it: libc and the compiler leave %gs
+ * alone, it survives signals and rt_sigreturn, costs one prefix, and is in no memory that a restore
+ * could turn back. The first fields are known to gate.S by their offsets (intercept/layout.h).
  */
 struct crn_thread {
 	struct crn_thread *self;
@@ -94,24 +98,36 @@ struct crn_thread {
 	uint32_t index;
 	bool live;
 	uint32_t in_vfork;        /* a vfork child runs in our memory: everything passes through */
-	uintptr_t stack_begin, stack_end; /* the thread's own stack mapping, if known (0: unknown) */
-	struct crn_context context; /* of the newest checkpoint that this thread took; xstate is there */
-	stack_t program_altstack;   /* what the program believes; the kernel always has the agent's */
-	uint64_t program_blocked;   /* signals that the kernel never blocks, and the program believes blocked */
-	uint64_t held;              /* sent while in program_blocked: given when the program unblocks them */
+	/* the thread's own stack mapping, if known (0: unknown) */
+	uintptr_t stack_begin, stack_end;
+	/* of the newest checkpoint that this thread took; xstate is there */
+	struct crn_context context;
+	/* what the program believes; the kernel always has the agent's */
+	stack_t program_altstack;
+	/* signals that the kernel never blocks, and the program believes blocked */
+	uint64_t program_blocked;
+	/* sent while in program_blocked: given when the program unblocks them */
+	uint64_t held;
 	siginfo_t held_info[6];     /* by intercept/signals.c, held_slot */
 	stack_t altstack;           /* the agent's */
-	uint64_t put_off_mask;      /* the program's mask from before the first signal was put off */
+	/* the program's mask from before the first signal was put off */
+	uint64_t put_off_mask;
 	siginfo_t put_off_info[CRN_PUT_OFF_MAX];
-	uint32_t trapping;          /* the next SIGSYS is ours: put-off signals are to be delivered */
-	uint64_t clone_mask, clone_r9; /* across clone and fork, for which all signals are blocked */
-	struct crn_call *call;       /* in an after-hook: the call, whose result the context will hold */
-	bool exiting;                /* about to end; the slot is free when the kernel knows tid no more */
-	uint32_t faults_in_row;      /* effects/: calls made again because a page was closed meanwhile */
+	/* the next SIGSYS is ours: put-off signals are to be delivered */
+	uint32_t trapping;
+	/* across clone and fork, for which all signals are blocked */
+	uint64_t clone_mask, clone_r9;
+	/* in an after-hook: the call, whose result the context will hold */
+	struct crn_call *call;
+	/* about to end; the slot is free when the kernel knows tid no more */
+	bool exiting;
+	/* effects/: calls made again because a page was closed meanwhile */
+	uint32_t faults_in_row;
 	long last_nr;                /* of the last system call that was begun */
 	uint64_t r11;                /* of the program, at the entry of a function that is a site */
 	uint32_t interrupted_spec;   /* the site at which crn_enter_interrupted runs */
-	uint32_t interval;           /* effects/: the last interval in which a call of this thread was seen */
+	/* effects/: the last interval in which a call of this thread was seen */
+	uint32_t interval;
 	uint32_t pending_count;
 	struct crn_pending pending[CRN_PENDING_MAX];
 	struct crn_thread *next;
@@ -140,8 +156,8 @@ void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info);
 bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext);
 
 /*
- * intercept/: take the calling thread's context as it will be when the current hook returns (call->result in rax); run
- * on from a context; neither allocates.
+ * intercept/: take the calling thread's context as it will be when the current hook returns
+ * (call->result in rax); run on from a context; neither allocates.
  */
 void crn_context_capture(struct crn_thread *t, struct crn_context *out);
 _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx);
@@ -155,7 +171,10 @@ struct crn_sigaction { /* the kernel's layout */
 };
 void crn_sigaction_get(int sig, struct crn_sigaction *out);
 void crn_sigaction_put(int sig, const struct crn_sigaction *in); /* undo of rt_sigaction */
-/* Give the signal to the program's own handler, or let the default action happen; from a fault handler. */
+/*
+ * Give the signal to the program's own handler, or let the default action happen; from a fault
+ * handler.
+ */
 void crn_signal_forward(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext);
 
 /* What `cairn run` asked for; parsed once at start from the environment. */
@@ -180,14 +199,14 @@ struct crn_config {
 enum crn_site_kind { CRN_SITE_WAIT, CRN_SITE_OUTPUT, CRN_SITE_FUNC, CRN_SITE_TIMER };
 
 /*
- * Copy between the program's memory and ours. 0, or -EFAULT after any number of bytes: the program's
- * pointers may be anything. From hooks and handlers.
+ * Copy between the program's memory and ours. 0, or -EFAULT after any number of bytes: the
+ * program's pointers may be anything. From hooks and handlers.
  */
 int crn_user_copy(void *dst, const void *src, size_t n);
 
 /*
- * Is this descriptor one of the engine's? To the program it does not exist: intercept/ answers close, dup2, dup3, close_range
- * and fcntl on it with EBADF or leaves it out.
+ * Is this descriptor one of the engine's? To the program it does not exist: intercept/ answers
+ * close, dup2, dup3, close_range and fcntl on it with EBADF or leaves it out.
  */
 bool crn_fd_is_engine(int fd);
 /* Tell of one that was opened or is about to be closed; os/descriptor.h tells by itself. */
@@ -198,8 +217,8 @@ struct crn_range;
 void crn_agent_memory(struct crn_range *two);
 
 /*
- * The agent of this process. In memory of the agent's own, outside every surface; NULL when the program
- * runs bare. In a forked child session, effects, recover, sites and stat are NULL again.
+ * The agent of this process. In memory of the agent's own, outside every surface; NULL when the
+ * program runs bare. In a forked child session, effects, recover, sites and stat are NULL again.
  */
 struct crn_agent {
 	struct crn_config config;
@@ -221,8 +240,9 @@ struct crn_agent {
 extern struct crn_agent *crn_agent __attribute__((visibility("hidden")));
 
 /*
- * sites/: called by crn_call_after when the call is a site, or an output under --recover. Opens the session at the
- * first hit, takes the memory checkpoint, captures the context, starts a new effects interval.
+ * sites/: called by crn_call_after when the call is a site, or an output under --recover. Opens the
+ * session at the first hit, takes the memory checkpoint, captures the context, starts a new effects
+ * interval.
  */
 void crn_site_hit(struct crn_call *call, enum crn_site_kind kind);
 /* Take a checkpoint here and now because an output has been done. */

@@ -28,7 +28,8 @@
 struct crn_plan_site {
 	uint32_t offset; /* of the syscall instruction, from the object's base */
 	uint8_t shape;   /* CRN_PATCH_* */
-	uint8_t displaced; /* bytes replaced before (CRN_PATCH_BEFORE) or behind (CRN_PATCH_AFTER) the syscall */
+	/* bytes replaced before (CRN_PATCH_BEFORE) or behind (CRN_PATCH_AFTER) the syscall */
+	uint8_t displaced;
 	uint8_t check[10]; /* the bytes there: displaced ones, cut or zero-filled */
 };
 
@@ -47,7 +48,8 @@ struct crn_plan_object {
 struct crn_plan_function {
 	uint32_t site;     /* index into config.sites */
 	uint64_t offset;   /* from the program's base */
-	uint8_t displaced; /* bytes of whole instructions that a jump or, if `trap`, int3 replaces */
+	/* bytes of whole instructions that a jump or, if `trap`, int3 replaces */
+	uint8_t displaced;
 	uint8_t trap;      /* no room for a jump, or a branch lands inside it */
 	uint8_t relative_count; /* of those bytes, where 32-bit displacements from %rip lie */
 	uint8_t relatives[CRN_RELATIVES_MAX];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The figures that a program under `cairn run` shows to `cairn stat`: one page of a memfd named "cairn-stat", found in
- * /proc/PID/fd and mapped read-only. A forked child inherits its parent's descriptor, so a reader takes the page whose `pid` is the
- * process that it asked for.
+ * The figures that a program under `cairn run` shows to `cairn stat`: one page of a memfd named
+ * "cairn-stat", found in /proc/PID/fd and mapped read-only. A forked child inherits its parent's
+ * descriptor, so a reader takes the page whose `pid` is the process that it asked for.
  *
- * `sequence` is odd while the page is being written; a reader copies and tries again if it was odd or has changed.
+ * `sequence` is odd while the page is being written; a reader copies and tries again if it was odd
+ * or has changed.
  */
 #ifndef CRN_STAT_PAGE_H
 #define CRN_STAT_PAGE_H

@@ -104,7 +104,8 @@ install_missing() {
 	local install=("${apt[@]}" install --no-install-recommends "${missing[@]}")
 	echo "cairn: installing ${missing[*]}"
 	# The package lists of a fresh machine are missing or old: fetch them and try again.
-	"${install[@]}" </dev/null || { "${apt[@]}" update && "${install[@]}"; } </dev/null || status=$?
+	"${install[@]}" </dev/null ||
+		{ "${apt[@]}" update && "${install[@]}"; } </dev/null || status=$?
 	if [ -n "$made_policy" ]; then
 		"${as_root[@]}" rm -f $policy
 		trap - EXIT

@@ -27,7 +27,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 # How many breaches of a soft limit the tree has today. Lower them; never raise them.
-RATCHET = {"columns": 999, "function_length": 0, "file_length": 1}
+RATCHET = {"function_length": 0, "file_length": 1}
 
 # Who may include what (docs/ARCHITECTURE.md, "Includes point one way"). `cairn` is include/cairn/.
 CORE = {"base", "os", "track", "speculate", "journal", "history", "session", "rt"}
@@ -199,7 +199,7 @@ def rule_spdx(tree: Tree) -> Iterator[Breach]:
 
 
 def listed(stem: str, builders: str) -> bool:
-    """Whether a list names the file: whole, or as PREFIX_${name} where a foreach() knows the rest."""
+    """Whether a list names the file: whole, or as PREFIX_${name} of a foreach()."""
 
     def word(text: str) -> bool:
         return re.search(rf"(?<!\w){re.escape(text)}(?!\w)", builders) is not None
@@ -224,7 +224,7 @@ def rule_dead_files(tree: Tree) -> Iterator[Breach]:
 
 
 def rule_columns(tree: Tree) -> Iterator[Breach]:
-    """Lines end by column 100 (a tab is 8; drawings in comments by 120), without trailing blanks."""
+    """Lines end by column 100 (tabs of 8; drawings in comments by 120), without trailing blanks."""
     drawing = re.compile(r"^\s*\*\t|.*# type: ignore")
     for path in tree.with_suffix(*CODE_SUFFIXES):
         for number, line in enumerate(tree.lines(path), 1):

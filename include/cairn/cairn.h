@@ -29,10 +29,10 @@
  * CAIRN_E* codes below -4000; cairn_strerror() names both. errno is not used. A
  * failed call changes nothing, and out-parameters are then untouched.
  *
- * Descriptors. The engine's lie high, away from the program's. A program that closes all that it does
- * not know (close_range, closefrom) closes them too, unless the agent is there, which keeps them: calls
- * then answer -EBADF and change nothing, until the session is closed and opened anew. "mprotect" needs
- * none for its checkpoints.
+ * Descriptors. The engine's lie high, away from the program's. A program that closes all that it
+ * does not know (close_range, closefrom) closes them too, unless the agent is there, which keeps
+ * them: calls then answer -EBADF and change nothing, until the session is closed and opened anew.
+ * "mprotect" needs none for its checkpoints.
  *
  * Threads and signals. Any thread may call; calls are serialised. Nothing here may be called from
  * a signal handler except cairn_restore(), whose purpose includes leaving one.
@@ -109,7 +109,8 @@ enum cairn_flags {
  */
 struct cairn_options {
 	size_t size;
-	const char *tracker;  /* "auto" (default), "async", "uffd", "mprotect", "softdirty", "fork" */
+	/* "auto" (default), "async", "uffd", "mprotect", "softdirty", "fork" */
+	const char *tracker;
 	const char *strategy; /* "none" (default): which pages to copy eagerly */
 	const char *surface;  /* "all" (default), "program", "none", or a list: see below */
 	uint32_t keep;        /* K, checkpoints kept: 1 (default) to 65536 */
@@ -136,7 +137,10 @@ struct cairn_options {
  */
 CRN_API CRN_MUST_CHECK int cairn_open(cairn_t **out, const struct cairn_options *options);
 
-/* Forget everything and stop tracking. Memory stays as it is. Not while another thread is in a call. */
+/*
+ * Forget everything and stop tracking. Memory stays as it is. Not while another thread is in a
+ * call.
+ */
 CRN_API int cairn_close(cairn_t *c);
 
 /* ---- The surface ------------------------------------------------------------ */
@@ -144,8 +148,8 @@ CRN_API int cairn_close(cairn_t *c);
 /*
  * Register [addr, addr+len) as an area. addr and len are widened to whole pages. All checkpoints
  * that exist stay; a restore to one that is older than the area leaves the area as it is. While it
- * is registered under "uffd" or "mprotect", remove it before you unmap or move it, or (under "mprotect")
- * change its protection; the other trackers see that themselves.
+ * is registered under "uffd" or "mprotect", remove it before you unmap or move it, or (under
+ * "mprotect") change its protection; the other trackers see that themselves.
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
@@ -160,10 +164,10 @@ CRN_API CRN_MUST_CHECK int cairn_area_remove(cairn_t *c, void *addr, size_t len)
 CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len);
 
 /*
- * "This is about to be, or was, written behind your back": DMA, another process. Under trackers that keep
- * old content from the first store ("uffd", "mprotect") call it before the write; elsewhere either
- * way. Under "uffd" and "mprotect" a system call that writes into a clean page fails with EFAULT:
- * touch its buffer first. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
+ * "This is about to be, or was, written behind your back": DMA, another process. Under trackers
+ * that keep old content from the first store ("uffd", "mprotect") call it before the write;
+ * elsewhere either way. Under "uffd" and "mprotect" a system call that writes into a clean page
+ * fails with EFAULT: touch its buffer first. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
 
@@ -176,27 +180,30 @@ enum cairn_return {
 
 /*
  * Take a checkpoint of the surface, the caller's registers and its active stack. Like setjmp it
- * returns twice, and unlike setjmp the frame that called it may have returned by the time of the restore.
- * *id is written both times. The oldest checkpoint beyond K is evicted.
+ * returns twice, and unlike setjmp the frame that called it may have returned by the time of the
+ * restore. *id is written both times. The oldest checkpoint beyond K is evicted.
  * Errors: CAIRN_EMEMORY (the id is used up and marked failed; the program goes on).
  */
-CRN_API CRN_MUST_CHECK int cairn_checkpoint(cairn_t *c, uint64_t *id) __attribute__((returns_twice));
+CRN_API CRN_MUST_CHECK int cairn_checkpoint(cairn_t *c, uint64_t *id)
+	__attribute__((returns_twice));
 
 /*
  * Attach up to 4096 bytes to a kept checkpoint (a request number, device state): copied; replaces
  * what was there. cairn_checkpoint_tag_get returns the length and copies at most `len` bytes.
  * Errors: CAIRN_EEVICTED, CAIRN_ENOCKPT, -E2BIG, CAIRN_EMEMORY.
  */
-CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag(cairn_t *c, uint64_t id, const void *blob, size_t len);
-CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, void *blob, size_t len);
+CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag(cairn_t *c, uint64_t id, const void *blob,
+	size_t len);
+CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, void *blob,
+	size_t len);
 
 /*
- * Go back to checkpoint `id` and run on from there: does not return on success. Everything newer
- * is gone; `id` is again the open checkpoint and may be restored again. The signal mask comes back
+ * Go back to checkpoint `id` and run on from there: does not return on success. Everything newer is
+ * gone; `id` is again the open checkpoint and may be restored again. The signal mask comes back
  * too, except under "uffd" and "mprotect", whose checkpoints make no system call: there SIGSEGV and
- * the other faults are unblocked and the rest is left. Must be called by
- * the thread that took it. Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED,
- * CAIRN_ELAYOUT, CAIRN_ETHREADS.
+ * the other faults are unblocked and the rest is left. Must be called by the thread that took it.
+ * Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
+ * CAIRN_ETHREADS.
  */
 CRN_API CRN_MUST_CHECK int cairn_restore(cairn_t *c, uint64_t id);
 
@@ -215,24 +222,28 @@ CRN_API CRN_MUST_CHECK int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *n
  * Read [addr, addr+len) as it was at checkpoint `id` into buf; nothing changes. The range must lie
  * inside areas. Errors: as cairn_restore, CAIRN_ENOTAREA.
  */
-CRN_API CRN_MUST_CHECK int cairn_peek(cairn_t *c, uint64_t id, const void *addr, void *buf, size_t len);
+CRN_API CRN_MUST_CHECK int cairn_peek(cairn_t *c, uint64_t id, const void *addr, void *buf,
+	size_t len);
 
 /* The same for many ranges: remote[i] is read into local[i], whose lengths must agree. */
 CRN_API CRN_MUST_CHECK int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local,
 	const struct iovec *remote, size_t count);
 
 /*
- * Called once per changed extent in address order; before and after are `len` bytes each, valid during the
- * call. Return non-zero to stop; cairn_changes then returns that value if it is positive.
+ * Called once per changed extent in address order; before and after are `len` bytes each, valid
+ * during the call. Return non-zero to stop; cairn_changes then returns that value if it is
+ * positive.
  */
-typedef int (*cairn_change_fn)(void *ctx, void *addr, size_t len, const void *before, const void *after);
+typedef int (*cairn_change_fn)(void *ctx, void *addr, size_t len, const void *before,
+	const void *after);
 
 /*
  * What changed between two checkpoints, from < to; `to` may be CAIRN_NOW. Extents are maximal
  * runs of differing 8-byte words inside one page. Returns 0 or a positive value from the callback.
  */
 #define CAIRN_NOW UINT64_MAX
-CRN_API CRN_MUST_CHECK int cairn_changes(cairn_t *c, uint64_t from, uint64_t to, cairn_change_fn fn, void *ctx);
+CRN_API CRN_MUST_CHECK int cairn_changes(cairn_t *c, uint64_t from, uint64_t to,
+	cairn_change_fn fn, void *ctx);
 
 /* ---- Figures ---------------------------------------------------------------- */
 

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One system call of the program, before and after it runs: look up its row, let its hook do what the row's effect
- * demands, and take the checkpoints that follow from it.
+ * One system call of the program, before and after it runs: look up its row, let its hook do what
+ * the row's effect demands, and take the checkpoints that follow from it.
  *
- * A call costs what is asked for: without a session nothing but sites is looked at, without --recover no hook
- * runs, and a call that changes nothing runs without an after-hook.
+ * A call costs what is asked for: without a session nothing but sites is looked at, without
+ * --recover no hook runs, and a call that changes nothing runs without an after-hook.
  */
 #include "effects/effects.h"
 #include "effects/hooks.h"
 #include "sites/sites.h"
 #include "session/session.h"
 
-/* The calls that a table entry names are declared by hooks.h; these turn a row's words into a struct. */
+/*
+ * The calls that a table entry names are declared by hooks.h; these turn a row's words into a
+ * struct.
+ */
 #define CRN_SITE_OF_NONE_SITE CRN_CALL_NONE_SITE
 #define CRN_SITE_OF_WAIT CRN_CALL_WAIT
 #define CRN_SITE_OF_SEND CRN_CALL_SEND
@@ -36,7 +39,8 @@ static const struct crn_row rows[] = {
 };
 
 /* What is not in the table may do anything. */
-static const struct crn_row unknown = {"unknown", &crn_hook_plain, CRN_EFFECT_OUTPUT, CRN_CALL_NONE_SITE, {NO_OUT}};
+static const struct crn_row unknown = { "unknown", &crn_hook_plain, CRN_EFFECT_OUTPUT,
+	CRN_CALL_NONE_SITE, { NO_OUT } };
 
 const struct crn_row *crn_row_of(long nr)
 {
@@ -45,14 +49,38 @@ const struct crn_row *crn_row_of(long nr)
 	return &rows[nr];
 }
 
-/* Errors that say that the call has done nothing at all. Any other may have been seen by somebody. */
+/*
+ * Errors that say that the call has done nothing at all. Any other may have been seen by somebody.
+ */
 static bool did_nothing(long result)
 {
 	switch (result) {
-	case -EAGAIN: case -EBADF: case -ENOENT: case -EINVAL: case -ENOTSOCK: case -ENOTTY: case -EACCES:
-	case -EPERM: case -ENOSYS: case -ECHILD: case -ESRCH: case -EEXIST: case -ENOTDIR: case -EISDIR:
-	case -EOPNOTSUPP: case -ENOPROTOOPT: case -EAFNOSUPPORT: case -EMFILE: case -ENFILE: case -ENOTCONN:
-	case -EISCONN: case -EALREADY: case -EADDRINUSE: case -EADDRNOTAVAIL: case -ENOMEM: case -ELOOP:
+	case -EAGAIN:
+	case -EBADF:
+	case -ENOENT:
+	case -EINVAL:
+	case -ENOTSOCK:
+	case -ENOTTY:
+	case -EACCES:
+	case -EPERM:
+	case -ENOSYS:
+	case -ECHILD:
+	case -ESRCH:
+	case -EEXIST:
+	case -ENOTDIR:
+	case -EISDIR:
+	case -EOPNOTSUPP:
+	case -ENOPROTOOPT:
+	case -EAFNOSUPPORT:
+	case -EMFILE:
+	case -ENFILE:
+	case -ENOTCONN:
+	case -EISCONN:
+	case -EALREADY:
+	case -EADDRINUSE:
+	case -EADDRNOTAVAIL:
+	case -ENOMEM:
+	case -ELOOP:
 	case -ENAMETOOLONG: case -EROFS: case -ENOTEMPTY: case -EDESTADDRREQ: case -EMSGSIZE:
 		return true;
 	}
@@ -128,11 +156,11 @@ static enum crn_verdict before_with_session(struct crn_call *call, const struct 
 }
 
 /*
- * The buffers of a call were opened before it; while it sleeps, a checkpoint of another thread closes their
- * pages again, and the kernel then refuses to write there. Such a call is made again: where calls sleep, EFAULT means that
- * nothing was delivered. A pointer that is bad for its own reasons keeps failing and is believed. Not covered: a
- * buffer of several pages of which only a later one was closed (a short count), and calls that consume before
- * they fail (wait4's status).
+ * The buffers of a call were opened before it; while it sleeps, a checkpoint of another thread
+ * closes their pages again, and the kernel then refuses to write there. Such a call is made again:
+ * where calls sleep, EFAULT means that nothing was delivered. A pointer that is bad for its own
+ * reasons keeps failing and is believed. Not covered: a buffer of several pages of which only a
+ * later one was closed (a short count), and calls that consume before they fail (wait4's status).
  */
 #define AGAIN_MAX 8
 
@@ -147,7 +175,8 @@ static bool make_again(struct crn_call *call, const struct crn_row *row)
 {
 	struct crn_thread *t = call->thread;
 
-	if (call->result != -EFAULT || !closed_meanwhile_possible(row) || t->faults_in_row == AGAIN_MAX) {
+	if (call->result != -EFAULT || !closed_meanwhile_possible(row) ||
+		t->faults_in_row == AGAIN_MAX) {
 		t->faults_in_row = 0;
 		return false;
 	}
@@ -178,7 +207,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 	}
 	if (verdict == CRN_CALL_RUN && closed_meanwhile_possible(row))
 		verdict = CRN_CALL_RUN_THEN;
-	if (verdict == CRN_CALL_RUN && (is_site(row) || (row->site == CRN_CALL_MAPS && crn_agent->session)))
+	if (verdict == CRN_CALL_RUN &&
+		(is_site(row) || (row->site == CRN_CALL_MAPS && crn_agent->session)))
 		verdict = CRN_CALL_RUN_THEN;
 	return verdict;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each descriptor of the program is, found out by fstat the first time that one matters, so that inherited and
- * passed ones need no special case. An entry lives until its number is closed or means something else.
+ * What each descriptor of the program is, found out by fstat the first time that one matters, so
+ * that inherited and passed ones need no special case. An entry lives until its number is closed or
+ * means something else.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -89,8 +90,8 @@ static enum crn_fd_kind kind_of(int fd, const struct stat *st)
 
 static bool is_anonymous(enum crn_fd_kind kind)
 {
-	return kind == CRN_FD_EPOLL || kind == CRN_FD_EVENT || kind == CRN_FD_TIMER || kind == CRN_FD_SIGNAL ||
-		kind == CRN_FD_INOTIFY;
+	return kind == CRN_FD_EPOLL || kind == CRN_FD_EVENT || kind == CRN_FD_TIMER ||
+		kind == CRN_FD_SIGNAL || kind == CRN_FD_INOTIFY;
 }
 
 /* The table entry of a regular file; 0 when there is no room, which makes its writes outputs. */
@@ -139,15 +140,20 @@ static void look(int fd, struct crn_fd *f)
 
 struct crn_fd *crn_fd_look(int fd)
 {
-	static const struct crn_fd closed_entry = {.kind = CRN_FD_CLOSED}, other_entry = {.kind = CRN_FD_OTHER};
+	static const struct crn_fd closed_entry = { .kind = CRN_FD_CLOSED },
+				   other_entry = { .kind = CRN_FD_OTHER };
 	struct crn_fd *f = entry(fd, true);
 
-	/* Out of the engine's memory, or a number beyond the table: nothing is known, so everything is an output. */
+	/*
+	 * Out of the engine's memory, or a number beyond the table: nothing is known, so everything
+	 * is an output.
+	 */
 	if (!f)
 		return (struct crn_fd *)(fd < 0 ? &closed_entry : &other_entry);
 	if (f->kind == CRN_FD_UNKNOWN)
 		look(fd, f);
-	if (f->kind == CRN_FD_CLOSED) { /* do not remember that: numbers come to life in many ways */
+	/* do not remember that: numbers come to life in many ways */
+	if (f->kind == CRN_FD_CLOSED) {
 		f->kind = CRN_FD_UNKNOWN;
 		return (struct crn_fd *)&closed_entry;
 	}
@@ -181,7 +187,9 @@ void crn_fd_copy(int newfd, int oldfd)
 	struct crn_fd *from = entry(oldfd, false), *to = entry(newfd, true);
 
 	if (to)
-		*to = from && !is_anonymous(from->kind) ? *from : (struct crn_fd){.kind = CRN_FD_UNKNOWN};
+		*to = from && !is_anonymous(from->kind)
+			? *from
+			: (struct crn_fd){ .kind = CRN_FD_UNKNOWN };
 	if (to)
 		to->seek_interval = 0;
 }
@@ -200,7 +208,8 @@ bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino)
 {
 	struct stat st;
 
-	return crn_sys2(SYS_fstat, fd, &st) == 0 && (uint64_t)st.st_dev == dev && (uint64_t)st.st_ino == ino;
+	return crn_sys2(SYS_fstat, fd, &st) == 0 && (uint64_t)st.st_dev == dev &&
+		(uint64_t)st.st_ino == ino;
 }
 
 bool crn_fd_has_twin(int fd)
@@ -231,11 +240,12 @@ void crn_file_opened(int fd, bool fresh)
 	if (crn_sys2(SYS_fstat, fd, &st) < 0 || (st.st_mode & S_IFMT) != S_IFREG)
 		return;
 	/*
-	 * Whoever opens a file again may see what was appended to it: from now on its writes are outputs. A new file may have the
-	 * inode number of one that is gone.
+	 * Whoever opens a file again may see what was appended to it: from now on its writes are
+	 * outputs. A new file may have the inode number of one that is gone.
 	 */
 	for (uint32_t i = 1; i < e->file_count; i++)
-		if (e->files[i].dev == (uint64_t)st.st_dev && e->files[i].ino == (uint64_t)st.st_ino)
+		if (e->files[i].dev == (uint64_t)st.st_dev &&
+			e->files[i].ino == (uint64_t)st.st_ino)
 			e->files[i].shared_view = !fresh;
 	crn_fd_look(fd);
 }

@@ -13,15 +13,17 @@
  *
  * Life of an interval (only under --recover; the session is open):
  *
- *	crn_effects_settle -> memory checkpoint -> crn_effects_commit -> calls ... -> crn_effects_check, crn_effects_undo
+ *	crn_effects_settle -> memory checkpoint -> crn_effects_commit -> calls ...
+ *	-> crn_effects_check, crn_effects_undo
  *
  * Invariants:
  *	unrecoverable != NULL  =>  no restore before the next commit
  *	every UNDO call of the interval has its inverse in `inverses`, or was raised to an OUTPUT
  *	a stream's consumed part [begin, cursor) was taken by the program in this interval
  *
- * All of it is guarded by `lock`, which nobody holds across a call of the program. The lock is taken in hooks, where the
- * program's signals wait, and in fault.c, which refuses to run when the fault is in a hook.
+ * All of it is guarded by `lock`, which nobody holds across a call of the program. The lock is
+ * taken in hooks, where the program's signals wait, and in fault.c, which refuses to run when the
+ * fault is in a hook.
  */
 #ifndef CRN_EFFECTS_H
 #define CRN_EFFECTS_H
@@ -42,7 +44,7 @@ enum crn_effect {
 
 enum crn_call_site { CRN_CALL_NONE_SITE, CRN_CALL_WAIT, CRN_CALL_SEND, CRN_CALL_MAPS };
 
-/* ---- The table ---------------------------------------------------------------------------------- */
+/* ---- The table ------------------------------------------------------------------------------- */
 
 enum crn_out_kind {
 	CRN_OUT_END,
@@ -67,8 +69,8 @@ struct crn_out {
 #define CRN_OUTS_MAX 5
 
 /*
- * before may be NULL (run the call), and so may after. Both are called with the lock held, and only while an interval is
- * open. before may set call->effect; after sees call->result.
+ * before may be NULL (run the call), and so may after. Both are called with the lock held, and only
+ * while an interval is open. before may set call->effect; after sees call->result.
  */
 struct crn_hook {
 	enum crn_verdict (*before)(struct crn_call *call);
@@ -85,17 +87,22 @@ struct crn_row {
 /* Never NULL. */
 const struct crn_row *crn_row_of(long nr);
 
-/* ---- Memory of the program, which may be anything ------------------------------------------------ */
+/* ---- Memory of the program, which may be anything -------------------------------------------- */
 
-/* Copy from or to the program. 0 or -EFAULT; a write opens the pages first. Never raises a signal. */
+/*
+ * Copy from or to the program. 0 or -EFAULT; a write opens the pages first. Never raises a signal.
+ */
 int crn_user_read(void *dst, uintptr_t src, size_t len);
 int crn_user_write(uintptr_t dst, const void *src, size_t len);
-/* The kernel is about to write [addr, addr+len). Does nothing under trackers that see that by themselves. */
+/*
+ * The kernel is about to write [addr, addr+len). Does nothing under trackers that see that by
+ * themselves.
+ */
 void crn_output_memory(uintptr_t addr, size_t len);
 /* The same for everything that the call's row names. */
 void crn_output_memory_of(const struct crn_call *call, const struct crn_row *row);
 
-/* ---- Descriptors --------------------------------------------------------------------------------- */
+/* ---- Descriptors ----------------------------------------------------------------------------- */
 
 enum crn_fd_kind {
 	CRN_FD_UNKNOWN,   /* not looked at yet */
@@ -125,17 +132,24 @@ struct crn_fd {
 	uint8_t flags; /* enum crn_fd_flags */
 	uint16_t file; /* regular: index into files, 0 if none */
 	uint32_t seek_interval; /* the offset was journalled in this interval */
-	uint64_t dev, ino;      /* of the object; anonymous ones: 0 and the number of the descriptor */
+	/* of the object; anonymous ones: 0 and the number of the descriptor */
+	uint64_t dev, ino;
 };
 
-/* What is known of regular files that the program writes: only then can an append be left as written. */
+/*
+ * What is known of regular files that the program writes: only then can an append be left as
+ * written.
+ */
 struct crn_file {
 	uint64_t dev, ino;
 	bool shared_view; /* it was synced, or opened more than once: every write is an output */
 };
 #define CRN_FILES_MAX 1024
 
-/* Look (once) at a descriptor. Never NULL; kind CLOSED if it is not open. Valid until the table changes. */
+/*
+ * Look (once) at a descriptor. Never NULL; kind CLOSED if it is not open. Valid until the table
+ * changes.
+ */
 struct crn_fd *crn_fd_look(int fd);
 /* The number means something else from now on, or nothing. */
 void crn_fd_forget(int fd);
@@ -152,7 +166,7 @@ bool crn_fd_has_twin(int fd);
 void crn_file_opened(int fd, bool fresh);
 struct crn_file *crn_file_of(const struct crn_fd *f);
 
-/* ---- Inverses ------------------------------------------------------------------------------------ */
+/* ---- Inverses -------------------------------------------------------------------------------- */
 
 enum crn_inverse_kind {
 	CRN_INV_CLOSE,      /* close fd */
@@ -161,7 +175,8 @@ enum crn_inverse_kind {
 	CRN_INV_SEEK,       /* fd to offset a */
 	CRN_INV_STATUS,     /* fd's file status flags to a */
 	CRN_INV_CLOEXEC,    /* fd's descriptor flags to a */
-	CRN_INV_EPOLL,      /* set fd: item `other` back to events a, data b; c: EPOLL_CTL_* to do */
+	/* set fd: item `other` back to events a, data b; c: EPOLL_CTL_* to do */
+	CRN_INV_EPOLL,
 	CRN_INV_UNMAP,      /* munmap [a, a+b) */
 	CRN_INV_KEEP,       /* the delayed munmap [a, a+b) is not wanted any more */
 	CRN_INV_BREAK,      /* the kernel's program break to a */
@@ -185,12 +200,12 @@ struct crn_inverse {
 #define CRN_INVERSES_MAX 8192
 
 /*
- * Room for one more, with kind and fd set and the rest zero; NULL when the journal is full: the call is then raised to an output
- * here. Call it only after the call has succeeded.
+ * Room for one more, with kind and fd set and the rest zero; NULL when the journal is full: the
+ * call is then raised to an output here. Call it only after the call has succeeded.
  */
 struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd);
 
-/* ---- Streams: input taken, and input to give again ------------------------------------------------ */
+/* ---- Streams: input taken, and input to give again ------------------------------------------- */
 
 enum crn_piece_kind { CRN_PIECE_BYTES, CRN_PIECE_ERROR, CRN_PIECE_SOCKET };
 
@@ -200,7 +215,10 @@ struct crn_piece {
 	uint32_t size;  /* of data */
 	uint16_t kind;  /* enum crn_piece_kind */
 	uint16_t name_len;
-	int32_t value;  /* ERROR: the (negative) result; SOCKET: its high descriptor, or its number while accepted */
+	/*
+	 * ERROR: the (negative) result; SOCKET: its high descriptor, or its number while accepted
+	 */
+	int32_t value;
 	uint32_t flags; /* msg_flags */
 	uint8_t text[] __attribute__((aligned(8))); /* name, then data */
 };
@@ -239,13 +257,23 @@ void crn_stream_keep(struct crn_call *call, int fd, const struct crn_taken *take
 void crn_stream_keep_error(struct crn_call *call, int fd);
 /* An accepted socket; its offset in the pool, 0 if there was no room. */
 uint32_t crn_stream_keep_socket(struct crn_call *call, int listener, int fd);
-/* Give what fits into the program's buffers. The read's result. `peek` leaves the cursor; *out (may be NULL) is the first piece. */
-long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, bool peek, struct crn_piece **out);
-/* The accepted socket to be given next, as an offset in the pool, or 0; crn_stream_skip moves past it. */
+/*
+ * Give what fits into the program's buffers. The read's result. `peek` leaves the cursor; *out (may
+ * be NULL) is the first piece.
+ */
+long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, bool peek,
+	struct crn_piece **out);
+/*
+ * The accepted socket to be given next, as an offset in the pool, or 0; crn_stream_skip moves past
+ * it.
+ */
 uint32_t crn_stream_socket(struct crn_stream *s);
 void crn_stream_skip(struct crn_stream *s);
 struct crn_piece *crn_piece_at(uint32_t offset);
-/* A descriptor is about to be closed: if it is the last one of its object, what was kept is of no use any more. */
+/*
+ * A descriptor is about to be closed: if it is the last one of its object, what was kept is of no
+ * use any more.
+ */
 void crn_stream_closed(int fd);
 /* Interval ended: drop what was taken. Restore: everything kept is to be given again. */
 void crn_streams_commit(void);
@@ -253,7 +281,7 @@ void crn_streams_rewind(void);
 /* The suspect's: nothing of it is given again. */
 void crn_stream_drop(struct crn_stream *s);
 
-/* ---- epoll ---------------------------------------------------------------------------------------- */
+/* ---- epoll ----------------------------------------------------------------------------------- */
 
 struct crn_epoll_item {
 	int32_t fd; /* -1: free, -2: was used */
@@ -269,7 +297,8 @@ struct crn_epoll_set {
 	bool live;
 	uint32_t delivered;         /* the interval in which events were last handed out */
 	uint32_t oneshots;          /* items that were ever one-shot */
-	uint32_t count, used, size; /* open addressing; size: a power of two, used: includes removed ones */
+	/* open addressing; size: a power of two, used: includes removed ones */
+	uint32_t count, used, size;
 	struct crn_epoll_item *items;
 };
 #define CRN_EPOLL_SETS_MAX 256
@@ -286,7 +315,7 @@ void crn_epoll_forget_fd(int fd); /* closed: the kernel drops it from every set 
 void crn_epoll_closed(int epfd);
 void crn_epoll_rearm(void);       /* after a restore */
 
-/* ---- The state ------------------------------------------------------------------------------------ */
+/* ---- The state ------------------------------------------------------------------------------- */
 
 struct crn_delayed {
 	uint64_t addr, len;
@@ -305,8 +334,10 @@ struct crn_effects {
 	uint32_t lock;
 	uint32_t interval;          /* number of the open interval; from 1 */
 	bool open;                  /* an interval is open: --recover and at least one checkpoint */
-	bool kernel_needs_open_pages; /* the tracker's pages must be opened before the kernel writes them */
-	bool drops_need_saving;     /* the tracker loses what MADV_DONTNEED drops unless it is told first */
+	/* the tracker's pages must be opened before the kernel writes them */
+	bool kernel_needs_open_pages;
+	/* the tracker loses what MADV_DONTNEED drops unless it is told first */
+	bool drops_need_saving;
 	char unrecoverable[128];    /* why the open interval cannot be undone; "" if it can */
 	struct crn_thread *owner;   /* took the newest checkpoint */
 
@@ -314,7 +345,8 @@ struct crn_effects {
 	uint32_t fd_chunks;
 	struct crn_file *files;     /* [0] is not used */
 	uint32_t file_count;
-	bool posix_locks;           /* the program uses F_SETLK: closing any descriptor of a file matters */
+	/* the program uses F_SETLK: closing any descriptor of a file matters */
+	bool posix_locks;
 	int rlimit_nofile;
 
 	struct crn_inverse *inverses;
@@ -327,7 +359,8 @@ struct crn_effects {
 	uint32_t pool_used;         /* starts at 8: offset 0 means none */
 	struct crn_stream *streams;
 	uint32_t stream_count;
-	uint32_t pending_count;     /* upper bound of streams with something to give; 0: fast path */
+	/* upper bound of streams with something to give; 0: fast path */
+	uint32_t pending_count;
 	struct { uint64_t dev, ino; int32_t fd; } last_input; /* whose input was consumed last */
 
 	struct crn_epoll_set *epolls;
@@ -348,7 +381,10 @@ static inline struct crn_effects *crn_effects_state(void)
 void crn_effects_lock(void);
 void crn_effects_unlock(void);
 
-/* Take the program's interval back: inverses in reverse order, input to be given again. After memory. */
+/*
+ * Take the program's interval back: inverses in reverse order, input to be given again. After
+ * memory.
+ */
 void crn_inverses_run(void);
 /* Forget the inverses; the files that were held open may go. */
 void crn_inverses_drop(void);
@@ -365,7 +401,10 @@ static inline void crn_call_raise(struct crn_call *call)
 	call->effect = CRN_EFFECT_OUTPUT;
 }
 
-/* Blocks of the engine's arena: zeroed; there is no way to give them back, so tables grow by doubling. */
+/*
+ * Blocks of the engine's arena: zeroed; there is no way to give them back, so tables grow by
+ * doubling.
+ */
 void *crn_effects_alloc(size_t size);
 
 /* A number that the program does not use, close-on-exec; -errno. */

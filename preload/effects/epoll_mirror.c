@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A mirror of every epoll set. The kernel does not tell what a descriptor's item was before a MOD or DEL, nor which mask a fired
- * one-shot item had, nor which descriptor an event belongs to, and a restore needs all three. A set is read from
- * /proc/self/fdinfo when it is first met and followed from then on.
+ * A mirror of every epoll set. The kernel does not tell what a descriptor's item was before a MOD
+ * or DEL, nor which mask a fired one-shot item had, nor which descriptor an event belongs to, and a
+ * restore needs all three. A set is read from /proc/self/fdinfo when it is first met and followed
+ * from then on.
  */
 #include <sys/epoll.h>
 #include "base/copy.h"
@@ -15,7 +16,9 @@
 
 static bool table_grow(struct crn_epoll_set *set)
 {
-	uint32_t size = set->size && set->count * 4 < set->size ? set->size : set->size ? set->size * 2 : 64;
+	uint32_t size = set->size && set->count * 4 < set->size ? set->size
+		: set->size                                     ? set->size * 2
+								: 64;
 	struct crn_epoll_item *items = crn_effects_alloc(size * sizeof(*items));
 
 	if (!items)
@@ -41,7 +44,8 @@ struct crn_epoll_item *crn_epoll_find(struct crn_epoll_set *set, int fd)
 {
 	if (!set || !set->size)
 		return NULL;
-	for (uint32_t at = (uint32_t)fd & (set->size - 1); set->items[at].fd != FREE; at = (at + 1) & (set->size - 1))
+	for (uint32_t at = (uint32_t)fd & (set->size - 1); set->items[at].fd != FREE;
+		at = (at + 1) & (set->size - 1))
 		if (set->items[at].fd == fd)
 			return &set->items[at];
 	return NULL;
@@ -88,7 +92,7 @@ static void item_remove(struct crn_epoll_set *set, int fd)
 	set->count--;
 }
 
-/* ---- the first sight of a set --------------------------------------------------------------------------- */
+/* ---- the first sight of a set ---------------------------------------------------------------- */
 
 static bool parse_number(const char **s, unsigned base, uint64_t *out)
 {
@@ -126,8 +130,12 @@ static void parse_line(struct crn_epoll_set *set, const char *line)
 	if (!parse_number(&line, 16, &data))
 		return;
 	item_set(set, (int)fd, (uint32_t)events, data);
-	/* A fired one-shot item shows nothing but its private bits. It may have fired long ago: it stays so. */
-	if ((events & EPOLLONESHOT) && !(events & ~(uint64_t)(EPOLLONESHOT | EPOLLET | EPOLLWAKEUP | EPOLLEXCLUSIVE)))
+	/*
+	 * A fired one-shot item shows nothing but its private bits. It may have fired long ago: it
+	 * stays so.
+	 */
+	if ((events & EPOLLONESHOT) &&
+		!(events & ~(uint64_t)(EPOLLONESHOT | EPOLLET | EPOLLWAKEUP | EPOLLEXCLUSIVE)))
 		crn_epoll_find(set, (int)fd)->fired = UINT32_MAX;
 }
 
@@ -186,7 +194,7 @@ struct crn_epoll_set *crn_epoll_look(int epfd)
 	return free_set;
 }
 
-/* ---- following it ----------------------------------------------------------------------------------------- */
+/* ---- following it ---------------------------------------------------------------------------- */
 
 void crn_epoll_note(int epfd, int op, int fd, uint32_t events, uint64_t data)
 {
@@ -248,9 +256,10 @@ void crn_epoll_delivered(const struct crn_call *call)
 }
 
 /*
- * A consumed edge does not come back by itself, and MOD with the same mask makes the kernel look again (measured). So every
- * edge-triggered item of a set that handed out events since the checkpoint, and every one-shot item that fired since, is armed
- * again; an event too many is allowed by the contract of both.
+ * A consumed edge does not come back by itself, and MOD with the same mask makes the kernel look
+ * again (measured). So every edge-triggered item of a set that handed out events since the
+ * checkpoint, and every one-shot item that fired since, is armed again; an event too many is
+ * allowed by the contract of both.
  */
 void crn_epoll_rearm(void)
 {

@@ -1,35 +1,54 @@
 /* SPDX-License-Identifier: MIT */
-/* The hooks that effects.def names, by the file that has them, and what calls.c needs of those files. */
+/*
+ * The hooks that effects.def names, by the file that has them, and what calls.c needs of those
+ * files.
+ */
 #ifndef CRN_HOOKS_H
 #define CRN_HOOKS_H
 
 #include "effects/effects.h"
 
 /* hooks_input.c */
-extern const struct crn_hook crn_hook_read, crn_hook_readv, crn_hook_readv2, crn_hook_recvfrom, crn_hook_recvmsg;
-extern const struct crn_hook crn_hook_receive_many, crn_hook_accept, crn_hook_getsockopt, crn_hook_read_offset;
+extern const struct crn_hook crn_hook_read, crn_hook_readv, crn_hook_readv2, crn_hook_recvfrom,
+	crn_hook_recvmsg;
+extern const struct crn_hook crn_hook_receive_many, crn_hook_accept, crn_hook_getsockopt,
+	crn_hook_read_offset;
 /* hooks_output.c */
-extern const struct crn_hook crn_hook_plain, crn_hook_write, crn_hook_send, crn_hook_sync, crn_hook_sync_all;
+extern const struct crn_hook crn_hook_plain, crn_hook_write, crn_hook_send, crn_hook_sync,
+	crn_hook_sync_all;
 extern const struct crn_hook crn_hook_file_lock, crn_hook_reap, crn_hook_waitid, crn_hook_birth;
-extern const struct crn_hook crn_hook_thread_exit, crn_hook_process_exit, crn_hook_foreign_write, crn_hook_listen;
+extern const struct crn_hook crn_hook_thread_exit, crn_hook_process_exit, crn_hook_foreign_write,
+	crn_hook_listen;
 /* hooks_descriptor.c */
-extern const struct crn_hook crn_hook_open, crn_hook_openat2, crn_hook_creat, crn_hook_close, crn_hook_close_range;
-extern const struct crn_hook crn_hook_dup, crn_hook_dup_over, crn_hook_fcntl, crn_hook_ioctl, crn_hook_lseek;
+extern const struct crn_hook crn_hook_open, crn_hook_openat2, crn_hook_creat, crn_hook_close,
+	crn_hook_close_range;
+extern const struct crn_hook crn_hook_dup, crn_hook_dup_over, crn_hook_fcntl, crn_hook_ioctl,
+	crn_hook_lseek;
 extern const struct crn_hook crn_hook_create, crn_hook_create_output, crn_hook_pair;
 /* hooks_memory.c */
-extern const struct crn_hook crn_hook_mmap, crn_hook_munmap, crn_hook_mprotect, crn_hook_brk, crn_hook_mremap;
+extern const struct crn_hook crn_hook_mmap, crn_hook_munmap, crn_hook_mprotect, crn_hook_brk,
+	crn_hook_mremap;
 extern const struct crn_hook crn_hook_madvise;
 /* hooks_process.c */
-extern const struct crn_hook crn_hook_sigaction, crn_hook_sigaltstack, crn_hook_alarm, crn_hook_setitimer;
+extern const struct crn_hook crn_hook_sigaction, crn_hook_sigaltstack, crn_hook_alarm,
+	crn_hook_setitimer;
 extern const struct crn_hook crn_hook_timer_settime, crn_hook_timerfd_settime, crn_hook_setsockopt;
-extern const struct crn_hook crn_hook_umask, crn_hook_prctl, crn_hook_arch_prctl, crn_hook_prlimit, crn_hook_refuse;
+extern const struct crn_hook crn_hook_umask, crn_hook_prctl, crn_hook_arch_prctl, crn_hook_prlimit,
+	crn_hook_refuse;
 /* hooks_wait.c */
-extern const struct crn_hook crn_hook_poll, crn_hook_select, crn_hook_epoll_wait, crn_hook_epoll_ctl;
+extern const struct crn_hook crn_hook_poll, crn_hook_select, crn_hook_epoll_wait,
+	crn_hook_epoll_ctl;
 
-/* Answer a call that Cairn cannot follow (io_uring, aio, userfaultfd, shadow stacks): true, with call->result set. */
+/*
+ * Answer a call that Cairn cannot follow (io_uring, aio, userfaultfd, shadow stacks): true, with
+ * call->result set.
+ */
 bool crn_refused(struct crn_call *call, const struct crn_row *row);
 
-/* Pages that a madvise drops are saved first where the tracker keeps nothing; advice that would hide writes is turned. */
+/*
+ * Pages that a madvise drops are saved first where the tracker keeps nothing; advice that would
+ * hide writes is turned.
+ */
 void crn_madvise_prepare(struct crn_call *call);
 
 /* Remember where a file's offset is, once per interval. */

@@ -8,7 +8,7 @@
 #include "effects/effects.h"
 #include "effects/hooks.h"
 
-/* ---- making ----------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void created(struct crn_call *call, int fd)
 {
@@ -31,7 +31,8 @@ static enum crn_verdict open_before(struct crn_call *call)
 	if (call->nr == SYS_open)
 		judge_open(call, AT_FDCWD, (uintptr_t)call->args[0], (uint64_t)call->args[1]);
 	else
-		judge_open(call, (int)call->args[0], (uintptr_t)call->args[1], (uint64_t)call->args[2]);
+		judge_open(call, (int)call->args[0], (uintptr_t)call->args[1],
+			(uint64_t)call->args[2]);
 	return CRN_CALL_RUN_THEN;
 }
 
@@ -53,7 +54,8 @@ static enum crn_verdict openat2_before(struct crn_call *call)
 {
 	struct open_how how = {0};
 
-	if (crn_user_read(&how, (uintptr_t)call->args[2], CRN_MIN(sizeof(how), (size_t)call->args[3])) == 0)
+	if (crn_user_read(&how, (uintptr_t)call->args[2],
+		    CRN_MIN(sizeof(how), (size_t)call->args[3])) == 0)
 		judge_open(call, (int)call->args[0], (uintptr_t)call->args[1], how.flags);
 	return CRN_CALL_RUN_THEN;
 }
@@ -89,12 +91,13 @@ static void pair_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_pair = {NULL, pair_after};
 
-/* ---- closing ------------------------------------------------------------------------------------------ */
+/* ---- closing --------------------------------------------------------------------------------- */
 
 /*
- * What can be closed quietly is kept under a high duplicate until the next checkpoint; scratch[0] = the duplicate or 0, scratch[1] =
- * its FD_CLOEXEC. Anything pollable is really closed (a held descriptor would stay in epoll sets and keep the peer
- * waiting: measured, nginx deadlocks), and so is a file whose closing gives up POSIX locks.
+ * What can be closed quietly is kept under a high duplicate until the next checkpoint; scratch[0] =
+ * the duplicate or 0, scratch[1] = its FD_CLOEXEC. Anything pollable is really closed (a held
+ * descriptor would stay in epoll sets and keep the peer waiting: measured, nginx deadlocks), and so
+ * is a file whose closing gives up POSIX locks.
  */
 static void prepare_close(struct crn_call *call, int fd)
 {
@@ -103,7 +106,8 @@ static void prepare_close(struct crn_call *call, int fd)
 
 	if (f->kind == CRN_FD_CLOSED)
 		return;
-	if (crn_fd_is_pollable(f) || (f->kind == CRN_FD_REGULAR && crn_agent->effects->posix_locks)) {
+	if (crn_fd_is_pollable(f) ||
+		(f->kind == CRN_FD_REGULAR && crn_agent->effects->posix_locks)) {
 		crn_call_raise(call);
 		return;
 	}
@@ -187,7 +191,7 @@ static enum crn_verdict close_range_before(struct crn_call *call)
 }
 const struct crn_hook crn_hook_close_range = {close_range_before, NULL};
 
-/* ---- copying ------------------------------------------------------------------------------------------ */
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static void dup_after(struct crn_call *call)
 {
@@ -232,7 +236,7 @@ static void dup_over_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_dup_over = {dup_over_before, dup_over_after};
 
-/* ---- changing ------------------------------------------------------------------------------------------ */
+/* ---- changing -------------------------------------------------------------------------------- */
 
 static enum crn_verdict lseek_before(struct crn_call *call)
 {
@@ -271,8 +275,18 @@ static enum crn_verdict fcntl_before(struct crn_call *call)
 	case F_SETFD:
 		flags_journal(call, fd, CRN_INV_CLOEXEC);
 		return CRN_CALL_RUN;
-	case F_GETFD: case F_GETFL: case F_GETLK: case F_OFD_GETLK: case F_GETOWN: case F_GETSIG: case F_GETLEASE:
-	case F_GETPIPE_SZ: case F_GET_SEALS: case F_GETOWN_EX: case F_GET_RW_HINT: case F_GET_FILE_RW_HINT:
+	case F_GETFD:
+	case F_GETFL:
+	case F_GETLK:
+	case F_OFD_GETLK:
+	case F_GETOWN:
+	case F_GETSIG:
+	case F_GETLEASE:
+	case F_GETPIPE_SZ:
+	case F_GET_SEALS:
+	case F_GETOWN_EX:
+	case F_GET_RW_HINT:
+	case F_GET_FILE_RW_HINT:
 		call->effect = CRN_EFFECT_NONE;
 		return CRN_CALL_RUN;
 	case F_SETLK:
@@ -293,7 +307,9 @@ static void fcntl_after(struct crn_call *call)
 	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
 		dup_after(call);
 	else if (command == F_SETFL) /* O_APPEND may have changed */
-		crn_fd_look((int)call->args[0])->kind == CRN_FD_REGULAR ? crn_fd_forget((int)call->args[0]) : (void)0;
+		crn_fd_look((int)call->args[0])->kind == CRN_FD_REGULAR
+			? crn_fd_forget((int)call->args[0])
+			: (void)0;
 }
 const struct crn_hook crn_hook_fcntl = {fcntl_before, fcntl_after};
 
@@ -314,12 +330,18 @@ static enum crn_verdict ioctl_before(struct crn_call *call)
 	case FIONREAD:
 		call->effect = CRN_EFFECT_NONE;
 		return crn_fd_pending(fd) ? CRN_CALL_RUN_THEN : CRN_CALL_RUN;
-	case 0x5401 /* TCGETS */: case TIOCGWINSZ: case TIOCGPGRP: case TIOCOUTQ: case TIOCGSID: case 0x802c542a /* TCGETS2 */:
+	case 0x5401 /* TCGETS */:
+	case TIOCGWINSZ:
+	case TIOCGPGRP:
+	case TIOCOUTQ:
+	case TIOCGSID:
+	case 0x802c542a /* TCGETS2 */:
 	case 0x8905 /* SIOCATMARK */:
 		call->effect = CRN_EFFECT_NONE;
 		return CRN_CALL_RUN;
 	default:
-		if (request >= 0x8910 && request <= 0x8942) { /* SIOCGIF*: questions about interfaces */
+		/* SIOCGIF*: questions about interfaces */
+		if (request >= 0x8910 && request <= 0x8942) {
 			call->effect = CRN_EFFECT_NONE;
 			return CRN_CALL_RUN;
 		}
@@ -338,9 +360,11 @@ static void ioctl_after(struct crn_call *call)
 	if ((unsigned)call->args[1] != FIONREAD || call->result < 0)
 		return;
 	s = crn_stream_find(crn_fd_look((int)call->args[0]));
-	if (!crn_stream_pending(s) || crn_user_read(&bytes, (uintptr_t)call->args[2], sizeof(bytes)) < 0)
+	if (!crn_stream_pending(s) ||
+		crn_user_read(&bytes, (uintptr_t)call->args[2], sizeof(bytes)) < 0)
 		return;
-	bytes = s->boundaries ? (int)crn_stream_ready_bytes(s) : bytes + (int)crn_stream_ready_bytes(s);
+	bytes = s->boundaries ? (int)crn_stream_ready_bytes(s)
+			      : bytes + (int)crn_stream_ready_bytes(s);
 	(void)!crn_user_write((uintptr_t)call->args[2], &bytes, sizeof(bytes));
 }
 const struct crn_hook crn_hook_ioctl = {ioctl_before, ioctl_after};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that take something: reads and receives, in all their shapes, and accept. What was taken is kept; what was taken before a
- * restore is given again, before the kernel is asked for more.
+ * Calls that take something: reads and receives, in all their shapes, and accept. What was taken is
+ * kept; what was taken before a restore is given again, before the kernel is asked for more.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -67,9 +67,10 @@ static bool is_input(struct crn_call *call, int fd, enum crn_verdict *verdict)
 /* An error that is reported once and then forgotten by the kernel. */
 static bool is_taken_error(long result)
 {
-	return result == -ECONNRESET || result == -EPIPE || result == -ETIMEDOUT || result == -EHOSTUNREACH ||
-		result == -ENETUNREACH || result == -ECONNREFUSED || result == -ECONNABORTED || result == -EHOSTDOWN ||
-		result == -ENETDOWN || result == -EPROTO;
+	return result == -ECONNRESET || result == -EPIPE || result == -ETIMEDOUT ||
+		result == -EHOSTUNREACH || result == -ENETUNREACH || result == -ECONNREFUSED ||
+		result == -ECONNABORTED || result == -EHOSTDOWN || result == -ENETDOWN ||
+		result == -EPROTO;
 }
 
 /* The read has run: keep what it brought. */
@@ -98,7 +99,8 @@ static bool load_iovec(struct buffers *b, uintptr_t addr, size_t count)
 }
 
 /* Give from the stream, if there is something. */
-static bool give(struct crn_call *call, int fd, const struct buffers *b, bool peek, struct crn_piece **piece)
+static bool give(
+	struct crn_call *call, int fd, const struct buffers *b, bool peek, struct crn_piece **piece)
 {
 	struct crn_stream *s;
 
@@ -111,7 +113,7 @@ static bool give(struct crn_call *call, int fd, const struct buffers *b, bool pe
 	return true;
 }
 
-/* ---- read, readv ----------------------------------------------------------------------------------- */
+/* ---- read, readv ----------------------------------------------------------------------------- */
 
 static enum crn_verdict read_before(struct crn_call *call)
 {
@@ -121,7 +123,8 @@ static enum crn_verdict read_before(struct crn_call *call)
 
 	if (!is_input(call, fd, &verdict))
 		return verdict;
-	b.iov[0] = (struct iovec){(void *)call->args[1], CRN_MIN((size_t)call->args[2], (size_t)INT_MAX)};
+	b.iov[0] = (struct iovec){ (void *)call->args[1],
+		CRN_MIN((size_t)call->args[2], (size_t)INT_MAX) };
 	return give(call, fd, &b, false, NULL) ? CRN_CALL_ANSWERED : verdict;
 }
 
@@ -145,7 +148,8 @@ static enum crn_verdict readv_before(struct crn_call *call)
 		return verdict;
 	if (!load_iovec(&b, (uintptr_t)call->args[1], (size_t)call->args[2])) {
 		if (crn_fd_pending(fd))
-			crn_effects_cannot_undo("a read into more buffers than can be filled again");
+			crn_effects_cannot_undo(
+				"a read into more buffers than can be filled again");
 		return verdict;
 	}
 	return give(call, fd, &b, false, NULL) ? CRN_CALL_ANSWERED : verdict;
@@ -154,8 +158,9 @@ static enum crn_verdict readv_before(struct crn_call *call)
 static void readv_after(struct crn_call *call)
 {
 	/* SAFETY: the kernel has read this array, so it is there. */
-	struct crn_taken taken = {.iov = (const struct iovec *)call->args[1], .count = (size_t)call->args[2],
-		.len = (size_t)call->result};
+	struct crn_taken taken = { .iov = (const struct iovec *)call->args[1],
+		.count = (size_t)call->args[2],
+		.len = (size_t)call->result };
 
 	if (call->effect == CRN_EFFECT_INPUT)
 		keep(call, (int)call->args[0], &taken);
@@ -179,11 +184,12 @@ static enum crn_verdict read_offset_before(struct crn_call *call)
 }
 const struct crn_hook crn_hook_read_offset = {read_offset_before, NULL};
 
-/* ---- recvfrom, recvmsg -------------------------------------------------------------------------------- */
+/* ---- recvfrom, recvmsg ----------------------------------------------------------------------- */
 
 /*
- * Flags under which a receive either takes nothing (PEEK), takes from elsewhere (OOB, ERRQUEUE) or promises what a partial
- * answer would break (WAITALL, TRUNC): the last two kinds are followed by a checkpoint.
+ * Flags under which a receive either takes nothing (PEEK), takes from elsewhere (OOB, ERRQUEUE) or
+ * promises what a partial answer would break (WAITALL, TRUNC): the last two kinds are followed by a
+ * checkpoint.
  */
 static bool odd_flags(struct crn_call *call, int flags)
 {
@@ -194,7 +200,8 @@ static bool odd_flags(struct crn_call *call, int flags)
 	return false;
 }
 
-static void put_name(struct crn_call *call, uintptr_t name, uintptr_t length, const struct crn_piece *piece)
+static void put_name(
+	struct crn_call *call, uintptr_t name, uintptr_t length, const struct crn_piece *piece)
 {
 	uint32_t room = 0, full = piece->name_len;
 
@@ -215,7 +222,8 @@ static enum crn_verdict recvfrom_before(struct crn_call *call)
 
 	if (!is_input(call, fd, &verdict) || (flags & MSG_ERRQUEUE))
 		return odd_flags(call, flags) ? CRN_CALL_RUN_THEN : verdict;
-	b.iov[0] = (struct iovec){(void *)call->args[1], CRN_MIN((size_t)call->args[2], (size_t)INT_MAX)};
+	b.iov[0] = (struct iovec){ (void *)call->args[1],
+		CRN_MIN((size_t)call->args[2], (size_t)INT_MAX) };
 	if (give(call, fd, &b, flags & MSG_PEEK, &piece)) {
 		if (call->result >= 0)
 			put_name(call, (uintptr_t)call->args[4], (uintptr_t)call->args[5], piece);
@@ -287,7 +295,10 @@ static enum crn_verdict recvmsg_before(struct crn_call *call)
 	return CRN_CALL_RUN_THEN;
 }
 
-/* Descriptors that were passed have numbers of their own now, and cannot be received again: a checkpoint follows. */
+/*
+ * Descriptors that were passed have numbers of their own now, and cannot be received again: a
+ * checkpoint follows.
+ */
 static void recvmsg_after(struct crn_call *call)
 {
 	const struct msghdr *msg = (const struct msghdr *)call->args[1];
@@ -295,21 +306,28 @@ static void recvmsg_after(struct crn_call *call)
 
 	if (call->effect != CRN_EFFECT_INPUT)
 		return;
-	/* SAFETY: after a success the kernel has read and written the header; after an error it is not looked at. */
+	/*
+	 * SAFETY: after a success the kernel has read and written the header; after an error it is
+	 * not looked at.
+	 */
 	if (call->result >= 0) {
 		if (msg->msg_controllen)
 			crn_call_raise(call);
 		taken.iov = msg->msg_iov;
 		taken.count = msg->msg_iovlen;
 		taken.name = msg->msg_name;
-		taken.name_len = msg->msg_name ? (uint16_t)CRN_MIN(msg->msg_namelen, (socklen_t)128) : 0;
+		taken.name_len =
+			msg->msg_name ? (uint16_t)CRN_MIN(msg->msg_namelen, (socklen_t)128) : 0;
 		taken.flags = (uint32_t)msg->msg_flags;
 	}
 	keep(call, (int)call->args[0], &taken);
 }
 const struct crn_hook crn_hook_recvmsg = {recvmsg_before, recvmsg_after};
 
-/* recvmmsg is followed by a checkpoint; what a restore left to be given is given one message at a time. */
+/*
+ * recvmmsg is followed by a checkpoint; what a restore left to be given is given one message at a
+ * time.
+ */
 static enum crn_verdict receive_many_before(struct crn_call *call)
 {
 	struct crn_call one = *call;
@@ -324,8 +342,10 @@ static enum crn_verdict receive_many_before(struct crn_call *call)
 	if (one.result >= 0) {
 		uint32_t len = (uint32_t)one.result;
 
-		call->result = crn_user_write((uintptr_t)call->args[1] + sizeof(struct msghdr), &len, sizeof(len)) < 0
-			? -EFAULT : 1;
+		call->result = crn_user_write((uintptr_t)call->args[1] + sizeof(struct msghdr),
+				       &len, sizeof(len)) < 0
+			? -EFAULT
+			: 1;
 	}
 	return CRN_CALL_ANSWERED;
 }
@@ -340,7 +360,7 @@ static void getsockopt_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_getsockopt = {NULL, getsockopt_after};
 
-/* ---- accept --------------------------------------------------------------------------------------------- */
+/* ---- accept ---------------------------------------------------------------------------------- */
 
 static void accepted(struct crn_call *call, int listener, int fd, uint32_t piece)
 {
@@ -357,7 +377,8 @@ static long give_socket(struct crn_call *call, struct crn_piece *piece, int flag
 {
 	uint8_t name[128];
 	uint32_t len = sizeof(name), room;
-	long fd = crn_sys3(SYS_fcntl, piece->value, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+	long fd = crn_sys3(
+		SYS_fcntl, piece->value, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
 
 	if (fd < 0)
 		return fd;
@@ -388,7 +409,8 @@ static enum crn_verdict accept_before(struct crn_call *call)
 	at = s ? crn_stream_socket(s) : 0;
 	if (!at)
 		return CRN_CALL_RUN_THEN;
-	call->result = give_socket(call, crn_piece_at(at), call->nr == SYS_accept4 ? (int)call->args[3] : 0);
+	call->result = give_socket(
+		call, crn_piece_at(at), call->nr == SYS_accept4 ? (int)call->args[3] : 0);
 	if (call->result >= 0) {
 		crn_stream_skip(s);
 		accepted(call, (int)call->args[0], (int)call->result, at);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that change the process's mappings. A new mapping is taken away again; an munmap is put off until the next checkpoint, so
- * that what it would lose is still there; everything that loses content at once (MAP_FIXED over something, mremap, brk shrink) is done
- * and followed by a checkpoint.
+ * Calls that change the process's mappings. A new mapping is taken away again; an munmap is put off
+ * until the next checkpoint, so that what it would lose is still there; everything that loses
+ * content at once (MAP_FIXED over something, mremap, brk shrink) is done and followed by a
+ * checkpoint.
  */
 #include <sys/mman.h>
 #include "effects/effects.h"
@@ -21,7 +22,8 @@ static bool overlaps_delayed(uintptr_t addr, size_t len)
 	struct crn_effects *e = crn_agent->effects;
 
 	for (uint32_t i = 0; i < e->delayed_count; i++)
-		if (e->delayed[i].addr < addr + len && addr < e->delayed[i].addr + e->delayed[i].len)
+		if (e->delayed[i].addr < addr + len &&
+			addr < e->delayed[i].addr + e->delayed[i].len)
 			return true;
 	return false;
 }
@@ -40,8 +42,8 @@ static bool overlaps_mapping(uintptr_t addr, size_t len)
 }
 
 /*
- * The program believes that a delayed range is free and is about to use its addresses: unmap now what it gave up. What was in it is
- * lost, so the call is an output.
+ * The program believes that a delayed range is free and is about to use its addresses: unmap now
+ * what it gave up. What was in it is lost, so the call is an output.
  */
 static void settle_for(struct crn_call *call, uintptr_t addr, size_t len)
 {
@@ -60,7 +62,8 @@ static enum crn_verdict mmap_before(struct crn_call *call)
 
 	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
 		settle_for(call, addr, len);
-		if ((flags & MAP_FIXED) && !(flags & MAP_FIXED_NOREPLACE) && overlaps_mapping(addr, len))
+		if ((flags & MAP_FIXED) && !(flags & MAP_FIXED_NOREPLACE) &&
+			overlaps_mapping(addr, len))
 			crn_call_raise(call);
 	}
 	return CRN_CALL_RUN_THEN;
@@ -87,8 +90,8 @@ static enum crn_verdict munmap_before(struct crn_call *call)
 	size_t len = crn_page_up((size_t)call->args[1]);
 	struct crn_inverse *inv;
 
-	if ((addr & (CRN_PAGE_SIZE - 1)) || !call->args[1] || len < (size_t)call->args[1] || addr + len < addr ||
-	    addr + len > (1ul << 47))
+	if ((addr & (CRN_PAGE_SIZE - 1)) || !call->args[1] || len < (size_t)call->args[1] ||
+		addr + len < addr || addr + len > (1ul << 47))
 		return CRN_CALL_RUN; /* EINVAL, the kernel says so itself */
 	if (e->delayed_count == CRN_DELAYED_MAX || len > CRN_DELAYED_BYTES - e->delayed_bytes ||
 	    e->inverse_count == CRN_INVERSES_MAX) {
@@ -129,7 +132,8 @@ static enum crn_verdict mprotect_before(struct crn_call *call)
 	prot = protection_of(addr, len);
 	call->scratch[0] = (uint64_t)prot;
 	if (prot < 0)
-		crn_call_raise(call); /* several mappings: a checkpoint is cheaper than their list */
+		/* several mappings: a checkpoint is cheaper than their list */
+		crn_call_raise(call);
 	return CRN_CALL_RUN_THEN;
 }
 
@@ -139,8 +143,8 @@ static void mprotect_after(struct crn_call *call)
 
 	if (call->result < 0)
 		return;
-	crn_protection_changed(crn_agent->session, (uintptr_t)call->args[0], crn_page_up((size_t)call->args[1]),
-		(int)call->args[2]);
+	crn_protection_changed(crn_agent->session, (uintptr_t)call->args[0],
+		crn_page_up((size_t)call->args[1]), (int)call->args[2]);
 	if (call->effect == CRN_EFFECT_OUTPUT || (int)call->scratch[0] == (int)call->args[2])
 		return;
 	inv = crn_inverse_add(call, CRN_INV_PROTECT, -1);
@@ -185,9 +189,13 @@ const struct crn_hook crn_hook_mremap = {mremap_before, NULL};
 void crn_madvise_prepare(struct crn_call *call)
 {
 	struct crn_effects *e = crn_agent->effects;
-	uintptr_t addr = crn_page_down((uintptr_t)call->args[0]), end = addr + crn_page_up((size_t)call->args[1]);
+	uintptr_t addr = crn_page_down((uintptr_t)call->args[0]),
+		  end = addr + crn_page_up((size_t)call->args[1]);
 
-	/* A page that is freed lazily vanishes at a moment that nobody reports: drop it now, which is allowed as well. */
+	/*
+	 * A page that is freed lazily vanishes at a moment that nobody reports: drop it now, which
+	 * is allowed as well.
+	 */
 	if (call->args[2] == MADV_FREE)
 		call->args[2] = MADV_DONTNEED;
 	if (call->args[2] != MADV_DONTNEED && call->args[2] != MADV_DONTNEED_LOCKED)

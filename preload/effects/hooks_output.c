@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that somebody else can see. Most need nothing but their effect (the checkpoint that follows); here are those that only
- * sometimes are outputs, and those whose consequences no checkpoint of one thread holds.
+ * Calls that somebody else can see. Most need nothing but their effect (the checkpoint that
+ * follows); here are those that only sometimes are outputs, and those whose consequences no
+ * checkpoint of one thread holds.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,8 +19,9 @@ const struct crn_hook crn_hook_send = {NULL, NULL};
 const struct crn_hook crn_hook_listen = {NULL, NULL};
 
 /*
- * An append to a file that nobody reads back: left as written, a restore does not take it away, so that a log shows what really
- * happened. Not if the offset was journalled, for then the undo would move it back over the append.
+ * An append to a file that nobody reads back: left as written, a restore does not take it away, so
+ * that a log shows what really happened. Not if the offset was journalled, for then the undo would
+ * move it back over the append.
  */
 static bool is_log_like(const struct crn_call *call, int fd, const struct crn_fd *f)
 {
@@ -34,7 +36,8 @@ static bool is_log_like(const struct crn_call *call, int fd, const struct crn_fd
 		return true;
 	if (!(f->flags & CRN_FDF_WRITEONLY))
 		return false;
-	return crn_sys2(SYS_fstat, fd, &st) == 0 && crn_sys3(SYS_lseek, fd, 0, SEEK_CUR) == st.st_size;
+	return crn_sys2(SYS_fstat, fd, &st) == 0 &&
+		crn_sys3(SYS_lseek, fd, 0, SEEK_CUR) == st.st_size;
 }
 
 static enum crn_verdict write_before(struct crn_call *call)
@@ -102,13 +105,14 @@ static void waitid_after(struct crn_call *call)
 const struct crn_hook crn_hook_waitid = {NULL, waitid_after};
 
 /*
- * fork, vfork, clone: done, then a checkpoint. A child does not get what its parent still has to be given again, so a birth in that
- * state is told.
+ * fork, vfork, clone: done, then a checkpoint. A child does not get what its parent still has to be
+ * given again, so a birth in that state is told.
  */
 static enum crn_verdict birth_before(struct crn_call *call)
 {
 	if (crn_agent->effects->pending_count)
-		crn_warn("a child is born while replayed input is pending; it will not see that input");
+		crn_warn("a child is born while replayed input is pending; it will not see that "
+			 "input");
 	return CRN_CALL_RUN_THEN;
 }
 const struct crn_hook crn_hook_birth = {birth_before, NULL};
@@ -120,7 +124,10 @@ static enum crn_verdict thread_exit_before(struct crn_call *call)
 }
 const struct crn_hook crn_hook_thread_exit = {thread_exit_before, NULL};
 
-/* Another process's memory, or our own behind the tracker's back: open the pages, then it is an output. */
+/*
+ * Another process's memory, or our own behind the tracker's back: open the pages, then it is an
+ * output.
+ */
 static enum crn_verdict foreign_write_before(struct crn_call *call)
 {
 	return CRN_CALL_RUN_THEN;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls that change the process itself: signals, timers, socket options, umask; and those that are refused. */
+/*
+ * Calls that change the process itself: signals, timers, socket options, umask; and those that are
+ * refused.
+ */
 #include <asm/prctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -17,7 +20,7 @@
 #define ARCH_SHSTK_ENABLE 0x5001
 #endif
 
-/* ---- refusals ------------------------------------------------------------------------------------------ */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
 static void refuse_once(unsigned bit, const char *what, const char *why)
 {
@@ -39,25 +42,30 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 	case SYS_setsockopt:
 		if (call->args[1] != SOL_SOCKET || call->args[2] != SO_ZEROCOPY)
 			return false;
-		refuse_once(1, "MSG_ZEROCOPY", "the kernel would read the program's memory after a checkpoint");
+		refuse_once(1, "MSG_ZEROCOPY",
+			"the kernel would read the program's memory after a checkpoint");
 		call->result = -EOPNOTSUPP;
 		return true;
 	}
 	if (row->effect != CRN_EFFECT_REFUSE)
 		return false;
-	refuse_once(2 + (unsigned)call->nr % 30, row->name, "the kernel would write memory that no checkpoint knows of");
+	refuse_once(2 + (unsigned)call->nr % 30, row->name,
+		"the kernel would write memory that no checkpoint knows of");
 	call->result = -ENOSYS;
 	return true;
 }
 const struct crn_hook crn_hook_refuse = {NULL, NULL};
 
-/* ---- signals ------------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static enum crn_verdict sigaction_before(struct crn_call *call)
 {
 	struct crn_inverse *inv;
 
-	/* Journalled before, because afterwards the old action is gone; putting it back twice is harmless. */
+	/*
+	 * Journalled before, because afterwards the old action is gone; putting it back twice is
+	 * harmless.
+	 */
 	if (!call->args[1] || call->args[0] < 1 || call->args[0] > 64)
 		return CRN_CALL_RUN;
 	inv = crn_inverse_add(call, CRN_INV_ACTION, (int)call->args[0]);
@@ -70,9 +78,10 @@ const struct crn_hook crn_hook_sigaction = {sigaction_before, NULL};
 /* The alternate stack is part of what the checkpoint keeps of its thread (interval.c). */
 const struct crn_hook crn_hook_sigaltstack = {NULL, NULL};
 
-/* ---- timers -------------------------------------------------------------------------------------------- */
+/* ---- timers ---------------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(struct itimerval) == 32 && sizeof(struct itimerspec) == 32, "scratch holds one");
+_Static_assert(
+	sizeof(struct itimerval) == 32 && sizeof(struct itimerspec) == 32, "scratch holds one");
 
 static void timer_after(struct crn_call *call, enum crn_inverse_kind kind, int which)
 {
@@ -87,7 +96,8 @@ static void timer_after(struct crn_call *call, enum crn_inverse_kind kind, int w
 
 static enum crn_verdict setitimer_before(struct crn_call *call)
 {
-	return crn_sys2(SYS_getitimer, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN : CRN_CALL_RUN_THEN;
+	return crn_sys2(SYS_getitimer, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN
+									 : CRN_CALL_RUN_THEN;
 }
 
 static void setitimer_after(struct crn_call *call)
@@ -110,7 +120,8 @@ const struct crn_hook crn_hook_alarm = {alarm_before, alarm_after};
 
 static enum crn_verdict timer_settime_before(struct crn_call *call)
 {
-	return crn_sys2(SYS_timer_gettime, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN : CRN_CALL_RUN_THEN;
+	return crn_sys2(SYS_timer_gettime, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN
+									     : CRN_CALL_RUN_THEN;
 }
 
 static void timer_settime_after(struct crn_call *call)
@@ -121,7 +132,8 @@ const struct crn_hook crn_hook_timer_settime = {timer_settime_before, timer_sett
 
 static enum crn_verdict timerfd_settime_before(struct crn_call *call)
 {
-	return crn_sys2(SYS_timerfd_gettime, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN : CRN_CALL_RUN_THEN;
+	return crn_sys2(SYS_timerfd_gettime, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN
+									       : CRN_CALL_RUN_THEN;
 }
 
 static void timerfd_settime_after(struct crn_call *call)
@@ -130,10 +142,11 @@ static void timerfd_settime_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_timerfd_settime = {timerfd_settime_before, timerfd_settime_after};
 
-/* ---- the rest ------------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 /*
- * The old value is journalled before the call. An option that cannot be read back in the same length as it is set has no inverse.
+ * The old value is journalled before the call. An option that cannot be read back in the same
+ * length as it is set has no inverse.
  */
 static enum crn_verdict setsockopt_before(struct crn_call *call)
 {
@@ -169,8 +182,16 @@ const struct crn_hook crn_hook_umask = {NULL, umask_after};
 static enum crn_verdict prctl_before(struct crn_call *call)
 {
 	switch (call->args[0]) {
-	case PR_GET_PDEATHSIG: case PR_GET_DUMPABLE: case PR_GET_KEEPCAPS: case PR_GET_NAME: case PR_GET_SECCOMP:
-	case PR_CAPBSET_READ: case PR_GET_TSC: case PR_GET_SECUREBITS: case PR_GET_TIMERSLACK: case PR_GET_NO_NEW_PRIVS:
+	case PR_GET_PDEATHSIG:
+	case PR_GET_DUMPABLE:
+	case PR_GET_KEEPCAPS:
+	case PR_GET_NAME:
+	case PR_GET_SECCOMP:
+	case PR_CAPBSET_READ:
+	case PR_GET_TSC:
+	case PR_GET_SECUREBITS:
+	case PR_GET_TIMERSLACK:
+	case PR_GET_NO_NEW_PRIVS:
 	case PR_GET_THP_DISABLE: case PR_GET_CHILD_SUBREAPER: case PR_SET_NAME: case PR_SET_VMA:
 		call->effect = CRN_EFFECT_NONE; /* a thread's name is for people; it may stay */
 		return CRN_CALL_RUN;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits. They change nothing, but after a restore there may be input that only we have: then the kernel is asked without
- * waiting, and readiness for what is to be given again is added to its answer.
+ * Waits. They change nothing, but after a restore there may be input that only we have: then the
+ * kernel is asked without waiting, and readiness for what is to be given again is added to its
+ * answer.
  */
 #include <poll.h>
 #include <sys/epoll.h>
@@ -10,10 +11,13 @@
 #include "effects/effects.h"
 #include "effects/hooks.h"
 
-/* A timeout of zero, as timespec and as timeval. The kernel may try to write the rest back: it cannot, and does not mind. */
+/*
+ * A timeout of zero, as timespec and as timeval. The kernel may try to write the rest back: it
+ * cannot, and does not mind.
+ */
 static const uint64_t zero_timeout[2];
 
-/* ---- epoll ---------------------------------------------------------------------------------------------- */
+/* ---- epoll ----------------------------------------------------------------------------------- */
 
 static bool replay_event(const struct crn_epoll_item *item)
 {
@@ -65,7 +69,8 @@ static void epoll_wait_after(struct crn_call *call)
 	set = crn_epoll_look((int)call->args[0]);
 	for (uint32_t i = 0; set && i < set->size; i++) {
 		struct crn_epoll_item *item = &set->items[i];
-		struct epoll_event event = {.events = EPOLLIN | (item->events & EPOLLRDNORM), .data.u64 = item->data};
+		struct epoll_event event = { .events = EPOLLIN | (item->events & EPOLLRDNORM),
+			.data.u64 = item->data };
 		long at = 0;
 
 		if (!replay_event(item))
@@ -79,7 +84,8 @@ static void epoll_wait_after(struct crn_call *call)
 			continue; /* no room: it is reported next time */
 		else
 			at = count++;
-		if (crn_user_write(events + (uintptr_t)at * sizeof(event), &event, sizeof(event)) < 0) {
+		if (crn_user_write(events + (uintptr_t)at * sizeof(event), &event, sizeof(event)) <
+			0) {
 			call->result = -EFAULT;
 			return;
 		}
@@ -90,7 +96,10 @@ static void epoll_wait_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_epoll_wait = {epoll_wait_before, epoll_wait_after};
 
-/* scratch: [0] the item's old mask, [1] its old data, [2] there was one, [3] new mask, [4] new data, [5] it had fired at the checkpoint */
+/*
+ * scratch: [0] the item's old mask, [1] its old data, [2] there was one, [3] new mask, [4] new
+ * data, [5] it had fired at the checkpoint
+ */
 static enum crn_verdict epoll_ctl_before(struct crn_call *call)
 {
 	struct crn_epoll_set *set = crn_epoll_look((int)call->args[0]);
@@ -131,11 +140,13 @@ static void epoll_ctl_after(struct crn_call *call)
 	inv->other = fd;
 	inv->a = call->scratch[5] ? EPOLLONESHOT : call->scratch[0];
 	inv->b = call->scratch[1];
-	inv->c = op == EPOLL_CTL_ADD ? EPOLL_CTL_DEL : op == EPOLL_CTL_DEL ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+	inv->c = op == EPOLL_CTL_ADD  ? EPOLL_CTL_DEL
+		: op == EPOLL_CTL_DEL ? EPOLL_CTL_ADD
+				      : EPOLL_CTL_MOD;
 }
 const struct crn_hook crn_hook_epoll_ctl = {epoll_ctl_before, epoll_ctl_after};
 
-/* ---- poll ------------------------------------------------------------------------------------------------ */
+/* ---- poll ------------------------------------------------------------------------------------ */
 
 #define POLL_READ (POLLIN | POLLRDNORM)
 
@@ -150,10 +161,12 @@ static enum crn_verdict poll_before(struct crn_call *call)
 	for (unsigned i = 0; i < count && !call->scratch[0]; i += CRN_ARRAY_SIZE(chunk)) {
 		unsigned n = CRN_MIN(count - i, (unsigned)CRN_ARRAY_SIZE(chunk));
 
-		if (crn_user_read(chunk, (uintptr_t)call->args[0] + i * sizeof(*chunk), n * sizeof(*chunk)) < 0)
+		if (crn_user_read(chunk, (uintptr_t)call->args[0] + i * sizeof(*chunk),
+			    n * sizeof(*chunk)) < 0)
 			return CRN_CALL_RUN;
 		for (unsigned j = 0; j < n; j++)
-			call->scratch[0] |= chunk[j].fd >= 0 && (chunk[j].events & POLL_READ) && crn_fd_pending(chunk[j].fd);
+			call->scratch[0] |= chunk[j].fd >= 0 && (chunk[j].events & POLL_READ) &&
+				crn_fd_pending(chunk[j].fd);
 	}
 	if (!call->scratch[0])
 		return CRN_CALL_RUN;
@@ -178,9 +191,12 @@ static void poll_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_poll = {poll_before, poll_after};
 
-/* ---- select ---------------------------------------------------------------------------------------------- */
+/* ---- select ---------------------------------------------------------------------------------- */
 
-/* scratch[0]: how many; the descriptors follow as 32-bit numbers. What does not fit is reported by the next select. */
+/*
+ * scratch[0]: how many; the descriptors follow as 32-bit numbers. What does not fit is reported by
+ * the next select.
+ */
 #define SELECT_MAX ((CRN_ARRAY_SIZE(((struct crn_call *)0)->scratch) - 1) * 2)
 
 static enum crn_verdict select_before(struct crn_call *call)
@@ -197,7 +213,8 @@ static enum crn_verdict select_before(struct crn_call *call)
 		if (crn_user_read(&bits, (uintptr_t)call->args[1] + i / 8, sizeof(bits)) < 0)
 			return CRN_CALL_RUN;
 		for (unsigned j = 0; j < 64 && i + j < count; j++)
-			if ((bits >> j & 1) && call->scratch[0] < SELECT_MAX && crn_fd_pending((int)(i + j)))
+			if ((bits >> j & 1) && call->scratch[0] < SELECT_MAX &&
+				crn_fd_pending((int)(i + j)))
 				found[call->scratch[0]++] = (int32_t)(i + j);
 	}
 	if (!call->scratch[0])

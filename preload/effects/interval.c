@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The open interval as a whole: its beginning at a checkpoint, whether it can be taken back, and taking it back. */
+/*
+ * The open interval as a whole: its beginning at a checkpoint, whether it can be taken back, and
+ * taking it back.
+ */
 #include <sys/resource.h>
 #include "base/copy.h"
 #include "base/log.h"
@@ -8,7 +11,10 @@
 #include "os/thread.h"
 #include "session/session.h"
 
-/* Held for a few microseconds at most, never across a call of the program: spinning, and giving way, is enough. */
+/*
+ * Held for a few microseconds at most, never across a call of the program: spinning, and giving
+ * way, is enough.
+ */
 void crn_effects_lock(void)
 {
 	uint32_t *lock = &crn_agent->effects->lock;
@@ -44,7 +50,8 @@ static int allocate(struct crn_effects *e)
 	e->pool_used = 8;
 	e->streams = crn_effects_alloc(CRN_STREAMS_MAX * sizeof(*e->streams));
 	e->epolls = crn_effects_alloc(CRN_EPOLL_SETS_MAX * sizeof(*e->epolls));
-	if (!e->fds || !e->files || !e->inverses || !e->delayed || !e->pool || !e->pool_spare || !e->streams || !e->epolls)
+	if (!e->fds || !e->files || !e->inverses || !e->delayed || !e->pool || !e->pool_spare ||
+		!e->streams || !e->epolls)
 		return CAIRN_EMEMORY;
 	return crn_maps_open(&e->maps, e->maps_buffer);
 }
@@ -83,8 +90,8 @@ void crn_effects_cannot_undo(const char *why)
 }
 
 /*
- * The checkpoint that is about to be taken must not contain what the program has given up. From here to the commit nothing can be
- * undone; if the checkpoint fails it stays so until one succeeds.
+ * The checkpoint that is about to be taken must not contain what the program has given up. From
+ * here to the commit nothing can be undone; if the checkpoint fails it stays so until one succeeds.
  */
 void crn_effects_settle(void)
 {
@@ -124,7 +131,9 @@ int crn_effects_check(void)
 /* A fault that the program raised itself comes again by itself, if at all. */
 static bool is_own_fault(int sig, const siginfo_t *info)
 {
-	return info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGTRAP);
+	return info->si_code > 0 &&
+		(sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
+			sig == SIGTRAP);
 }
 
 void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info)
@@ -138,7 +147,8 @@ void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info)
 	if (e->signal_count == CRN_SIGNALS_MAX)
 		crn_effects_cannot_undo("more signals were delivered than can be raised again");
 	else
-		e->signals[e->signal_count++] = (struct crn_signal_log){.sig = sig, .tid = t->tid, .info = *info};
+		e->signals[e->signal_count++] =
+			(struct crn_signal_log){ .sig = sig, .tid = t->tid, .info = *info };
 	crn_effects_unlock();
 }
 

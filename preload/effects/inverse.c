@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The journal of inverses: what puts the process's kernel state back, run in reverse order after memory has been put back. Nothing
- * here may fail for a reason that could have been known before: what cannot be inverted was never journalled, but made
- * its call an output.
+ * The journal of inverses: what puts the process's kernel state back, run in reverse order after
+ * memory has been put back. Nothing here may fail for a reason that could have been known before:
+ * what cannot be inverted was never journalled, but made its call an output.
  */
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -119,7 +119,8 @@ void crn_inverses_run(void)
 		long ret = crn_planted((int)inv->kind) ? 0 : run(inv);
 
 		if (ret < 0)
-			crn_error("an inverse failed (kind %u, descriptor %d): %ld", inv->kind, inv->fd, ret);
+			crn_error("an inverse failed (kind %u, descriptor %d): %ld", inv->kind,
+				inv->fd, ret);
 	}
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that the kernel writes on the program's behalf. Under "uffd" and "mprotect" such a write into a clean page fails with
- * EFAULT (measured; a read that spans a clean page comes back short), so every buffer that the table names is opened first, with
- * its real length. Reading the program's memory goes through the kernel: a bad pointer must stay the program's EFAULT.
+ * Memory that the kernel writes on the program's behalf. Under "uffd" and "mprotect" such a write
+ * into a clean page fails with EFAULT (measured; a read that spans a clean page comes back short),
+ * so every buffer that the table names is opened first, with its real length. Reading the program's
+ * memory goes through the kernel: a bad pointer must stay the program's EFAULT.
  */
 #include <limits.h>
 #include <sys/socket.h>
@@ -22,9 +23,14 @@ int crn_user_write(uintptr_t dst, const void *src, size_t len)
 	struct iovec local = {(void *)src, len}, remote = {(void *)dst, len};
 
 	crn_output_memory(dst, len);
-	/* SAFETY: through the kernel, so that a bad pointer is an error and not a fault inside the agent. */
-	return crn_sys6(SYS_process_vm_writev, crn_agent->pid, (long)&local, 1, (long)&remote, 1, 0) == (long)len
-		? 0 : -EFAULT;
+	/*
+	 * SAFETY: through the kernel, so that a bad pointer is an error and not a fault inside the
+	 * agent.
+	 */
+	return crn_sys6(SYS_process_vm_writev, crn_agent->pid, (long)&local, 1, (long)&remote, 1,
+		       0) == (long)len
+		? 0
+		: -EFAULT;
 }
 
 void crn_output_memory(uintptr_t addr, size_t len)
@@ -35,10 +41,12 @@ void crn_output_memory(uintptr_t addr, size_t len)
 	if (!e || !e->kernel_needs_open_pages || !addr || !len)
 		return;
 	end = addr + CRN_MIN(len, (size_t)SSIZE_MAX);
-	if (end < addr || cairn_area_touch(crn_agent->session, (void *)addr, end - addr) != CAIRN_ENOTAREA)
+	if (end < addr ||
+		cairn_area_touch(crn_agent->session, (void *)addr, end - addr) != CAIRN_ENOTAREA)
 		return;
 	/* Partly outside the surface: page by page, whatever is inside. */
-	for (uintptr_t page = crn_page_down(addr); page < end && page - addr < (64ul << 20); page += CRN_PAGE_SIZE)
+	for (uintptr_t page = crn_page_down(addr); page < end && page - addr < (64ul << 20);
+		page += CRN_PAGE_SIZE)
 		(void)!cairn_area_touch(crn_agent->session, (void *)page, CRN_PAGE_SIZE);
 }
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Input that does not come twice. Each object (socket, pipe, terminal, eventfd ...) that was read since the checkpoint has a
- * stream: a list of pieces in one pool.
+ * Input that does not come twice. Each object (socket, pipe, terminal, eventfd ...) that was read
+ * since the checkpoint has a stream: a list of pieces in one pool.
  *
  *	first                cursor                  last
  *	  | taken by the program | to be given again  |  -> the kernel
  *	  `-- begin_at           `-- cursor_at
  *
- * A read takes from the cursor on; when there is nothing left the kernel is asked, and what it gives is appended and counts
- * as taken. A checkpoint forgets what was taken, a restore moves the cursor back to the beginning. Nothing else is
- * needed: log and replay are one structure.
+ * A read takes from the cursor on; when there is nothing left the kernel is asked, and what it
+ * gives is appended and counts as taken. A checkpoint forgets what was taken, a restore moves the
+ * cursor back to the beginning. Nothing else is needed: log and replay are one structure.
  *
- * Streams are found by the object's identity, not by number, so that duplicates of a descriptor share one.
+ * Streams are found by the object's identity, not by number, so that duplicates of a descriptor
+ * share one.
  */
 #include "base/copy.h"
 #include "base/log.h"
@@ -97,7 +98,11 @@ static uint32_t append(struct crn_call *call, int fd, size_t name_len, size_t si
 	struct crn_piece *p;
 	uint32_t at = e->pool_used;
 
-	if (!s) { /* what was taken is gone for ever: a checkpoint must follow, and until then nothing can be undone */
+	/*
+	 * what was taken is gone for ever: a checkpoint must follow, and until then nothing can be
+	 * undone
+	 */
+	if (!s) {
 		crn_call_raise(call);
 		crn_effects_cannot_undo("more input was read than can be kept");
 		return 0;
@@ -171,8 +176,12 @@ static void advance(struct crn_stream *s)
 		count_pending();
 }
 
-/* Copy [from, from+len) of a piece to the program at `skip` bytes into its buffers. Bytes copied, or -EFAULT. */
-static long scatter(const struct iovec *iov, size_t count, size_t skip, const uint8_t *from, size_t len)
+/*
+ * Copy [from, from+len) of a piece to the program at `skip` bytes into its buffers. Bytes copied,
+ * or -EFAULT.
+ */
+static long scatter(
+	const struct iovec *iov, size_t count, size_t skip, const uint8_t *from, size_t len)
 {
 	size_t done = 0;
 
@@ -192,7 +201,8 @@ static long scatter(const struct iovec *iov, size_t count, size_t skip, const ui
 	return (long)done;
 }
 
-long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, bool peek, struct crn_piece **out)
+long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, bool peek,
+	struct crn_piece **out)
 {
 	struct crn_effects *e = crn_agent->effects;
 	uint32_t cursor = s->cursor, at = s->cursor_at;
@@ -248,7 +258,10 @@ void crn_stream_skip(struct crn_stream *s)
 	advance(s);
 }
 
-/* Sockets that still wait to be accepted again go with their listener, as the kernel's own backlog does. */
+/*
+ * Sockets that still wait to be accepted again go with their listener, as the kernel's own backlog
+ * does.
+ */
 void crn_stream_drop(struct crn_stream *s)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -272,7 +285,10 @@ void crn_stream_closed(int fd)
 		crn_stream_drop(s);
 }
 
-/* Move what is still to be given into the spare pool. Only after a restore is there anything at all. */
+/*
+ * Move what is still to be given into the spare pool. Only after a restore is there anything at
+ * all.
+ */
 static void compact(void)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -289,7 +305,8 @@ static void compact(void)
 		s.begin_at = s.cursor_at;
 		while (at) {
 			struct crn_piece *p = (struct crn_piece *)(old + at);
-			uint32_t size = (uint32_t)sizeof(*p) + (p->name_len + 7u) / 8 * 8 + (p->size + 7u) / 8 * 8;
+			uint32_t size = (uint32_t)sizeof(*p) + (p->name_len + 7u) / 8 * 8 +
+				(p->size + 7u) / 8 * 8;
 
 			at = p->next;
 			crn_copy(e->pool_spare + used, p, size);

@@ -9,7 +9,7 @@
  *	where                          in_agent  what is in the registers           what the entry does
  *	stub, before crn_enter         0         the program's (rcx free)           delivers: a signal before the call
  *	crn_enter ... crn_exit         1         the agent's                        puts off, blocks all signals
- *	crn_exit_begin..crn_exit_jump  1         half restored; t->regs is whole    takes all registers from t->regs, rip
+ *	crn_exit_begin..crn_exit_jump  1         half restored; t->regs is whole    takes registers from t->regs, rip
  *	                                                                            from t->target, and delivers there
  *	crn_exit_jump                  0         the program's                      takes rip from t->target, delivers
  *	stub, syscall not begun        0         the program's                      delivers; the kernel's own race

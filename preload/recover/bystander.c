@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Has another thread run since the checkpoint? Its registers are not in the checkpoint, so memory that it has moved on from must not
- * be put back under it. A thread that has run has made a call that we saw, or has written to its stack; one that
- * slept through the interval is left asleep, and memory is as it left it.
+ * Has another thread run since the checkpoint? Its registers are not in the checkpoint, so memory
+ * that it has moved on from must not be put back under it. A thread that has run has made a call
+ * that we saw, or has written to its stack; one that slept through the interval is left asleep, and
+ * memory is as it left it.
  */
 #include "effects/effects.h"
 #include "recover/recover.h"
 #include "session/session.h"
 
-/* Around the stack pointer of its last call: the first thing that it does on return is to use the stack there. */
+/*
+ * Around the stack pointer of its last call: the first thing that it does on return is to use the
+ * stack there.
+ */
 #define STACK_BELOW 4096
 #define STACK_ABOVE 512
 

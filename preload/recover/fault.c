@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A fatal signal of the program's own making. If the open interval can be taken back, it is: everything is checked first, then memory,
- * then the inverses in reverse order, then input to be given again, the suspect's reset, epoll, the signals delivered since, and
- * the program runs on from the checkpoint. If not, one line says why and the signal is the program's.
+ * A fatal signal of the program's own making. If the open interval can be taken back, it is:
+ * everything is checked first, then memory, then the inverses in reverse order, then input to be
+ * given again, the suspect's reset, epoll, the signals delivered since, and the program runs on
+ * from the checkpoint. If not, one line says why and the signal is the program's.
  *
- * The handler may run on a stack of the program's, which the restore overwrites: the work is done on the agent's own stack of
- * this thread, which is idle, because a fault inside a hook is never recovered from.
+ * The handler may run on a stack of the program's, which the restore overwrites: the work is done
+ * on the agent's own stack of this thread, which is idle, because a fault inside a hook is never
+ * recovered from.
  */
 #include <ucontext.h>
 #include "base/copy.h"
@@ -21,10 +23,13 @@
 static bool is_recoverable_signal(int sig, const siginfo_t *info)
 {
 	/* si_code <= 0: somebody sent it. It is not a crash. */
-	return info->si_code > 0 && (sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL);
+	return info->si_code > 0 &&
+		(sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL);
 }
 
-/* Why this crash cannot be recovered from; NULL if it can. *tid: the thread that stands in the way. */
+/*
+ * Why this crash cannot be recovered from; NULL if it can. *tid: the thread that stands in the way.
+ */
 static const char *obstacle(const struct crn_thread *t, int *tid)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -50,7 +55,10 @@ static const char *obstacle(const struct crn_thread *t, int *tid)
 	return ret < 0 ? cairn_strerror(ret) : NULL;
 }
 
-/* Signals that were handled since are handled again: they wait until the program's mask lets them in. */
+/*
+ * Signals that were handled since are handled again: they wait until the program's mask lets them
+ * in.
+ */
 static void raise_again(void)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -64,7 +72,8 @@ static void raise_again(void)
 }
 
 /* On the agent's stack. All is checked: from here on nothing fails. */
-static _Noreturn void go_back(struct crn_crash *crash, enum crn_rung rung, const struct crn_suspect *suspect)
+static _Noreturn void go_back(
+	struct crn_crash *crash, enum crn_rung rung, const struct crn_suspect *suspect)
 {
 	struct crn_recover *r = crn_agent->recover;
 	struct crn_restored restored = {0};
@@ -72,11 +81,13 @@ static _Noreturn void go_back(struct crn_crash *crash, enum crn_rung rung, const
 	uint64_t ns;
 	int ret = crn_memory_restore(crn_agent->session, crn_agent->newest, NULL, &restored);
 
-	if (ret < 0) /* it was restorable a moment ago: the engine is broken, and with it the program */
+	/* it was restorable a moment ago: the engine is broken, and with it the program */
+	if (ret < 0)
 		crn_error("the restore failed: %s", cairn_strerror(ret));
 	crn_effects_undo();
 	if (rung == CRN_RUNG_ALL)
-		crn_format(peer, sizeof(peer), "unknown: all %u sockets read are reset", crn_suspects_reset_all());
+		crn_format(peer, sizeof(peer), "unknown: all %u sockets read are reset",
+			crn_suspects_reset_all());
 	else
 		crn_suspect_reset(suspect, peer, sizeof(peer));
 	if (!crn_planted(CRN_PLANT_EPOLL))
@@ -148,8 +159,8 @@ bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
 		return false;
 	j.crash.started_ns = crn_clock_kernel_ns();
 	/*
-	 * SAFETY: nothing may interrupt a restore; but a tracker that works by signals must still be told of the writes that the restore
-	 * makes, so these two stay open.
+	 * SAFETY: nothing may interrupt a restore; but a tracker that works by signals must still
+	 * be told of the writes that the restore makes, so these two stay open.
 	 */
 	crn_signal_mask(SIG_SETMASK, ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)));
 	if (crn_agent->effects && !t->in_agent && !t->in_vfork) {

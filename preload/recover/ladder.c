@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How hard to try. The first crash goes back to the checkpoint and resets the suspect. A crash is a repetition only if the program has
- * not completed a wake-up since the last recovery: then it goes back once more, with every socket that was read in the
- * interval reset; then it is given up. (Counting crashes at one place would stop a healthy server: all crashes by one command
- * share their pc.)
+ * How hard to try. The first crash goes back to the checkpoint and resets the suspect. A crash is a
+ * repetition only if the program has not completed a wake-up since the last recovery: then it goes
+ * back once more, with every socket that was read in the interval reset; then it is given up.
+ * (Counting crashes at one place would stop a healthy server: all crashes by one command share
+ * their pc.)
  *
- * Within one wake-up several clients may each bring a crash. As long as each recovery disconnects somebody new, that is progress and
- * not a repetition: it ends when there is nobody left.
+ * Within one wake-up several clients may each bring a crash. As long as each recovery disconnects
+ * somebody new, that is progress and not a repetition: it ends when there is nobody left.
  */
 #include "effects/effects.h"
 #include "os/clock.h"

@@ -62,7 +62,8 @@ unsigned crn_suspects_reset_all(void);
 int crn_bystander(const struct crn_thread *self);
 
 /* report.c */
-void crn_report_recovery(const struct crn_crash *crash, uint64_t pages, uint64_t ns, const char *suspect);
+void crn_report_recovery(
+	const struct crn_crash *crash, uint64_t pages, uint64_t ns, const char *suspect);
 /* tid 0: no thread stands in the way. */
 void crn_report_refusal(const struct crn_crash *crash, const char *why, int tid);
 

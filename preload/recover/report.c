@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One line for each recovery, one for each refusal, whatever the log level: they are why the program was started under Cairn.
- * Scripts that watch a server read them: keep their shape.
+ * One line for each recovery, one for each refusal, whatever the log level: they are why the
+ * program was started under Cairn. Scripts that watch a server read them: keep their shape.
  *
- *	cairn: recovered (3): SIGSEGV at 0x0 in debugCommand+0x2f4 (redis-server); 31 pages, 93 us; suspect 127.0.0.1:40312
- *	cairn: recovery refused: SIGSEGV at 0x0 in work+0x10 (server): another thread has run since the checkpoint: 4711 (bio_lazy_free)
+ *	cairn: recovered (3): SIGSEGV at 0x0 in debugCommand+0x2f4 (redis-server);
+ *		31 pages, 93 us; suspect 127.0.0.1:40312
+ *	cairn: recovery refused: SIGSEGV at 0x0 in work+0x10 (server):
+ *		another thread has run since the checkpoint: 4711 (bio_lazy_free)
  */
 #include "base/bits.h"
 #include "base/log.h"
@@ -30,14 +32,17 @@ static void say(const char *line, size_t len)
 		crn_fd_write(fd, line, CRN_MIN(len, (size_t)CRN_LOG_LINE_MAX - 1));
 }
 
-void crn_report_recovery(const struct crn_crash *crash, uint64_t pages, uint64_t ns, const char *suspect)
+void crn_report_recovery(
+	const struct crn_crash *crash, uint64_t pages, uint64_t ns, const char *suspect)
 {
 	char symbol[160], line[CRN_LOG_LINE_MAX];
 
 	crn_symbol(crash->pc, symbol, sizeof(symbol));
-	say(line, crn_format(line, sizeof(line), "cairn: recovered (%lu): %s at %p in %s; %lu pages, %lu us; suspect %s\n",
-		crn_agent->recover->recoveries, signal_name(crash->sig), (void *)crash->address, symbol, pages, ns / 1000,
-		suspect));
+	say(line,
+		crn_format(line, sizeof(line),
+			"cairn: recovered (%lu): %s at %p in %s; %lu pages, %lu us; suspect %s\n",
+			crn_agent->recover->recoveries, signal_name(crash->sig),
+			(void *)crash->address, symbol, pages, ns / 1000, suspect));
 }
 
 void crn_report_refusal(const struct crn_crash *crash, const char *why, int tid)
@@ -53,6 +58,7 @@ void crn_report_refusal(const struct crn_crash *crash, const char *why, int tid)
 			name[n - 1] = '\0';
 		crn_format(thread, sizeof(thread), ": %d (%s)", tid, name);
 	}
-	say(line, crn_format(line, sizeof(line), "cairn: recovery refused: %s at %p in %s: %s%s\n", signal_name(crash->sig),
-		(void *)crash->address, symbol, why, thread));
+	say(line,
+		crn_format(line, sizeof(line), "cairn: recovery refused: %s at %p in %s: %s%s\n",
+			signal_name(crash->sig), (void *)crash->address, symbol, why, thread));
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whose input it was. The suspect is the descriptor whose input was consumed last; if that is a socket, its peer is disconnected by
- * connect(AF_UNSPEC), which resets the connection on both sides: after shutdown() a truncated answer would look complete (measured).
- * The program finds ECONNRESET at its next read and closes the connection itself.
+ * Whose input it was. The suspect is the descriptor whose input was consumed last; if that is a
+ * socket, its peer is disconnected by connect(AF_UNSPEC), which resets the connection on both
+ * sides: after shutdown() a truncated answer would look complete (measured). The program finds
+ * ECONNRESET at its next read and closes the connection itself.
  */
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -42,12 +43,14 @@ static void name_peer(int fd, char *out, size_t size)
 		return;
 	if (a.any.sa_family == AF_INET) {
 		b = (const uint8_t *)&a.v4.sin_addr;
-		crn_format(out, size, "%u.%u.%u.%u:%u", b[0], b[1], b[2], b[3], __builtin_bswap16(a.v4.sin_port));
+		crn_format(out, size, "%u.%u.%u.%u:%u", b[0], b[1], b[2], b[3],
+			__builtin_bswap16(a.v4.sin_port));
 	} else if (a.any.sa_family == AF_INET6) {
 		b = (const uint8_t *)&a.v6.sin6_addr;
-		crn_format(out, size, "[%x:%x:%x:%x:%x:%x:%x:%x]:%u", b[0] << 8 | b[1], b[2] << 8 | b[3],
-			b[4] << 8 | b[5], b[6] << 8 | b[7], b[8] << 8 | b[9], b[10] << 8 | b[11], b[12] << 8 | b[13],
-			b[14] << 8 | b[15], __builtin_bswap16(a.v6.sin6_port));
+		crn_format(out, size, "[%x:%x:%x:%x:%x:%x:%x:%x]:%u", b[0] << 8 | b[1],
+			b[2] << 8 | b[3], b[4] << 8 | b[5], b[6] << 8 | b[7], b[8] << 8 | b[9],
+			b[10] << 8 | b[11], b[12] << 8 | b[13], b[14] << 8 | b[15],
+			__builtin_bswap16(a.v6.sin6_port));
 	} else if (a.any.sa_family == AF_UNIX) {
 		crn_format(out, size, "a local socket (descriptor %d)", fd);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An address as function+offset: the loaded object that holds it is found in the map, its dynamic symbols are read from memory. No
- * libc (dladdr takes locks, and the program may have crashed inside them). Everything is read through the kernel, because
- * a program that has crashed may have scribbled over any of it.
+ * An address as function+offset: the loaded object that holds it is found in the map, its dynamic
+ * symbols are read from memory. No libc (dladdr takes locks, and the program may have crashed
+ * inside them). Everything is read through the kernel, because a program that has crashed may have
+ * scribbled over any of it.
  */
 #include <elf.h>
 #include "base/copy.h"
@@ -27,7 +28,10 @@ static const char *last_component(const char *path)
 	return name;
 }
 
-/* The object's first mapping (offset 0) precedes the one that holds the address and has the same inode. */
+/*
+ * The object's first mapping (offset 0) precedes the one that holds the address and has the same
+ * inode.
+ */
 static bool find_object(uintptr_t address, struct object *o)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -64,12 +68,17 @@ static bool read_dynamic(struct object *o)
 		return false;
 	o->bias = header.e_type == ET_DYN ? o->base : 0;
 	for (unsigned i = 0; i < header.e_phnum; i++)
-		if (crn_user_read(&p, o->base + header.e_phoff + i * sizeof(p), sizeof(p)) == 0 && p.p_type == PT_DYNAMIC)
+		if (crn_user_read(&p, o->base + header.e_phoff + i * sizeof(p), sizeof(p)) == 0 &&
+			p.p_type == PT_DYNAMIC)
 			dynamic = o->bias + p.p_vaddr;
 	if (!dynamic)
 		return false;
-	for (unsigned i = 0; i < 256 && crn_user_read(&d, dynamic + i * sizeof(d), sizeof(d)) == 0; i++) {
-		/* ld.so has added the bias already, except where the section is read-only to it (the vdso) */
+	for (unsigned i = 0; i < 256 && crn_user_read(&d, dynamic + i * sizeof(d), sizeof(d)) == 0;
+		i++) {
+		/*
+		 * ld.so has added the bias already, except where the section is read-only to it
+		 * (the vdso)
+		 */
 		uintptr_t at = d.d_un.d_ptr < o->base ? o->bias + d.d_un.d_ptr : d.d_un.d_ptr;
 
 		switch (d.d_tag) {
@@ -122,8 +131,8 @@ static bool nearest(const struct object *o, uintptr_t address, Elf64_Sym *best)
 			const Elf64_Sym *s = &chunk[j];
 			uintptr_t at = o->bias + s->st_value;
 
-			if (s->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s->st_info) != STT_FUNC || at > address ||
-			    address - at >= CRN_MAX(s->st_size, (Elf64_Xword)1))
+			if (s->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(s->st_info) != STT_FUNC ||
+				at > address || address - at >= CRN_MAX(s->st_size, (Elf64_Xword)1))
 				continue;
 			*best = *s;
 			return true;

@@ -36,10 +36,11 @@ bool crn_site_is_outgoing(const struct crn_call *call)
 		: call->nr == SYS_tee ? call->args[1] : call->args[0];
 	struct stat st;
 
-	return call->result > 0 && crn_sys2(SYS_fstat, fd, &st) == 0 && (st.st_mode & S_IFMT) != S_IFREG;
+	return call->result > 0 && crn_sys2(SYS_fstat, fd, &st) == 0 &&
+		(st.st_mode & S_IFMT) != S_IFREG;
 }
 
-/* ---- the session ------------------------------------------------------------------------------------------ */
+/* ---- the session ----------------------------------------------------------------------------- */
 
 static int open_engine(void)
 {
@@ -76,7 +77,9 @@ static int open_engine(void)
 	return 0;
 }
 
-/* At the first site. A session that cannot be opened is reported once; the program runs on without. */
+/*
+ * At the first site. A session that cannot be opened is reported once; the program runs on without.
+ */
 static bool session_ready(void)
 {
 	int ret;
@@ -93,11 +96,12 @@ static bool session_ready(void)
 	return false;
 }
 
-/* ---- one checkpoint ----------------------------------------------------------------------------------------- */
+/* ---- one checkpoint -------------------------------------------------------------------------- */
 
 /*
- * Memory, then this thread's registers as they will be when the call returns, then the new interval. The effects' lock is held
- * throughout, so that no other thread's call falls between the old interval and the new one.
+ * Memory, then this thread's registers as they will be when the call returns, then the new
+ * interval. The effects' lock is held throughout, so that no other thread's call falls between the
+ * old interval and the new one.
  */
 static void take(struct crn_call *call)
 {
@@ -139,7 +143,9 @@ void crn_site_hit(struct crn_call *call, enum crn_site_kind kind)
 	if (session_ready()) {
 		for (uint32_t i = 0; i < config->site_count; i++)
 			if (config->sites[i].kind == kind && (!call->spec || call->spec == i + 1))
-				due |= crn_agent->sites->hits[i]++ % CRN_MAX(config->sites[i].every, 1u) == 0;
+				due |= crn_agent->sites->hits[i]++ %
+						CRN_MAX(config->sites[i].every, 1u) ==
+					0;
 		if (due)
 			take(call);
 	}

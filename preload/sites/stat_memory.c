@@ -37,7 +37,8 @@ int crn_stat_open(struct crn_sites *sites)
 	page->keep = config->keep ? config->keep : config->recover ? 8 : 1;
 	page->recover = config->recover;
 	page->site_count = config->site_count;
-	for (uint32_t i = 0; i < CRN_MIN(config->site_count, (uint32_t)CRN_ARRAY_SIZE(page->sites)); i++)
+	for (uint32_t i = 0; i < CRN_MIN(config->site_count, (uint32_t)CRN_ARRAY_SIZE(page->sites));
+		i++)
 		crn_copy(page->sites[i], config->sites[i].text, sizeof(page->sites[i]));
 	page->opened_ns = crn_clock_kernel_ns();
 	page->engine.size = sizeof(page->engine);
@@ -86,7 +87,7 @@ void crn_stat_update(struct crn_sites *sites, bool all)
 	__atomic_store_n(&page->sequence, page->sequence + 1, __ATOMIC_RELEASE);
 }
 
-/* ---- the summary ------------------------------------------------------------------------------------------- */
+/* ---- the summary ----------------------------------------------------------------------------- */
 
 static uint64_t mean(uint64_t sum, uint64_t count)
 {
@@ -106,13 +107,17 @@ static void summary_json(const struct crn_stat_page *p)
 	const struct cairn_stats *s = &p->engine;
 	char line[1024];
 	size_t n = crn_format(line, sizeof(line),
-		"{\"pid\": %d, \"tracker\": \"%s\", \"hits\": %lu, \"checkpoints\": %lu, \"outputs\": %lu, \"failed\": %lu, "
-		"\"nested\": %lu, \"recoveries\": %lu, \"refused\": %lu, \"resets\": %lu, \"pages_saved\": %lu, "
-		"\"pages_restored\": %lu, \"checkpoint_ns\": %lu, \"recovery_ns\": %lu, \"surface_bytes\": %lu, "
+		"{\"pid\": %d, \"tracker\": \"%s\", \"hits\": %lu, \"checkpoints\": %lu, "
+		"\"outputs\": %lu, \"failed\": %lu, "
+		"\"nested\": %lu, \"recoveries\": %lu, \"refused\": %lu, \"resets\": %lu, "
+		"\"pages_saved\": %lu, "
+		"\"pages_restored\": %lu, \"checkpoint_ns\": %lu, \"recovery_ns\": %lu, "
+		"\"surface_bytes\": %lu, "
 		"\"engine_bytes\": %lu, \"engine_bytes_max\": %lu}\n",
-		p->pid, s->tracker, p->hits, p->checkpoints, p->outputs, p->failed, p->nested, p->recoveries, p->refused,
-		p->resets, s->pages_saved, s->pages_restored, s->checkpoint_ns, p->recovery_ns, s->surface_bytes,
-		s->engine_bytes, s->engine_bytes_max);
+		p->pid, s->tracker, p->hits, p->checkpoints, p->outputs, p->failed, p->nested,
+		p->recoveries, p->refused, p->resets, s->pages_saved, s->pages_restored,
+		s->checkpoint_ns, p->recovery_ns, s->surface_bytes, s->engine_bytes,
+		s->engine_bytes_max);
 
 	print(line, n, sizeof(line));
 }
@@ -122,17 +127,21 @@ static void summary_text(const struct crn_stat_page *p)
 	const struct cairn_stats *s = &p->engine;
 	char text[1024];
 	size_t n = crn_format(text, sizeof(text),
-		"cairn: pid %d, tracker %s: %lu sites passed (%lu nested), %lu checkpoints (%lu of them after outputs), %lu failed\n"
-		"cairn:   per checkpoint %lu.%02lu pages, %lu ns; surface %lu KiB, engine %lu KiB (at most %lu KiB)\n",
-		p->pid, s->tracker[0] ? s->tracker : "none", p->hits, p->nested, p->checkpoints, p->outputs, p->failed,
-		mean(s->pages_saved, p->checkpoints), mean(s->pages_saved * 100, p->checkpoints) % 100,
-		mean(s->checkpoint_ns, p->checkpoints), s->surface_bytes >> 10, s->engine_bytes >> 10,
-		s->engine_bytes_max >> 10);
+		"cairn: pid %d, tracker %s: %lu sites passed (%lu nested), %lu checkpoints (%lu of "
+		"them after outputs), %lu failed\n"
+		"cairn:   per checkpoint %lu.%02lu pages, %lu ns; surface %lu KiB, engine %lu KiB "
+		"(at most %lu KiB)\n",
+		p->pid, s->tracker[0] ? s->tracker : "none", p->hits, p->nested, p->checkpoints,
+		p->outputs, p->failed, mean(s->pages_saved, p->checkpoints),
+		mean(s->pages_saved * 100, p->checkpoints) % 100,
+		mean(s->checkpoint_ns, p->checkpoints), s->surface_bytes >> 10,
+		s->engine_bytes >> 10, s->engine_bytes_max >> 10);
 
 	print(text, n, sizeof(text));
 	if (!p->recover)
 		return;
-	n = crn_format(text, sizeof(text), "cairn:   %lu recoveries (%lu us on average), %lu refused, %lu connections reset\n",
+	n = crn_format(text, sizeof(text),
+		"cairn:   %lu recoveries (%lu us on average), %lu refused, %lu connections reset\n",
 		p->recoveries, mean(p->recovery_ns, p->recoveries) / 1000, p->refused, p->resets);
 	print(text, n, sizeof(text));
 }

@@ -2,9 +2,9 @@
 /*
  * The arena: a bump allocator with two ends. arena.h has the picture.
  *
- * Frames are allocated from write-fault handlers of any thread, so that half is lock-free: the free list is a stack of
- * frame numbers whose head carries a tag against ABA, and growing is idempotent (making a range usable twice
- * is harmless), so that a handler never waits for what it interrupted.
+ * Frames are allocated from write-fault handlers of any thread, so that half is lock-free: the free
+ * list is a stack of frame numbers whose head carries a tag against ABA, and growing is idempotent
+ * (making a range usable twice is harmless), so that a handler never waits for what it interrupted.
  */
 #include <stdatomic.h>
 #include "base/arena.h"
@@ -61,7 +61,10 @@ static bool account(struct crn_arena *a, uint64_t len)
 	return true;
 }
 
-/* How far to go in one step when at least `need` bytes are wanted and at most `room` are there; 0 if it cannot be. */
+/*
+ * How far to go in one step when at least `need` bytes are wanted and at most `room` are there; 0
+ * if it cannot be.
+ */
 static size_t step_size(struct crn_arena *a, size_t need, size_t room)
 {
 	uint64_t used = atomic_load(&a->committed);
@@ -96,7 +99,10 @@ static bool grow_blocks(struct crn_arena *a, uintptr_t new_end)
 	return true;
 }
 
-/* SAFETY: several threads, or a handler and what it interrupted, may be here at once; the last one to publish wins. */
+/*
+ * SAFETY: several threads, or a handler and what it interrupted, may be here at once; the last one
+ * to publish wins.
+ */
 static bool grow_frames(struct crn_arena *a, uintptr_t wanted)
 {
 	uintptr_t old = atomic_load(&a->frames_committed);
@@ -118,12 +124,14 @@ static bool grow_frames(struct crn_arena *a, uintptr_t wanted)
 	return true;
 }
 
-int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max, crn_commit_fn commit)
+int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max,
+	crn_commit_fn commit)
 {
 	struct crn_arena *a = base;
 	size_t first = CRN_COMMIT_MIN;
 
-	CRN_ASSERT(((uintptr_t)base & (CRN_PAGE_SIZE - 1)) == 0 && (reserved & (CRN_PAGE_SIZE - 1)) == 0);
+	CRN_ASSERT(((uintptr_t)base & (CRN_PAGE_SIZE - 1)) == 0 &&
+		(reserved & (CRN_PAGE_SIZE - 1)) == 0);
 	if (memory_max < 2 * first || reserved < 2 * first)
 		return CAIRN_EMEMORY;
 	CRN_TRY(commit(base, first));
@@ -144,7 +152,9 @@ int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t
 
 /* ---- Blocks --------------------------------------------------------------------- */
 
-/* Sizes are powers of two up to a page and whole pages' powers of two beyond: tables double anyway. */
+/*
+ * Sizes are powers of two up to a page and whole pages' powers of two beyond: tables double anyway.
+ */
 static unsigned size_class(size_t size)
 {
 	unsigned c = CRN_CLASS_MIN;
@@ -209,7 +219,10 @@ void *crn_frame_alloc(struct crn_arena *a)
 
 	while ((uint32_t)head) {
 		struct crn_free_frame *f = frame_at(a, (uint32_t)head);
-		/* May read a page that somebody else just took: the tag then makes the exchange fail. */
+		/*
+		 * May read a page that somebody else just took: the tag then makes the exchange
+		 * fail.
+		 */
 		uint32_t next = atomic_load_explicit(&f->next, memory_order_relaxed);
 		uint64_t with = ((head >> 32) + 1) << 32 | next;
 
@@ -233,12 +246,12 @@ void crn_frame_free(struct crn_arena *a, void *frame)
 	uint64_t head = atomic_load(&a->free_head), with;
 
 	CRN_ASSERT(((uintptr_t)frame & (CRN_PAGE_SIZE - 1)) == 0 && (uintptr_t)frame < a->end &&
-		   (uintptr_t)frame >= atomic_load_explicit(&a->frames_begin, memory_order_relaxed));
+		(uintptr_t)frame >= atomic_load_explicit(&a->frames_begin, memory_order_relaxed));
 	do {
 		atomic_store_explicit(&f->next, (uint32_t)head, memory_order_relaxed);
 		with = ((head >> 32) + 1) << 32 | frame_number(a, frame);
-	} while (!atomic_compare_exchange_weak_explicit(&a->free_head, &head, with, memory_order_release,
-							memory_order_acquire));
+	} while (!atomic_compare_exchange_weak_explicit(
+		&a->free_head, &head, with, memory_order_release, memory_order_acquire));
 	atomic_fetch_add_explicit(&a->free_count, 1, memory_order_relaxed);
 }
 

@@ -33,7 +33,8 @@ struct crn_arena;
 typedef int (*crn_commit_fn)(void *addr, size_t len);
 
 /* Build an arena inside a reserved range. The header is committed first. */
-int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max, crn_commit_fn commit);
+int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max,
+	crn_commit_fn commit);
 
 /* Zeroed, 64-byte aligned; NULL when memory_max or the reservation is reached. */
 void *crn_block_alloc(struct crn_arena *a, size_t size);
@@ -42,7 +43,10 @@ void crn_block_free(struct crn_arena *a, void *block, size_t size);
 /* A 4 KiB page frame with undefined content; NULL when memory_max is reached. */
 void *crn_frame_alloc(struct crn_arena *a);
 void crn_frame_free(struct crn_arena *a, void *frame);
-/* Make sure that the next `count` crn_frame_alloc calls succeed. 0 or CAIRN_EMEMORY, nothing changed. */
+/*
+ * Make sure that the next `count` crn_frame_alloc calls succeed. 0 or CAIRN_EMEMORY, nothing
+ * changed.
+ */
 int crn_frame_reserve(struct crn_arena *a, size_t count);
 
 bool crn_arena_owns(const struct crn_arena *a, uintptr_t addr);

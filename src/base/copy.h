@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Copying, filling and comparing without libc: these run in signal handlers, before libc is
- * initialised and after fork. `rep movsb` is the fastest 4 KiB copy beyond L1 on machines with FSRM/ERMS
- * and leaves the vector registers of the interrupted program alone.
+ * initialised and after fork. `rep movsb` is the fastest 4 KiB copy beyond L1 on machines with
+ * FSRM/ERMS and leaves the vector registers of the interrupted program alone.
  */
 #ifndef CRN_COPY_H
 #define CRN_COPY_H

@@ -28,7 +28,8 @@ void crn_log(enum crn_log_level level, const char *fmt, ...) __attribute__((form
 #define crn_debug(...) crn_log(CRN_LOG_DEBUG, __VA_ARGS__)
 
 /* snprintf's contract, without libc: always terminates, returns the untruncated length. */
-size_t crn_format(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+size_t crn_format(char *buf, size_t size, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 size_t crn_vformat(char *buf, size_t size, const char *fmt, va_list ap);
 
 #endif

@@ -25,15 +25,16 @@
  * for pages that have a frame, if it is not NULL, and take for all others. With K = 1 absorb just
  * copies live to frame; a tracker that has no use for the new content then takes instead.
  *
- * exchange is set when the sink wants whole pages: it takes `old` over like take() and gives another
- * frame for the new content (its content undefined; NULL: out of memory, nothing taken), which spares
- * the way through the arena. If it is set, a tracker that needs a frame for the new content must use
- * it: the frames that prepare promised for replacement wait there.
+ * exchange is set when the sink wants whole pages: it takes `old` over like take() and gives
+ * another frame for the new content (its content undefined; NULL: out of memory, nothing taken),
+ * which spares the way through the arena. If it is set, a tracker that needs a frame for the new
+ * content must use it: the frames that prepare promised for replacement wait there.
  */
 struct crn_sink {
 	int (*prepare)(struct crn_sink *self, size_t count, size_t bare); /* or NULL */
 	int (*take)(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned);
-	int (*absorb)(struct crn_sink *self, uintptr_t addr, void *frame, const void *live); /* or NULL */
+	/* or NULL */
+	int (*absorb)(struct crn_sink *self, uintptr_t addr, void *frame, const void *live);
 	void *(*exchange)(struct crn_sink *self, uintptr_t addr, void *old); /* or NULL */
 };
 

@@ -76,7 +76,10 @@ int crn_fd_open_own(const char *path, int flags)
 	if (dumpable == 1 || dumpable < 0 || crn_sys2(SYS_prctl, PR_SET_DUMPABLE, 1) < 0)
 		return fd;
 	fd = crn_fd_open(path, flags);
-	/* 2 (readable by root alone) cannot be set, only inherited: 0 is the stricter one of the two. */
+	/*
+	 * 2 (readable by root alone) cannot be set, only inherited: 0 is the stricter one of the
+	 * two.
+	 */
 	crn_sys2(SYS_prctl, PR_SET_DUMPABLE, 0);
 	return fd;
 }

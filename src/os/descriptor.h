@@ -19,8 +19,8 @@
 #define CRN_FD_CEILING 16384
 
 /*
- * Told of each descriptor that the engine takes at a high number or gives back. The agent has it, to
- * hide them from the program; in the library there is none.
+ * Told of each descriptor that the engine takes at a high number or gives back. The agent has it,
+ * to hide them from the program; in the library there is none.
  */
 extern void crn_fd_watch(int fd, bool open) __attribute__((weak, visibility("hidden")));
 

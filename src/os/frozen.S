@@ -2,9 +2,10 @@
 /*
  * long crn_frozen_clone(struct crn_frozen_control *control, long parent)
  *
- * Clone this process with no exit signal; the child sleeps until the parent dies or kills it. The child's memory is the
- * checkpoint, so it must not write to a single byte of it: after the clone it works in registers alone,
- * and tells of its progress in the control block, which is shared memory. Signals are blocked by the caller.
+ * Clone this process with no exit signal; the child sleeps until the parent dies or kills it. The
+ * child's memory is the checkpoint, so it must not write to a single byte of it: after the clone it
+ * works in registers alone, and tells of its progress in the control block, which is shared memory.
+ * Signals are blocked by the caller.
  *
  *	control +0	uint32_t state: 0, then 1 (frozen) or a negated errno
  *	control +8	struct pollfd { 0, POLLIN, 0 }
@@ -36,7 +37,8 @@ crn_frozen_clone:
 
 1:	movl	$112, %eax		/* setsid: no terminal, no process group of the program */
 	syscall
-	movl	$436, %eax		/* close_range: locks, pipes and sockets belong to the program alone */
+	/* close_range: locks, pipes and sockets belong to the program alone */
+	movl	$436, %eax
 	xorl	%edi, %edi
 	movl	$0xffffffff, %esi
 	xorl	%edx, %edx
@@ -49,7 +51,8 @@ crn_frozen_clone:
 	syscall
 	testq	%rax, %rax
 	js	2f
-	movl	$110, %eax		/* getppid: the parent may have died before the pidfd was there */
+	/* getppid: the parent may have died before the pidfd was there */
+	movl	$110, %eax
 	syscall
 	cmpq	%rax, %r12
 	jne	4f
@@ -57,7 +60,8 @@ crn_frozen_clone:
 	movl	$15, %edi
 	leaq	name(%rip), %rsi
 	syscall
-	movl	$157, %eax		/* prctl(PR_SET_DUMPABLE): a parent that has changed its user */
+	/* prctl(PR_SET_DUMPABLE): a parent that has changed its user */
+	movl	$157, %eax
 	movl	$4, %edi		/* could not read our memory otherwise */
 	movl	$1, %esi
 	syscall

@@ -193,7 +193,7 @@ uintptr_t crn_memory_break(uintptr_t end)
 	return (uintptr_t)crn_sys1(SYS_brk, end);
 }
 
-/* ---- What fork does to a mapping ------------------------------------------------------------------- */
+/* ---- What fork does to a mapping ------------------------------------------------------------- */
 
 static const char *parse_hex(const char *s, uintptr_t *out)
 {

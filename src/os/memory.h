@@ -39,13 +39,15 @@ int crn_memory_fork_advice(uintptr_t addr);
 int crn_memory_populate_read(void *addr, size_t len);
 
 /*
- * Read or write [addr, addr+len) whatever the protection of the mapping, as a debugger does (/proc/self/mem). Of closed
- * memory only private mappings can be written. 0 or -errno.
+ * Read or write [addr, addr+len) whatever the protection of the mapping, as a debugger does
+ * (/proc/self/mem). Of closed memory only private mappings can be written. 0 or -errno.
  */
 int crn_memory_force_read(void *dst, uintptr_t addr, size_t len);
 int crn_memory_force_write(uintptr_t addr, const void *src, size_t len);
 
-/* Private anonymous zeros exactly there, where nothing is mapped. 0, or -EEXIST and other -errno. */
+/*
+ * Private anonymous zeros exactly there, where nothing is mapped. 0, or -EEXIST and other -errno.
+ */
 int crn_memory_map_at(uintptr_t addr, size_t len);
 
 /* The heap's end: brk(2) as the kernel has it, returning where the end is then. 0 asks. */

@@ -92,8 +92,8 @@ bool crn_frozen_reap(int pid, bool wait)
 }
 
 /*
- * /proc/PID/`what`. In a PID namespace whose /proc is still the outer one, numbers name other processes
- * there: then there is no such file for us.
+ * /proc/PID/`what`. In a PID namespace whose /proc is still the outer one, numbers name other
+ * processes there: then there is no such file for us.
  */
 static int open_proc(int pid, const char *what, int flags)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end of a signal frame of ours. gdb and unwinders know it by exactly these bytes: mov $15, %rax; syscall.
+ * The end of a signal frame of ours. gdb and unwinders know it by exactly these bytes: mov $15,
+ * %rax; syscall.
  */
 	.text
 	.balign 16

@@ -46,7 +46,8 @@ static int tid_of(const char *name)
 }
 
 /*
- * In a pid namespace that has no /proc of its own, /proc names threads as the outer namespace does. Does it?
+ * In a pid namespace that has no /proc of its own, /proc names threads as the outer namespace does.
+ * Does it?
  */
 static bool proc_is_foreign(void)
 {

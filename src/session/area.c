@@ -26,7 +26,8 @@ int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t 
 	size_t i, j;
 
 	CRN_TRY(crn_grow(c, (void **)&r->at, &r->capacity, r->count + 1, sizeof(*r->at)));
-	i = crn_ranges_from(r, begin ? begin - 1 : 0); /* one that merely touches is joined as well */
+	/* one that merely touches is joined as well */
+	i = crn_ranges_from(r, begin ? begin - 1 : 0);
 	for (j = i; j < r->count && r->at[j].begin <= end; j++) {
 		begin = CRN_MIN(begin, r->at[j].begin);
 		end = CRN_MAX(end, r->at[j].end);
@@ -104,7 +105,8 @@ int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, u
 	struct crn_area *area;
 	int err;
 
-	CRN_TRY(crn_grow(c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
+	CRN_TRY(crn_grow(
+		c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
 	area = crn_block_alloc(c->arena, sizeof(*area));
 	if (!area)
 		return CAIRN_EMEMORY;
@@ -132,7 +134,10 @@ static void untrack(cairn_t *c, size_t at)
 	crn_block_free(c->arena, area, sizeof(*area));
 }
 
-/* Cut [begin, end) out of the area at `at`; a middle cut needs a second area, which has been made in *spare. */
+/*
+ * Cut [begin, end) out of the area at `at`; a middle cut needs a second area, which has been made
+ * in *spare.
+ */
 static void cut_area(cairn_t *c, size_t at, uintptr_t begin, uintptr_t end, struct crn_area **spare)
 {
 	struct crn_area *area = c->areas[at];
@@ -155,7 +160,10 @@ static void cut_area(cairn_t *c, size_t at, uintptr_t begin, uintptr_t end, stru
 	}
 }
 
-/* A tracker that goes by whole areas: the area ends, what is left of it begins anew, the interval cannot be undone. */
+/*
+ * A tracker that goes by whole areas: the area ends, what is left of it begins anew, the interval
+ * cannot be undone.
+ */
 static int vanish_whole(cairn_t *c, size_t at, uintptr_t begin, uintptr_t end)
 {
 	struct crn_area old = *c->areas[at];
@@ -175,7 +183,8 @@ int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end)
 	size_t i;
 	int err = 0;
 
-	CRN_TRY(crn_grow(c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
+	CRN_TRY(crn_grow(
+		c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
 	spare = crn_block_alloc(c->arena, sizeof(*spare));
 	if (!spare)
 		return CAIRN_EMEMORY;
@@ -224,7 +233,7 @@ void crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 	crn_block_free(c->arena, spare, sizeof(*spare));
 }
 
-/* ---- Explicit areas --------------------------------------------------------------------------- */
+/* ---- Explicit areas -------------------------------------------------------------------------- */
 
 /* Widen to whole pages. False if there is nothing, or it wraps. */
 static bool widen(uintptr_t addr, size_t len, uintptr_t *begin, uintptr_t *end)
@@ -246,7 +255,8 @@ static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t *flags)
 	*flags = 0;
 	CRN_TRY(crn_maps_begin(&c->maps, begin, 0));
 	while (at < end && (more = crn_maps_next(&c->maps, &m)) > 0) {
-		if (m.begin > at || (m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE) ||
+		if (m.begin > at ||
+			(m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE) ||
 			crn_mapping_special(&m))
 			return CAIRN_EUNMAPPED;
 		*flags |= crn_mapping_flags(&m);
@@ -337,12 +347,14 @@ int cairn_area_touch(cairn_t *c, void *addr, size_t len)
 	if (!crn_areas_cover(c, begin, end))
 		err = CAIRN_ENOTAREA;
 	else
-		err = c->ops->page.unprotect ? c->ops->page.unprotect(c->tracker, begin, end - begin) : 0;
+		err = c->ops->page.unprotect
+			? c->ops->page.unprotect(c->tracker, begin, end - begin)
+			: 0;
 	crn_unlock(c);
 	return err;
 }
 
-/* ---- The program's own mprotect ------------------------------------------------------------------ */
+/* ---- The program's own mprotect -------------------------------------------------------------- */
 
 void crn_protection_changing(cairn_t *c, uintptr_t addr, size_t len)
 {

@@ -71,7 +71,10 @@ static int marks_reserve(cairn_t *c)
 	return 0;
 }
 
-/* The slot behind the newest mark, emptied. Its buffers are kept for the next user. Room has been reserved. */
+/*
+ * The slot behind the newest mark, emptied. Its buffers are kept for the next user. Room has been
+ * reserved.
+ */
 static struct crn_mark *next_slot(cairn_t *c)
 {
 	struct crn_mark *m = crn_mark_at(c, c->marks.count);
@@ -119,7 +122,10 @@ static void marks_follow_journal(cairn_t *c)
 
 /* ---- The active stack ------------------------------------------------------------------------ */
 
-/* Where the kernel put the main thread's first frame: above it there are only arguments and environment. */
+/*
+ * Where the kernel put the main thread's first frame: above it there are only arguments and
+ * environment.
+ */
 static uintptr_t start_of_stack(void)
 {
 	char text[1024];
@@ -195,7 +201,7 @@ static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *
 	return 0;
 }
 
-/* ---- Taking -------------------------------------------------------------------------------------- */
+/* ---- Taking ---------------------------------------------------------------------------------- */
 
 static void note_failed(cairn_t *c, uint64_t id)
 {
@@ -220,7 +226,10 @@ static int end_interval(cairn_t *c)
 	while ((err = crn_journal_commit(c->journal)) == CAIRN_EMEMORY) {
 		if (crn_journal_evict(c->journal))
 			continue;
-		/* A tracker that did not prepare: this interval's past is lost, the new checkpoint is not. */
+		/*
+		 * A tracker that did not prepare: this interval's past is lost, the new checkpoint
+		 * is not.
+		 */
 		crn_journal_abort(c->journal);
 		c->lost = CAIRN_EMEMORY;
 		err = 0;
@@ -241,14 +250,18 @@ static void forget_past(cairn_t *c)
 	c->lost = 0;
 }
 
-static void fill_mark(cairn_t *c, struct crn_mark *m, uint64_t *id_out, const struct crn_jump *jump, size_t image)
+static void fill_mark(
+	cairn_t *c, struct crn_mark *m, uint64_t *id_out, const struct crn_jump *jump, size_t image)
 {
 	m->id_out = id_out;
 	m->thread = crn_self(c);
 	m->jump = *jump;
 	m->stack_len = image;
 	crn_copy(m->stack, (const void *)jump->rsp, image);
-	/* Where a checkpoint makes system calls anyway, one more makes restores from handlers exact. */
+	/*
+	 * Where a checkpoint makes system calls anyway, one more makes restores from handlers
+	 * exact.
+	 */
 	if (c->ops->caps & CRN_TRACK_SEES_KERNEL) {
 		m->signals = crn_signal_mask_get();
 		m->mask_known = true;
@@ -325,7 +338,7 @@ int crn_memory_checkpoint(cairn_t *c, uint64_t *id)
 	return err;
 }
 
-/* ---- Tags ------------------------------------------------------------------------------------------ */
+/* ---- Tags ------------------------------------------------------------------------------------ */
 
 #define TAG_MAX 4096
 

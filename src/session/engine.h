@@ -31,7 +31,10 @@
 #include "session/session.h"
 #include "track/track.h"
 
-/* The registers that a C function must preserve, and where it returns to. registers.S knows the offsets. */
+/*
+ * The registers that a C function must preserve, and where it returns to. registers.S knows the
+ * offsets.
+ */
 struct crn_jump {
 	uint64_t rbx, rbp, r12, r13, r14, r15; /* 0 .. 40 */
 	uint64_t rsp, rip;                     /* 48, 56: as after the return */
@@ -77,7 +80,8 @@ struct crn_mark {
 	uint64_t signals;  /* blocked then, if mask_known */
 	bool mask_known;
 	struct crn_jump jump;
-	void *stack;       /* image of [jump.rsp, + stack_len), if the stack is not in the surface */
+	/* image of [jump.rsp, + stack_len), if the stack is not in the surface */
+	void *stack;
 	size_t stack_len, stack_size;
 	void *tag;
 	size_t tag_len, tag_size;
@@ -142,7 +146,8 @@ struct cairn {
 	struct crn_ranges excluded; /* by the program */
 	struct crn_ranges builtin;  /* rseq, tid words, robust lists */
 	uintptr_t thread_seen;      /* whose words are in builtin already */
-	struct crn_ranges other_stacks; /* while a restore runs: of threads that have not run in the open interval */
+	/* while a restore runs: of threads that have not run in the open interval */
+	struct crn_ranges other_stacks;
 	struct crn_ranges omitted;  /* never part of the surface */
 
 	struct crn_maps maps;
@@ -155,7 +160,8 @@ struct cairn {
 	uint64_t failed[CRN_FAILED_KEPT];
 	size_t failed_count;
 
-	uintptr_t stack_thread, stack_low, stack_top; /* the newest thread asked for its stack, and the answer */
+	/* the newest thread asked for its stack, and the answer */
+	uintptr_t stack_thread, stack_low, stack_top;
 	uint8_t *restore_stack;
 	void *scratch; /* one frame */
 
@@ -182,7 +188,8 @@ int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name,
 
 /* ---- area.c */
 struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr); /* or NULL */
-size_t crn_area_from(const cairn_t *c, uintptr_t addr); /* index of the first that ends above addr */
+/* index of the first that ends above addr */
+size_t crn_area_from(const cairn_t *c, uintptr_t addr);
 bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born);
 /* The mapping is gone: areas there end. `keep_past`: its content goes to the journal. */
@@ -223,7 +230,10 @@ void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 /* Once skip, exclusions and layout are known: which pages need no looking at. */
 void crn_store_plan(cairn_t *c);
-/* Is (a part of) the page left alone by the restore that is under way? Excluded bytes count if it is all of them. */
+/*
+ * Is (a part of) the page left alone by the restore that is under way? Excluded bytes count if it
+ * is all of them.
+ */
 bool crn_survives(const cairn_t *c, uintptr_t page);
 /* Areas that are younger than the checkpoint, or removed since, stay as they are. */
 bool crn_may_put(const cairn_t *c, uintptr_t page);
@@ -244,7 +254,10 @@ int crn_marks_push(cairn_t *c, uint64_t id);
 void crn_marks_close(cairn_t *c);
 void crn_changes_close(cairn_t *c, struct crn_changes *l);
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
-/* The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it. 0 or negative. */
+/*
+ * The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it. 0 or
+ * negative.
+ */
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out);
 
 /* ---- other_threads.c */

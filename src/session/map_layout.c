@@ -2,7 +2,8 @@
 /*
  * How the program's mappings change between checkpoints, and how a restore undoes that.
  *
- * The layout is the list of pieces that the surface had when last looked at. Looking again gives, for every address, one of
+ * The layout is the list of pieces that the surface had when last looked at. Looking again gives,
+ * for every address, one of
  *
  *	before   now       change   tracking                        a restore to before
  *	-        piece     BORN     a new area                      unmaps it
@@ -29,8 +30,8 @@ void crn_changes_close(cairn_t *c, struct crn_changes *l)
 	crn_fill(l, 0, sizeof(*l));
 }
 
-static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece, uintptr_t begin,
-	uintptr_t end, int kind)
+static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
+	uintptr_t begin, uintptr_t end, int kind)
 {
 	struct crn_change *change;
 
@@ -89,7 +90,8 @@ static bool same_pieces(const struct crn_pieces *a, const struct crn_pieces *b)
 	for (size_t i = 0; i < a->count; i++) {
 		const struct crn_piece *p = &a->at[i], *q = &b->at[i];
 
-		if (p->begin != q->begin || p->end != q->end || p->prot != q->prot || !same_kind(p, q))
+		if (p->begin != q->begin || p->end != q->end || p->prot != q->prot ||
+			!same_kind(p, q))
 			return false;
 	}
 	return true;
@@ -105,8 +107,8 @@ void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end)
 /* ---- Finding the changes ------------------------------------------------------------------- */
 
 /* What is different between two pieces over the addresses they share. */
-static int compare(cairn_t *c, struct crn_changes *to, const struct crn_piece *o, struct crn_piece *n,
-	uintptr_t begin, uintptr_t end)
+static int compare(cairn_t *c, struct crn_changes *to, const struct crn_piece *o,
+	struct crn_piece *n, uintptr_t begin, uintptr_t end)
 {
 	if (!same_kind(o, n)) {
 		CRN_TRY(change_add(c, to, o, begin, end, CRN_CHANGE_GONE));
@@ -143,14 +145,15 @@ static int diff(cairn_t *c, struct crn_changes *to)
 	return 0;
 }
 
-/* ---- Following them ---------------------------------------------------------------------------- */
+/* ---- Following them -------------------------------------------------------------------------- */
 
 /* A stack that grew: its tracker finds the pages below by itself. */
 static bool continues_stack(cairn_t *c, const struct crn_piece *p)
 {
 	struct crn_area *above = crn_area_at(c, p->end);
 
-	if (!(p->flags & CRN_AREA_STACK) || !above || !(above->flags & CRN_AREA_STACK) || above->begin != p->end)
+	if (!(p->flags & CRN_AREA_STACK) || !above || !(above->flags & CRN_AREA_STACK) ||
+		above->begin != p->end)
 		return false;
 	if (!(c->ops->caps & CRN_TRACK_MIRROR))
 		return false;
@@ -198,7 +201,8 @@ static void refuse(cairn_t *c, const struct crn_piece *p, int err)
 }
 
 /* `record` has room for every change. */
-static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_follow how, struct crn_changes *record)
+static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_follow how,
+	struct crn_changes *record)
 {
 	const struct crn_piece *p = &change->piece;
 	int err;
@@ -206,13 +210,16 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 	if (continues_stack(c, p) || crn_areas_cover(c, p->begin, p->end))
 		return 0;
 	if (how == CRN_FOLLOW_NOTE) {
-		crn_debug("noted %lx-%lx after %lu", p->begin, p->end, (unsigned long)crn_mark_newest(c)->id);
-		pieces_cut(&c->fresh, p->begin, p->end); /* found again after the restore, if it is left */
+		crn_debug("noted %lx-%lx after %lu", p->begin, p->end,
+			(unsigned long)crn_mark_newest(c)->id);
+		/* found again after the restore, if it is left */
+		pieces_cut(&c->fresh, p->begin, p->end);
 		record->at[record->count++] = *change;
 		return 0;
 	}
 	err = adopt(c, p);
-	crn_debug("born %lx-%lx after %lu: %d", p->begin, p->end, (unsigned long)crn_mark_newest(c)->id, err);
+	crn_debug("born %lx-%lx after %lu: %d", p->begin, p->end,
+		(unsigned long)crn_mark_newest(c)->id, err);
 	if (err == CAIRN_EMEMORY) {
 		pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
 		return err;
@@ -229,7 +236,8 @@ static int find_awkward(cairn_t *c)
 {
 	const int rw = PROT_READ | PROT_WRITE;
 
-	CRN_TRY(crn_grow(c, (void **)&c->awkward.at, &c->awkward.capacity, c->layout.count, sizeof(*c->awkward.at)));
+	CRN_TRY(crn_grow(c, (void **)&c->awkward.at, &c->awkward.capacity, c->layout.count,
+		sizeof(*c->awkward.at)));
 	c->awkward.count = 0;
 	c->env.closed = false;
 	for (size_t i = 0; i < c->layout.count; i++) {
@@ -258,8 +266,8 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 
 	CRN_TRY(crn_grow(c, (void **)&record->at, &record->capacity, record->count + found->count,
 		sizeof(*record->at)));
-	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity, c->fresh.count + found->count,
-		sizeof(*c->fresh.at)));
+	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity,
+		c->fresh.count + found->count, sizeof(*c->fresh.at)));
 	for (size_t i = 0; i < found->count; i++) {
 		const struct crn_change *change = &found->at[i];
 
@@ -292,7 +300,10 @@ static bool must_look(const cairn_t *c)
 {
 	if (c->watched || c->maps_stale)
 		return c->maps_stale;
-	/* Trackers whose checkpoints make no system call take explicit areas that stay where they are. */
+	/*
+	 * Trackers whose checkpoints make no system call take explicit areas that stay where they
+	 * are.
+	 */
 	return c->mode != CRN_SURFACE_NONE || c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS);
 }
 
@@ -323,9 +334,12 @@ int crn_layout_follow(cairn_t *c, enum crn_follow how)
 	return err;
 }
 
-/* ---- Undoing ---------------------------------------------------------------------------------- */
+/* ---- Undoing --------------------------------------------------------------------------------- */
 
-/* Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be touched. */
+/*
+ * Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be
+ * touched.
+ */
 static bool must_stay(const cairn_t *c, const struct crn_piece *p)
 {
 	size_t i = crn_ranges_from(&c->excluded, p->begin);
@@ -333,10 +347,14 @@ static bool must_stay(const cairn_t *c, const struct crn_piece *p)
 
 	return (i < c->excluded.count && c->excluded.at[i].begin < p->end) ||
 		(j < c->builtin.count && c->builtin.at[j].begin < p->end) ||
-		(c->skip && c->skip->begin < p->end && c->skip->end > p->begin) || p->flags & CRN_AREA_STACK;
+		(c->skip && c->skip->begin < p->end && c->skip->end > p->begin) ||
+		p->flags & CRN_AREA_STACK;
 }
 
-/* Is every byte of [begin, end) in a mapping that was born since `id`, and will be unmapped or serve in its place? */
+/*
+ * Is every byte of [begin, end) in a mapping that was born since `id`, and will be unmapped or
+ * serve in its place?
+ */
 static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
 {
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
@@ -378,7 +396,9 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 
 			if (l->at[i].kind != CRN_CHANGE_GONE)
 				continue;
-			/* A private file mapping comes back as a private copy with the same bytes. */
+			/*
+			 * A private file mapping comes back as a private copy with the same bytes.
+			 */
 			if (p->flags & CRN_AREA_SHARED || !c->ops->area_gone)
 				return CAIRN_ELAYOUT;
 			CRN_TRY(place_available(c, id, p));
@@ -392,7 +412,8 @@ static void undo_born(cairn_t *c, const struct crn_piece *p)
 	crn_debug("unmap %lx-%lx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
 	if (must_stay(c, p)) {
 		if (!(p->flags & CRN_PIECE_REFUSED))
-			(void)adopt(c, p); /* only noted so far, it may have to serve for an older one */
+			/* only noted so far, it may have to serve for an older one */
+			(void)adopt(c, p);
 		return;
 	}
 	crn_area_forget(c, p->begin, p->end);
@@ -404,7 +425,10 @@ static void undo_born(cairn_t *c, const struct crn_piece *p)
 	crn_memory_unmap((void *)p->begin, p->end - p->begin);
 }
 
-/* A place that is used again begins as a fresh mapping would: the journal names only pages that held something. */
+/*
+ * A place that is used again begins as a fresh mapping would: the journal names only pages that
+ * held something.
+ */
 static int clear(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
@@ -416,7 +440,10 @@ static int clear(cairn_t *c, uintptr_t begin, uintptr_t end)
 	return 0;
 }
 
-/* Map what is not mapped in [begin, end) and track it. A newer mapping that had to stay serves as the old one. */
+/*
+ * Map what is not mapped in [begin, end) and track it. A newer mapping that had to stay serves as
+ * the old one.
+ */
 static int fill_place(cairn_t *c, const struct crn_piece *p)
 {
 	uint32_t flags = p->flags & AREA_FLAGS & ~CRN_AREA_FILE;
@@ -453,12 +480,14 @@ static int undo_gone(cairn_t *c, const struct crn_piece *p)
 	return fill_place(c, p);
 }
 
-/* The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new. */
+/*
+ * The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new.
+ */
 static int reread(cairn_t *c)
 {
 	CRN_TRY(crn_surface_read(c));
-	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity, c->fresh.count + c->area_count + 2,
-		sizeof(*c->fresh.at)));
+	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity,
+		c->fresh.count + c->area_count + 2, sizeof(*c->fresh.at)));
 	for (size_t i = 0; i <= c->area_count; i++) {
 		uintptr_t from = i ? c->areas[i - 1]->end : 0;
 		uintptr_t to = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
@@ -497,7 +526,10 @@ int crn_layout_undo_places(cairn_t *c, uint64_t id)
 	return reread(c);
 }
 
-/* All changes since `id` have been undone, but for newer mappings that stay: these are news of its interval now. */
+/*
+ * All changes since `id` have been undone, but for newer mappings that stay: these are news of its
+ * interval now.
+ */
 static void forget_changes(cairn_t *c, uint64_t id)
 {
 	struct crn_changes *target = &crn_mark_find(c, id)->changes;
@@ -514,7 +546,9 @@ static void forget_changes(cairn_t *c, uint64_t id)
 		for (size_t i = 0; i < l->count; i++) {
 			const struct crn_piece *p = &l->at[i].piece;
 
-			/* Without memory for it, a restore to before will refuse more than it must. */
+			/*
+			 * Without memory for it, a restore to before will refuse more than it must.
+			 */
 			if (l->at[i].kind == CRN_CHANGE_BORN && must_stay(c, p))
 				(void)change_add(c, target, p, p->begin, p->end, CRN_CHANGE_BORN);
 		}
@@ -532,9 +566,13 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 		for (size_t i = l->count; i-- > 0;) {
 			const struct crn_piece *p = &l->at[i].piece;
 
-			/* Fails where a newer mapping was left in place or an older one is gone: then there is nothing to do. */
+			/*
+			 * Fails where a newer mapping was left in place or an older one is gone:
+			 * then there is nothing to do.
+			 */
 			if (l->at[i].kind != CRN_CHANGE_BORN)
-				(void)crn_memory_protect((void *)p->begin, p->end - p->begin, p->prot);
+				(void)crn_memory_protect(
+					(void *)p->begin, p->end - p->begin, p->prot);
 		}
 	}
 	forget_changes(c, id);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Other threads' stacks are part of a surface of mappings, but their registers are not part of a checkpoint. So memory goes
- * back only if no other thread has run since: running leaves dirty pages on a thread's stack. (The agent, which
- * has every thread's registers, decides for itself.)
+ * Other threads' stacks are part of a surface of mappings, but their registers are not part of a
+ * checkpoint. So memory goes back only if no other thread has run since: running leaves dirty pages
+ * on a thread's stack. (The agent, which has every thread's registers, decides for itself.)
  */
 #include "session/engine.h"
 #include "os/thread.h"
@@ -13,7 +13,9 @@ struct stacks {
 	int self;
 };
 
-/* libc keeps a thread's descriptor, robust list included, at the upper end of the thread's stack. */
+/*
+ * libc keeps a thread's descriptor, robust list included, at the upper end of the thread's stack.
+ */
 static int find_stack(cairn_t *c, int tid, struct crn_range *out)
 {
 	struct crn_mapping m;
@@ -24,7 +26,9 @@ static int find_stack(cairn_t *c, int tid, struct crn_range *out)
 	if (crn_robust_list_of(tid, &head, &len) < 0 || !head)
 		return 0;
 	if (tid == crn_getpid()) {
-		/* The main thread's descriptor is elsewhere, in a mapping that everybody writes to. */
+		/*
+		 * The main thread's descriptor is elsewhere, in a mapping that everybody writes to.
+		 */
 		for (size_t i = 0; i < c->area_count; i++) {
 			if (c->areas[i]->flags & CRN_AREA_STACK) {
 				out->begin = c->areas[i]->begin;
@@ -36,7 +40,8 @@ static int find_stack(cairn_t *c, int tid, struct crn_range *out)
 	if (crn_maps_find(&c->maps, head, &m) <= 0 || m.shared)
 		return 0; /* not rolled back */
 	if (!crn_area_at(c, head))
-		return c->mode == CRN_SURFACE_ALL ? CAIRN_ETHREADS : 0; /* born since, or not rolled back */
+		/* born since, or not rolled back */
+		return c->mode == CRN_SURFACE_ALL ? CAIRN_ETHREADS : 0;
 	out->begin = m.begin;
 	out->end = crn_page_up(head + len);
 	return 0;
@@ -53,9 +58,10 @@ static int check_thread(void *ctx, int tid)
 	CRN_TRY(find_stack(c, tid, &stack));
 	if (stack.begin == stack.end)
 		return 0;
-	if (c->ops->caps & CRN_TRACK_KEEPS ?
-			c->ops->kept_written(c->tracker, s->id, stack.begin, stack.end - stack.begin) :
-			c->ops->page.collect(c->tracker, stack.begin, stack.end - stack.begin))
+	if (c->ops->caps & CRN_TRACK_KEEPS
+			? c->ops->kept_written(
+				  c->tracker, s->id, stack.begin, stack.end - stack.begin)
+			: c->ops->page.collect(c->tracker, stack.begin, stack.end - stack.begin))
 		return CAIRN_ETHREADS; /* written, or not even tracked all through */
 	return crn_ranges_add(c, &c->other_stacks, stack.begin, stack.end);
 }
@@ -65,7 +71,8 @@ int crn_other_threads_check(cairn_t *c, uint64_t id)
 	struct stacks s = { .c = c, .id = id, .self = crn_gettid() };
 
 	c->other_stacks.count = 0;
-	if (c->agent || c->mode == CRN_SURFACE_NONE || c->threads == CAIRN_THREADS_ONE || !c->ops->page.collect)
+	if (c->agent || c->mode == CRN_SURFACE_NONE || c->threads == CAIRN_THREADS_ONE ||
+		!c->ops->page.collect)
 		return 0;
 	return crn_thread_each(check_thread, &s);
 }

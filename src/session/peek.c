@@ -65,7 +65,8 @@ static int peek_locked(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, si
 	return 0;
 }
 
-int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct iovec *remote, size_t count)
+int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct iovec *remote,
+	size_t count)
 {
 	int err;
 
@@ -78,7 +79,8 @@ int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct
 			err = check_range(c, id, (uintptr_t)remote[i].iov_base, remote[i].iov_len);
 	}
 	for (size_t i = 0; i < count && err >= 0; i++)
-		err = peek_locked(c, id, (uintptr_t)remote[i].iov_base, local[i].iov_base, local[i].iov_len);
+		err = peek_locked(
+			c, id, (uintptr_t)remote[i].iov_base, local[i].iov_base, local[i].iov_len);
 	crn_unlock(c);
 	return err < 0 ? err : 0;
 }
@@ -90,7 +92,7 @@ int cairn_peek(cairn_t *c, uint64_t id, const void *addr, void *buf, size_t len)
 	return cairn_peekv(c, id, &local, &remote, 1);
 }
 
-/* ---- Changes ----------------------------------------------------------------------------------- */
+/* ---- Changes --------------------------------------------------------------------------------- */
 
 struct change_walk {
 	struct crn_walk walk;
@@ -111,12 +113,14 @@ static const void *change_present(struct crn_walk *self, uintptr_t page)
 	if (!w->now)
 		return crn_newest_content(c, page);
 	if (c->env.closed)
-		return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : c->scratch;
+		return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL
+										 : c->scratch;
 	return (const void *)page;
 }
 
 /* Report maximal runs of differing words. */
-static int change_page(struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
+static int change_page(
+	struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
 {
 	static const uint64_t zeros[CRN_PAGE_SIZE / 8];
 	struct change_walk *w = (struct change_walk *)self;
@@ -134,7 +138,8 @@ static int change_page(struct crn_walk *self, uintptr_t page, const void *at_fro
 			i++;
 		if (i == first)
 			continue;
-		r = w->fn(w->ctx, (void *)(page + first * 8), (i - first) * 8, a + first, b + first);
+		r = w->fn(
+			w->ctx, (void *)(page + first * 8), (i - first) * 8, a + first, b + first);
 		if (r)
 			return r > 0 ? r : 1;
 	}
@@ -152,10 +157,11 @@ static int load_kept(cairn_t *c, uint64_t to, uintptr_t page, void *frame)
 }
 
 /*
- * A tracker that keeps its own checkpoints has no list of changed pages: compare all that were tracked
- * both times. The two frames hold one page at each time.
+ * A tracker that keeps its own checkpoints has no list of changed pages: compare all that were
+ * tracked both times. The two frames hold one page at each time.
  */
-static int compare_kept(cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w, void *a, void *b)
+static int compare_kept(
+	cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w, void *a, void *b)
 {
 	uintptr_t page = 0, end = 0;
 

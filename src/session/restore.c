@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Going back. Everything that may fail is asked first; then mappings, content, protections, in this order.
+ * Going back. Everything that may fail is asked first; then mappings, content, protections, in this
+ * order.
  *
- * The content of a page at checkpoint id is what the open interval overwrote, if id is the newest checkpoint; else the
- * journal's walk over the open interval (staged) and the records down to id gives each page once.
+ * The content of a page at checkpoint id is what the open interval overwrote, if id is the newest
+ * checkpoint; else the journal's walk over the open interval (staged) and the records down to id
+ * gives each page once.
  */
 #include "session/engine.h"
 #include "base/check.h"
@@ -13,7 +15,7 @@
 #include "os/signal.h"
 #include "os/thread.h"
 
-/* ---- Content ---------------------------------------------------------------------------------- */
+/* ---- Content --------------------------------------------------------------------------------- */
 
 struct store_sink {
 	struct crn_sink sink;
@@ -62,13 +64,19 @@ static int count_page(struct crn_walk *self, uintptr_t page, const void *at_from
 		return CAIRN_ETHREADS;
 	if (!w->c->ops->look(w->c->tracker, page, &old) || at_from)
 		w->bare += !old;
-	/* Left as it is by the restore, it differs from what the tracker will hold: as if written. */
-	if (w->c->ops->caps & CRN_TRACK_MIRROR && crn_survives(w->c, page) && crn_may_put(w->c, page))
+	/*
+	 * Left as it is by the restore, it differs from what the tracker will hold: as if written.
+	 */
+	if (w->c->ops->caps & CRN_TRACK_MIRROR && crn_survives(w->c, page) &&
+		crn_may_put(w->c, page))
 		return w->c->ops->page.unprotect(w->c->tracker, page, CRN_PAGE_SIZE);
 	return 0;
 }
 
-/* Frames for the pages that the tracker has to hold from now on. What is older than id may go for it. */
+/*
+ * Frames for the pages that the tracker has to hold from now on. What is older than id may go for
+ * it.
+ */
 static int reserve_frames(cairn_t *c, uint64_t id)
 {
 	struct store_walk w = { .walk = { .page = count_page, .present = newest_page }, .c = c };
@@ -77,14 +85,19 @@ static int reserve_frames(cairn_t *c, uint64_t id)
 	CRN_TRY(crn_journal_walk(c->journal, id, crn_mark_newest(c)->id, &w.walk));
 	if (!w.bare)
 		return 0;
-	while (crn_frame_reserve(c->arena, w.bare + w.bare / 256 + 8) < 0) { /* and nodes of the mirror */
-		if (!crn_journal_oldest(c->journal, &oldest) || oldest >= id || !crn_journal_evict(c->journal))
+	/* and nodes of the mirror */
+	while (crn_frame_reserve(c->arena, w.bare + w.bare / 256 + 8) < 0) {
+		if (!crn_journal_oldest(c->journal, &oldest) || oldest >= id ||
+			!crn_journal_evict(c->journal))
 			return CAIRN_EMEMORY;
 	}
 	return 0;
 }
 
-/* First to the newest checkpoint, then down the journal: no memory is needed, so it cannot fail half way. */
+/*
+ * First to the newest checkpoint, then down the journal: no memory is needed, so it cannot fail
+ * half way.
+ */
 static int put_content(cairn_t *c, uint64_t id)
 {
 	struct store_sink s = { .sink = { .take = store_take }, .c = c };
@@ -101,7 +114,7 @@ static int put_content(cairn_t *c, uint64_t id)
 	return 0;
 }
 
-/* ---- Checks ------------------------------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------------------- */
 
 int crn_restore_check(cairn_t *c, uint64_t id)
 {
@@ -151,7 +164,7 @@ static int restore_timed(cairn_t *c, uint64_t id, const struct crn_range *skip, 
 	return err;
 }
 
-/* ---- With registers ------------------------------------------------------------------------------ */
+/* ---- With registers -------------------------------------------------------------------------- */
 
 struct restore_call {
 	cairn_t *c;
@@ -159,8 +172,9 @@ struct restore_call {
 };
 
 /*
- * A handler that leaves by a restore leaves the signals blocked that the kernel blocked for it. The checkpoint's
- * mask comes back where it is known, else the faults are unblocked: a blocked fault would kill.
+ * A handler that leaves by a restore leaves the signals blocked that the kernel blocked for it. The
+ * checkpoint's mask comes back where it is known, else the faults are unblocked: a blocked fault
+ * would kill.
  */
 static void restore_mask(const struct crn_mark *m)
 {
@@ -204,11 +218,13 @@ int cairn_restore(cairn_t *c, uint64_t id)
 	if (err >= 0) {
 		m = crn_mark_find(c, id);
 		if (!m->thread)
-			err = CAIRN_EUNSUPPORTED; /* taken without registers: the implicit one, or the agent's */
+			/* taken without registers: the implicit one, or the agent's */
+			err = CAIRN_EUNSUPPORTED;
 		else if (m->thread != crn_self(c))
 			err = CAIRN_ETHREADS;
 		else
-			err = (int)crn_on_stack(restore_and_jump, &call, c->restore_stack + CRN_RESTORE_STACK);
+			err = (int)crn_on_stack(
+				restore_and_jump, &call, c->restore_stack + CRN_RESTORE_STACK);
 	}
 	crn_unlock(c);
 	return err;
@@ -216,7 +232,7 @@ int cairn_restore(cairn_t *c, uint64_t id)
 
 #define STACK_GROWTH (256ul << 10)
 
-/* ---- Memory alone ---------------------------------------------------------------------------------- */
+/* ---- Memory alone ---------------------------------------------------------------------------- */
 
 int cairn_rewind(cairn_t *c, uint64_t id)
 {
@@ -226,8 +242,8 @@ int cairn_rewind(cairn_t *c, uint64_t id)
 
 	CRN_TRY(crn_lock(c));
 	/*
-	 * The caller's stack stays as it is: the whole mapping, for it is the caller's to run on, and what it
-	 * may grow into meanwhile, for so do we.
+	 * The caller's stack stays as it is: the whole mapping, for it is the caller's to run on,
+	 * and what it may grow into meanwhile, for so do we.
 	 */
 	if (crn_area_at(c, here)) {
 		c->stack_thread = 0; /* where it begins now */
@@ -240,7 +256,8 @@ int cairn_rewind(cairn_t *c, uint64_t id)
 	return err;
 }
 
-int crn_memory_restore(cairn_t *c, uint64_t id, const struct crn_range *skip, struct crn_restored *out)
+int crn_memory_restore(
+	cairn_t *c, uint64_t id, const struct crn_range *skip, struct crn_restored *out)
 {
 	int err;
 
@@ -267,7 +284,8 @@ int crn_interval_dirty(cairn_t *c, uintptr_t addr, size_t len)
 	int err;
 
 	CRN_TRY(crn_lock(c));
-	err = c->ops->page.collect ? c->ops->page.collect(c->tracker, addr, len) : CAIRN_EUNSUPPORTED;
+	err = c->ops->page.collect ? c->ops->page.collect(c->tracker, addr, len)
+				   : CAIRN_EUNSUPPORTED;
 	crn_unlock(c);
 	return err;
 }

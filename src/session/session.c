@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening and closing the engine. The only mutable static of the library is the pointer to it: a restore that puts .data
- * back cannot hurt, and after fork the child finds zeros behind it (MADV_WIPEONFORK), which means: no engine.
+ * Opening and closing the engine. The only mutable static of the library is the pointer to it: a
+ * restore that puts .data back cannot hurt, and after fork the child finds zeros behind it
+ * (MADV_WIPEONFORK), which means: no engine.
  */
 #include "session/engine.h"
 #include "base/check.h"
@@ -16,8 +17,9 @@
 #define MEMORY_MIN (1ul << 20)
 
 /*
- * What the pointer points to: in the first page of the arena. After fork it is zeros. After cairn_close the page stays, so
- * that closing changes nothing in the program's memory, not even our own pointer.
+ * What the pointer points to: in the first page of the arena. After fork it is zeros. After
+ * cairn_close the page stays, so that closing changes nothing in the program's memory, not even our
+ * own pointer.
  */
 struct engine_anchor {
 	uint64_t state;
@@ -62,7 +64,10 @@ static int protect_frames(cairn_t *c, int prot)
 	return begin < end ? crn_memory_protect((void *)begin, end - begin, prot) : 0;
 }
 
-/* SAFETY: from write-fault handlers, while no call is in progress: those wait for a handler to end, and it for them. */
+/*
+ * SAFETY: from write-fault handlers, while no call is in progress: those wait for a handler to end,
+ * and it for them.
+ */
 static void seal_frame(struct crn_track_env *env, void *frame, bool closed)
 {
 	(void)crn_memory_protect(frame, CRN_PAGE_SIZE, closed ? PROT_READ : PROT_READ | PROT_WRITE);
@@ -86,7 +91,8 @@ int crn_lock(cairn_t *c)
 	self = crn_self(c);
 	if (__atomic_load_n(&c->lock_owner, __ATOMIC_RELAXED) == self)
 		return -EDEADLK; /* a signal handler or callback that interrupted the engine */
-	if (!__atomic_compare_exchange_n(&c->lock, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+	if (!__atomic_compare_exchange_n(
+		    &c->lock, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
 		while (__atomic_exchange_n(&c->lock, 2, __ATOMIC_ACQUIRE))
 			(void)crn_futex_wait(&c->lock, 2, 0);
 	}
@@ -146,12 +152,16 @@ static int read_options(struct cairn_options *to, const struct cairn_options *fr
 	return 0;
 }
 
-/* A second cairn_open: the program's under the agent, or two parts of one program that want the same. */
+/*
+ * A second cairn_open: the program's under the agent, or two parts of one program that want the
+ * same.
+ */
 static int join(cairn_t *c, const struct cairn_options *o)
 {
 	if (!c->agent) {
-		if (!crn_streq(o->surface, c->surface) || o->keep != c->keep || o->flags != c->flags ||
-			o->threads != c->threads || (o->memory_max && o->memory_max != c->memory_max))
+		if (!crn_streq(o->surface, c->surface) || o->keep != c->keep ||
+			o->flags != c->flags || o->threads != c->threads ||
+			(o->memory_max && o->memory_max != c->memory_max))
 			return CAIRN_EBUSY;
 		if (!crn_streq(o->tracker, "auto") && !crn_streq(o->tracker, c->ops->name))
 			return CAIRN_EBUSY;
@@ -162,7 +172,8 @@ static int join(cairn_t *c, const struct cairn_options *o)
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-static int build(void *base, size_t reserved, const struct crn_host *host, uint64_t memory_max, cairn_t **out)
+static int build(void *base, size_t reserved, const struct crn_host *host, uint64_t memory_max,
+	cairn_t **out)
 {
 	struct crn_arena *arena;
 	struct engine_anchor *a;
@@ -238,8 +249,8 @@ static void tear_down(cairn_t *c)
 }
 
 /*
- * What an engine left behind: one page if it was closed; in a forked child all of it, as zeros (its descriptors point to
- * the parent's memory and stay unused).
+ * What an engine left behind: one page if it was closed; in a forked child all of it, as zeros (its
+ * descriptors point to the parent's memory and stay unused).
  */
 void crn_after_fork_child(void)
 {
@@ -250,8 +261,8 @@ void crn_after_fork_child(void)
 	anchor = NULL;
 }
 
-int crn_session_open(cairn_t **out, const struct cairn_options *options, const struct crn_range *omit,
-	size_t omit_count)
+int crn_session_open(cairn_t **out, const struct cairn_options *options,
+	const struct crn_range *omit, size_t omit_count)
 {
 	const struct crn_tracker_ops *ops;
 	struct cairn_options o;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The session as the agent and the command line see it: what cairn.h offers, minus registers. The
- * agent captures contexts itself (a whole thread at a system call, not a C caller) and keeps them by id.
+ * agent captures contexts itself (a whole thread at a system call, not a C caller) and keeps them
+ * by id.
  *
- * Legal in any context that holds no session lock and whose stack is not tracked, or is the stack of a
- * thread that `skip` names. None of these allocate from libc or touch errno.
+ * Legal in any context that holds no session lock and whose stack is not tracked, or is the stack
+ * of a thread that `skip` names. None of these allocate from libc or touch errno.
  */
 #ifndef CRN_SESSION_H
 #define CRN_SESSION_H
@@ -20,8 +21,8 @@ struct crn_range {
 };
 
 /*
- * Take a checkpoint of memory alone. *id is the new id. On CAIRN_EMEMORY the id is used up and marked
- * failed and the open interval goes on.
+ * Take a checkpoint of memory alone. *id is the new id. On CAIRN_EMEMORY the id is used up and
+ * marked failed and the open interval goes on.
  */
 int crn_memory_checkpoint(cairn_t *c, uint64_t *id);
 
@@ -30,10 +31,12 @@ struct crn_restored {
 };
 
 /*
- * Put memory back to checkpoint `id`, leaving [skip->begin, skip->end) as it is (NULL: nothing skipped).
- * Checks everything first; on an error no byte has changed. Newer checkpoints are gone, `id` is open.
+ * Put memory back to checkpoint `id`, leaving [skip->begin, skip->end) as it is (NULL: nothing
+ * skipped). Checks everything first; on an error no byte has changed. Newer checkpoints are gone,
+ * `id` is open.
  */
-int crn_memory_restore(cairn_t *c, uint64_t id, const struct crn_range *skip, struct crn_restored *out);
+int crn_memory_restore(
+	cairn_t *c, uint64_t id, const struct crn_range *skip, struct crn_restored *out);
 
 /* Would crn_memory_restore(id) be accepted now? 0 or its error. */
 int crn_memory_restorable(cairn_t *c, uint64_t id);
@@ -50,16 +53,22 @@ void crn_maps_watch(cairn_t *c);
 void crn_maps_changed(cairn_t *c);
 
 /*
- * Around the program's own mprotect of a range, for trackers that use protections themselves. NULL is allowed.
+ * Around the program's own mprotect of a range, for trackers that use protections themselves. NULL
+ * is allowed.
  */
 void crn_protection_changing(cairn_t *c, uintptr_t addr, size_t len);
 void crn_protection_changed(cairn_t *c, uintptr_t addr, size_t len, int prot);
 
-/* After fork, in the child: the engine's memory is zeros there. Forget it; the process may open anew. */
+/*
+ * After fork, in the child: the engine's memory is zeros there. Forget it; the process may open
+ * anew.
+ */
 void crn_after_fork_child(void);
 
-/* The engine's reserved memory; ranges of the agent's own image are added by the agent itself with cairn_area_exclude-like
- * force: they are never part of any surface. */
+/*
+ * The engine's reserved memory; ranges of the agent's own image are added by the agent itself with
+ * cairn_area_exclude-like force: they are never part of any surface.
+ */
 int crn_surface_omit(uintptr_t begin, uintptr_t end);
 
 /* The process's engine, or NULL. */
@@ -70,8 +79,8 @@ cairn_t *crn_session_current(void);
  * joins. omit names the agent's own memory, which is left out from the start, because a tracker
  * may protect what it finds. NULL: the library's cairn_open.
  */
-int crn_session_open(cairn_t **out, const struct cairn_options *options, const struct crn_range *omit,
-	size_t omit_count);
+int crn_session_open(cairn_t **out, const struct cairn_options *options,
+	const struct crn_range *omit, size_t omit_count);
 
 /* What a host may do with the i-th tracker, best first. False beyond the last. */
 struct crn_host;

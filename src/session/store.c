@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Live memory: putting old content back around what must survive, and reading what the program has closed.
+ * Live memory: putting old content back around what must survive, and reading what the program has
+ * closed.
  */
 #include "session/engine.h"
 #include "base/check.h"
@@ -16,7 +17,8 @@ static int exempt_words(cairn_t *c, const struct crn_thread_words *w)
 	if (w->clear_tid)
 		CRN_TRY(crn_ranges_add(c, &c->builtin, w->clear_tid, w->clear_tid + 4));
 	if (w->robust_list)
-		CRN_TRY(crn_ranges_add(c, &c->builtin, w->robust_list, w->robust_list + w->robust_len));
+		CRN_TRY(crn_ranges_add(
+			c, &c->builtin, w->robust_list, w->robust_list + w->robust_len));
 	if (w->rseq)
 		CRN_TRY(crn_ranges_add(c, &c->builtin, w->rseq, w->rseq + w->rseq_len));
 	return 0;
@@ -42,8 +44,8 @@ struct exempt {
 };
 
 /*
- * Only the robust list of another thread can be asked for; libc keeps the other words in the same structure at the same
- * distances.
+ * Only the robust list of another thread can be asked for; libc keeps the other words in the same
+ * structure at the same distances.
  */
 static int exempt_other(void *ctx, int tid)
 {
@@ -73,7 +75,7 @@ int crn_exempt_all(cairn_t *c)
 	return e.mine.robust_list ? crn_thread_each(exempt_other, &e) : 0;
 }
 
-/* ---- Closed memory -------------------------------------------------------------------------------- */
+/* ---- Closed memory --------------------------------------------------------------------------- */
 
 static const struct crn_piece *awkward_at(const cairn_t *c, uintptr_t addr)
 {
@@ -87,7 +89,8 @@ static const struct crn_piece *awkward_at(const cairn_t *c, uintptr_t addr)
 		else
 			high = mid;
 	}
-	return low < c->awkward.count && c->awkward.at[low].begin <= addr ? &c->awkward.at[low] : NULL;
+	return low < c->awkward.count && c->awkward.at[low].begin <= addr ? &c->awkward.at[low]
+									  : NULL;
 }
 
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
@@ -110,7 +113,8 @@ static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 		if (crn_memory_force_write(addr, old, len) >= 0)
 			return;
 		/* Refused by policy: open the page for a moment. */
-		if (crn_memory_protect((void *)page, CRN_PAGE_SIZE, p->prot | PROT_READ | PROT_WRITE) < 0) {
+		if (crn_memory_protect(
+			    (void *)page, CRN_PAGE_SIZE, p->prot | PROT_READ | PROT_WRITE) < 0) {
 			crn_error("cannot put back %lx: protected", addr);
 			return;
 		}
@@ -124,7 +128,7 @@ static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 		crn_fill((void *)addr, 0, len);
 }
 
-/* ---- Storing ------------------------------------------------------------------------------------------ */
+/* ---- Storing --------------------------------------------------------------------------------- */
 
 /* The next byte range within [*at, end) that may be written; false if there is none. */
 static bool next_open(const cairn_t *c, uintptr_t *at, uintptr_t end, uintptr_t *stop)
@@ -163,8 +167,8 @@ bool crn_survives(const cairn_t *c, uintptr_t page)
 {
 	uintptr_t at = page, stop;
 
-	return !next_open(c, &at, page + CRN_PAGE_SIZE, &stop) || (c->skip && c->skip->begin < page + CRN_PAGE_SIZE &&
-		c->skip->end > page);
+	return !next_open(c, &at, page + CRN_PAGE_SIZE, &stop) ||
+		(c->skip && c->skip->begin < page + CRN_PAGE_SIZE && c->skip->end > page);
 }
 
 bool crn_may_put(const cairn_t *c, uintptr_t page)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which mappings belong to the surface. The answer is a sorted list of pieces, made anew from the process's map whenever the map
- * may have changed; map_layout.c finds out what is different.
+ * Which mappings belong to the surface. The answer is a sorted list of pieces, made anew from the
+ * process's map whenever the map may have changed; map_layout.c finds out what is different.
  */
 #include "session/engine.h"
 #include "base/check.h"
@@ -32,7 +32,7 @@ uint32_t crn_mapping_flags(const struct crn_mapping *m)
 	return flags;
 }
 
-/* ---- Parsing ---------------------------------------------------------------------------------- */
+/* ---- Parsing --------------------------------------------------------------------------------- */
 
 static const char *parse_hex(const char *s, uint64_t *out)
 {
@@ -110,7 +110,7 @@ int crn_surface_parse(cairn_t *c, const char *expr)
 	}
 }
 
-/* ---- Choosing ----------------------------------------------------------------------------------- */
+/* ---- Choosing -------------------------------------------------------------------------------- */
 
 /* Does an item of the list name the mapping: the whole name, or a path's last component? */
 static bool item_names(const char *item, const char *end, const char *name)
@@ -138,7 +138,10 @@ static int piece_add(cairn_t *c, struct crn_pieces *l, const struct crn_mapping 
 	if (begin >= end)
 		return 0;
 	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, l->count + 1, sizeof(*l->at)));
-	/* Order is kept here: a list may name its ranges in any. Overlaps (named twice) are dropped. */
+	/*
+	 * Order is kept here: a list may name its ranges in any. Overlaps (named twice) are
+	 * dropped.
+	 */
 	for (size_t i = 0; i < l->count && l->at[l->count - 1].end > begin; i++) {
 		if (l->at[i].begin < end && l->at[i].end > begin) {
 			if (l->at[i].begin <= begin && l->at[i].end >= end)
@@ -174,7 +177,8 @@ static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 
 		if (parse_range(s, end, &r))
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, r.begin, r.end));
-		else if (m->prot & PROT_WRITE && (item_names(s, end, m->name) || (before && !flags))) {
+		else if (m->prot & PROT_WRITE &&
+			(item_names(s, end, m->name) || (before && !flags))) {
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, m->begin, m->end));
 			*follows = flags & CRN_AREA_FILE;
 		}
@@ -187,12 +191,13 @@ static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 /* Explicit areas in this mapping. */
 static int add_explicit(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 {
-	for (size_t i = crn_area_from(c, m->begin); i < c->area_count && c->areas[i]->begin < m->end; i++) {
+	for (size_t i = crn_area_from(c, m->begin);
+		i < c->area_count && c->areas[i]->begin < m->end; i++) {
 		const struct crn_area *a = c->areas[i];
 
 		if (a->flags & CRN_AREA_EXPLICIT)
-			CRN_TRY(piece_add(c, &c->fresh, m, (flags & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT,
-				a->begin, a->end));
+			CRN_TRY(piece_add(c, &c->fresh, m,
+				(flags & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT, a->begin, a->end));
 	}
 	return 0;
 }
@@ -223,29 +228,37 @@ static bool holds_thread(const struct thread_heads *h, const struct crn_mapping 
 	return false;
 }
 
-/* What was already tracked stays so while it is mapped, whatever its protection: it may have been written before. */
+/*
+ * What was already tracked stays so while it is mapped, whatever its protection: it may have been
+ * written before.
+ */
 static bool tracked_already(cairn_t *c, const struct crn_mapping *m)
 {
 	size_t i = crn_area_from(c, m->begin);
 
-	return i < c->area_count && c->areas[i]->begin < m->end && !(c->areas[i]->flags & CRN_AREA_EXPLICIT);
+	return i < c->area_count && c->areas[i]->begin < m->end &&
+		!(c->areas[i]->flags & CRN_AREA_EXPLICIT);
 }
 
-static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, const struct crn_mapping *before,
-	const struct thread_heads *heads)
+static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags,
+	const struct crn_mapping *before, const struct thread_heads *heads)
 {
 	if (m->shared || crn_mapping_special(m))
 		return false;
 	if (c->mode == CRN_SURFACE_ALL) {
-		/* Code that is made at run time is written before anybody can see it as writable. */
-		return m->prot & PROT_WRITE || (m->prot && !(flags & CRN_AREA_FILE)) || tracked_already(c, m);
+		/*
+		 * Code that is made at run time is written before anybody can see it as writable.
+		 */
+		return m->prot & PROT_WRITE || (m->prot && !(flags & CRN_AREA_FILE)) ||
+			tracked_already(c, m);
 	}
 	if (!(m->prot & PROT_WRITE))
 		return tracked_already(c, m);
 	if (flags & (CRN_AREA_FILE | CRN_AREA_STACK | CRN_PIECE_HEAP))
 		return true;
 	/* .bss continues .data without a file; a thread's stack is anonymous. */
-	if (before->end == m->begin && before->inode && before->prot & PROT_WRITE && !before->shared)
+	if (before->end == m->begin && before->inode && before->prot & PROT_WRITE &&
+		!before->shared)
 		return true;
 	return holds_thread(heads, m);
 }
@@ -259,7 +272,8 @@ static int add_found(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 	crn_arena_range(c->arena, &engine, &engine_end);
 	if (m->begin < engine_end && m->end > engine)
 		return 0;
-	for (i = crn_ranges_from(&c->omitted, at); i < c->omitted.count && c->omitted.at[i].begin < m->end; i++) {
+	for (i = crn_ranges_from(&c->omitted, at);
+		i < c->omitted.count && c->omitted.at[i].begin < m->end; i++) {
 		CRN_TRY(piece_add(c, &c->fresh, m, flags, at, c->omitted.at[i].begin));
 		at = c->omitted.at[i].end;
 	}
@@ -275,9 +289,11 @@ static int read_explicit(cairn_t *c)
 
 		CRN_TRY(crn_maps_begin(&c->maps, c->areas[i]->begin, 0));
 		while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < c->areas[i]->end) {
-			uint32_t flags = (crn_mapping_flags(&m) & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT;
+			uint32_t flags =
+				(crn_mapping_flags(&m) & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT;
 
-			CRN_TRY(piece_add(c, &c->fresh, &m, flags, c->areas[i]->begin, c->areas[i]->end));
+			CRN_TRY(piece_add(
+				c, &c->fresh, &m, flags, c->areas[i]->begin, c->areas[i]->end));
 		}
 		CRN_TRY(more);
 	}
@@ -286,12 +302,13 @@ static int read_explicit(cairn_t *c)
 
 static bool continues(const struct crn_piece *p, const struct crn_piece *q)
 {
-	return p->end == q->begin && p->flags == q->flags && p->prot == q->prot && p->inode == q->inode &&
-		p->base == q->base;
+	return p->end == q->begin && p->flags == q->flags && p->prot == q->prot &&
+		p->inode == q->inode && p->base == q->base;
 }
 
 /* Append [begin, end) of a piece; room has been made. */
-static void append_part(struct crn_pieces *l, const struct crn_piece *piece, uintptr_t begin, uintptr_t end, int prot)
+static void append_part(struct crn_pieces *l, const struct crn_piece *piece, uintptr_t begin,
+	uintptr_t end, int prot)
 {
 	struct crn_piece part = *piece;
 
@@ -305,15 +322,17 @@ static void append_part(struct crn_pieces *l, const struct crn_piece *piece, uin
 }
 
 /*
- * Under a tracker that takes write permissions away, the map shows its own doing inside areas, split at every page that is
- * open. What an area was tracked for is memory that the program may write.
+ * Under a tracker that takes write permissions away, the map shows its own doing inside areas,
+ * split at every page that is open. What an area was tracked for is memory that the program may
+ * write.
  */
 static int tell_truth(cairn_t *c)
 {
 	const int rw = PROT_READ | PROT_WRITE;
 	struct crn_pieces *l = &c->truthful, swap;
 
-	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, c->fresh.count + 2 * c->area_count, sizeof(*l->at)));
+	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, c->fresh.count + 2 * c->area_count,
+		sizeof(*l->at)));
 	l->count = 0;
 	for (size_t i = 0; i < c->fresh.count; i++) {
 		const struct crn_piece *p = &c->fresh.at[i];
@@ -324,7 +343,8 @@ static int tell_truth(cairn_t *c)
 			bool inside = a && a->begin <= at;
 
 			stop = CRN_MIN(p->end, !a ? p->end : inside ? a->end : a->begin);
-			append_part(l, p, at, stop, inside && p->prot & PROT_READ ? p->prot | rw : p->prot);
+			append_part(l, p, at, stop,
+				inside && p->prot & PROT_READ ? p->prot | rw : p->prot);
 			k += inside && stop == a->end;
 		}
 	}
@@ -338,7 +358,10 @@ static int read_maps(cairn_t *c)
 {
 	struct thread_heads heads = { .count = 0 };
 	struct crn_mapping m, before = { .end = 0 };
-	/* The kernel writes a thread's rseq area and the signal frames on its stack, and kills who forbids it. */
+	/*
+	 * The kernel writes a thread's rseq area and the signal frames on its stack, and kills who
+	 * forbids it.
+	 */
 	bool refuses = !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS)), named = false;
 	int more;
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The async tracker: userfaultfd write protection that the kernel resolves by itself (WP_ASYNC), read back and armed again by one
- * PAGEMAP_SCAN at the checkpoint. The program sees nothing: system calls, signal frames, rseq, O_DIRECT and
- * other processes write through the protection and are noticed all the same. Old content comes from a mirror.
+ * The async tracker: userfaultfd write protection that the kernel resolves by itself (WP_ASYNC),
+ * read back and armed again by one PAGEMAP_SCAN at the checkpoint. The program sees nothing: system
+ * calls, signal frames, rseq, O_DIRECT and other processes write through the protection and are
+ * noticed all the same. Old content comes from a mirror.
  *
- * Cost of a checkpoint: 2 cycles for each registered page (the scan's walk of the page tables), 650 for each mapping, about 200
- * for each written page, one copy of each written page. A first write costs the program one kernel fault (1.9 k cycles).
+ * Cost of a checkpoint: 2 cycles for each registered page (the scan's walk of the page tables), 650
+ * for each mapping, about 200 for each written page, one copy of each written page. A first write
+ * costs the program one kernel fault (1.9 k cycles).
  *
- * Nothing is lost when the engine runs out of memory: a scan protects only pages that it has reported, reports go straight into
- * `dirty`, and `dirty` is emptied only after the hand-over.
+ * Nothing is lost when the engine runs out of memory: a scan protects only pages that it has
+ * reported, reports go straight into `dirty`, and `dirty` is emptied only after the hand-over.
  *
  * Called with the session's lock held. No libc.
  */
@@ -22,7 +24,9 @@
 #include "os/host.h"
 #include "os/userfault.h"
 
-#define FEATURES (CRN_UFFD_PAGEFAULT_FLAG_WP | CRN_UFFD_WP_ASYNC | CRN_UFFD_WP_UNPOPULATED | CRN_UFFD_WP_SHMEM)
+#define FEATURES                                                                    \
+	(CRN_UFFD_PAGEFAULT_FLAG_WP | CRN_UFFD_WP_ASYNC | CRN_UFFD_WP_UNPOPULATED | \
+		CRN_UFFD_WP_SHMEM)
 /* Room that a scan should find in the dirty list; it does with less when memory is short. */
 #define SCAN_ROOM 512
 /* The kernel allocates a buffer for as many reports as one call may bring: few keep that cheap. */
@@ -241,7 +245,8 @@ static size_t count_dirty(struct crn_async *t, size_t *bare)
 
 	*bare = 0;
 	for (size_t i = 0; i < t->dirty.count; i++) {
-		for (uintptr_t p = t->dirty.at[i].begin; p < t->dirty.at[i].end; p += CRN_PAGE_SIZE) {
+		for (uintptr_t p = t->dirty.at[i].begin; p < t->dirty.at[i].end;
+			p += CRN_PAGE_SIZE) {
 			*bare += !*crn_mirror_slot(&t->mirror, p);
 			count++;
 		}
@@ -279,7 +284,8 @@ static int async_interval_end(void *tracker, struct crn_sink *sink)
 		CRN_TRY(sink->prepare(sink, count, bare));
 
 	for (size_t i = 0; i < t->dirty.count; i++)
-		CRN_TRY(crn_mirror_turn(&t->mirror, t->dirty.at[i].begin, t->dirty.at[i].end, sink));
+		CRN_TRY(crn_mirror_turn(
+			&t->mirror, t->dirty.at[i].begin, t->dirty.at[i].end, sink));
 	for (size_t i = 0; i < t->gone.count; i++)
 		CRN_TRY(crn_mirror_give(&t->mirror, t->gone.at[i].begin, t->gone.at[i].end, sink));
 	crn_range_list_shrink(&t->dirty, 0);
@@ -289,8 +295,8 @@ static int async_interval_end(void *tracker, struct crn_sink *sink)
 }
 
 /*
- * The scan leaves the pages as written, so that putting them back raises no faults: they stay open until
- * the next interval_end.
+ * The scan leaves the pages as written, so that putting them back raises no faults: they stay open
+ * until the next interval_end.
  */
 static int async_undo(void *tracker, struct crn_sink *sink)
 {
@@ -352,12 +358,14 @@ static int async_collect(void *tracker, uintptr_t addr, size_t len)
 	size_t count = 0;
 
 	for (size_t i = 0; i < t->dirty.count; i++) {
-		uintptr_t b = CRN_MAX(begin, t->dirty.at[i].begin), e = CRN_MIN(end, t->dirty.at[i].end);
+		uintptr_t b = CRN_MAX(begin, t->dirty.at[i].begin),
+			  e = CRN_MIN(end, t->dirty.at[i].end);
 
 		count += b < e ? crn_pages(e - b) : 0;
 	}
 	while (cursor < end) {
-		long n = crn_pagemap_written(t->pagemap, &cursor, end, false, runs, CRN_ARRAY_SIZE(runs));
+		long n = crn_pagemap_written(
+			t->pagemap, &cursor, end, false, runs, CRN_ARRAY_SIZE(runs));
 
 		if (n < 0)
 			return (int)n;
@@ -379,7 +387,8 @@ static uint64_t async_faults(const void *tracker)
 
 const struct crn_tracker_ops crn_tracker_async = {
 	.name = "async",
-	.caps = CRN_TRACK_PAGES | CRN_TRACK_SEES_KERNEL | CRN_TRACK_THREADS | CRN_TRACK_SHARED | CRN_TRACK_MIRROR,
+	.caps = CRN_TRACK_PAGES | CRN_TRACK_SEES_KERNEL | CRN_TRACK_THREADS | CRN_TRACK_SHARED |
+		CRN_TRACK_MIRROR,
 	.probe = async_probe,
 	.open = async_open,
 	.close = async_close,
@@ -391,7 +400,9 @@ const struct crn_tracker_ops crn_tracker_async = {
 	.undo = async_undo,
 	.rebase = async_rebase,
 	.look = async_look,
-	.page = { .unprotect = async_unprotect, .set_hot = async_set_hot, .collect = async_collect },
+	.page = { .unprotect = async_unprotect,
+		.set_hot = async_set_hot,
+		.collect = async_collect },
 	.bytes = async_bytes,
 	.faults = async_faults,
 };

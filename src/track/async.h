@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the async tracker share: async.c drives, async_span.c knows what is registered. */
+/*
+ * What the files of the async tracker share: async.c drives, async_span.c knows what is registered.
+ */
 #ifndef CRN_ASYNC_H
 #define CRN_ASYNC_H
 
@@ -39,21 +41,24 @@ struct crn_async {
 	struct crn_span *spans;
 	size_t span_count, span_capacity;
 
-	struct crn_range_list runs; /* what one scan call covers: spans with no foreign mapping between */
+	/* what one scan call covers: spans with no foreign mapping between */
+	struct crn_range_list runs;
 	bool runs_stale;
 
 	/*
-	 * Written pages that the kernel has already forgotten. The kernel writes straight into this list, so that
-	 * nothing is lost when memory runs out: it is emptied only when the pages have been handed over. Entries beyond
-	 * `count` are zero, which shows how many a scan wrote that then failed.
+	 * Written pages that the kernel has already forgotten. The kernel writes straight into this
+	 * list, so that nothing is lost when memory runs out: it is emptied only when the pages
+	 * have been handed over. Entries beyond `count` are zero, which shows how many a scan wrote
+	 * that then failed.
 	 */
 	struct crn_range_list dirty;
 	bool mixed; /* not sorted, or an entry may be there twice */
 	bool owed;  /* some entries are known here only, not to the kernel */
 
 	/*
-	 * Pages of private file mappings that were the program's own copies when last looked at. Dropping one
-	 * (MADV_DONTNEED) brings the file's page back and leaves the protection on: no scan shows that.
+	 * Pages of private file mappings that were the program's own copies when last looked at.
+	 * Dropping one (MADV_DONTNEED) brings the file's page back and leaves the protection on: no
+	 * scan shows that.
 	 */
 	struct crn_range_list owned, owned_now;
 	bool has_private_files;
@@ -61,17 +66,24 @@ struct crn_async {
 	struct crn_range_list gone; /* vanished in this interval, still mirrored */
 };
 
-/* Bring [begin, end) under watch. `changed`: what is there now was written in this interval; else it is its start. */
-int crn_async_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end, uint32_t flags, struct crn_area *area,
-	bool changed);
-/* Forget spans in [begin, end); the mirror is left alone. Fails with CAIRN_EMEMORY if a span must be split and cannot. */
+/*
+ * Bring [begin, end) under watch. `changed`: what is there now was written in this interval; else
+ * it is its start.
+ */
+int crn_async_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end, uint32_t flags,
+	struct crn_area *area, bool changed);
+/*
+ * Forget spans in [begin, end); the mirror is left alone. Fails with CAIRN_EMEMORY if a span must
+ * be split and cannot.
+ */
 int crn_async_abandon(struct crn_async *t, uintptr_t begin, uintptr_t end);
 /* Recompute the runs. 0 or negative. */
 int crn_async_plan(struct crn_async *t);
 /* A scan of [begin, end) met something unregistered: find it and adopt it as written. */
 int crn_async_repair(struct crn_async *t, uintptr_t begin, uintptr_t end);
 /* Append the program's own copies in a private file mapping to the list. */
-int crn_async_find_owned(struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to);
+int crn_async_find_owned(
+	struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to);
 /* Copies that have been dropped since: note them as written. */
 int crn_async_check_owned(struct crn_async *t);
 /* Pages that have come to life in sparse spans: watch them, as written. */

@@ -108,8 +108,8 @@ int crn_async_abandon(struct crn_async *t, uintptr_t begin, uintptr_t end)
 /* ---- Adopting ----------------------------------------------------------------------- */
 
 /* Pages of one category: present (and not the shared zero page), swapped out, or either. */
-static long scan_for(struct crn_async *t, uintptr_t *cursor, uintptr_t end, uint64_t anyof, struct crn_page_run *runs,
-	size_t max)
+static long scan_for(struct crn_async *t, uintptr_t *cursor, uintptr_t end, uint64_t anyof,
+	struct crn_page_run *runs, size_t max)
 {
 	struct crn_scan scan = {
 		.start = *cursor,
@@ -133,7 +133,8 @@ enum fate {
 	FATE_DIRTY, /* note as written */
 };
 
-static int each_populated(struct crn_async *t, uintptr_t begin, uintptr_t end, uint64_t anyof, enum fate fate)
+static int each_populated(
+	struct crn_async *t, uintptr_t begin, uintptr_t end, uint64_t anyof, enum fate fate)
 {
 	struct crn_page_run runs[64];
 
@@ -144,7 +145,8 @@ static int each_populated(struct crn_async *t, uintptr_t begin, uintptr_t end, u
 			return (int)n;
 		for (long i = 0; i < n; i++) {
 			if (fate == FATE_FILL)
-				CRN_TRY(crn_mirror_fill(&t->mirror, runs[i].begin, runs[i].end, false));
+				CRN_TRY(crn_mirror_fill(
+					&t->mirror, runs[i].begin, runs[i].end, false));
 			else
 				CRN_TRY(crn_range_list_add(&t->dirty, runs[i].begin, runs[i].end));
 		}
@@ -163,16 +165,20 @@ static int dirty_mirrored(struct crn_async *t, uintptr_t begin, uintptr_t end)
 
 static int arm(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
-	/* Huge pages would be split at the first write, at 50 k cycles each. Refused for some mappings: no matter. */
+	/*
+	 * Huge pages would be split at the first write, at 50 k cycles each. Refused for some
+	 * mappings: no matter.
+	 */
 	(void)crn_memory_advise((void *)begin, end - begin, MADV_NOHUGEPAGE);
 	CRN_TRY(crn_uffd_register(t->uffd, begin, end - begin));
 	return crn_uffd_protect(t->uffd, begin, end - begin, true);
 }
 
 /*
- * Watch [begin, end) of private anonymous memory. Other threads may run: a page that becomes populated before it is
- * protected must be seen, so what is present is looked up after that. Pages on swap cannot be told from
- * protected holes then, so they are looked up before; nobody swaps out what was just touched.
+ * Watch [begin, end) of private anonymous memory. Other threads may run: a page that becomes
+ * populated before it is protected must be seen, so what is present is looked up after that. Pages
+ * on swap cannot be told from protected holes then, so they are looked up before; nobody swaps out
+ * what was just touched.
  */
 static int watch_anonymous(struct crn_async *t, uintptr_t begin, uintptr_t end, bool changed)
 {
@@ -186,7 +192,8 @@ static int watch_anonymous(struct crn_async *t, uintptr_t begin, uintptr_t end, 
 }
 
 /* Of a file, or shared: an absent page is not zeros. */
-static int watch_backed(struct crn_async *t, uintptr_t begin, uintptr_t end, bool shared, bool changed)
+static int watch_backed(
+	struct crn_async *t, uintptr_t begin, uintptr_t end, bool shared, bool changed)
 {
 	if (changed)
 		CRN_TRY(crn_range_list_add(&t->dirty, begin, end));
@@ -220,10 +227,11 @@ static int watch(struct crn_async *t, struct crn_span span, bool changed)
 }
 
 /*
- * The next part of [at, end) worth registering: populated pages with holes below CRN_ASYNC_HOLE between and around
- * them. 1, 0 if the rest is one big hole, or negative.
+ * The next part of [at, end) worth registering: populated pages with holes below CRN_ASYNC_HOLE
+ * between and around them. 1, 0 if the rest is one big hole, or negative.
  */
-static int next_dense(struct crn_async *t, uintptr_t at, uintptr_t end, uintptr_t *from, uintptr_t *to)
+static int next_dense(
+	struct crn_async *t, uintptr_t at, uintptr_t end, uintptr_t *from, uintptr_t *to)
 {
 	struct crn_page_run runs[64];
 	uintptr_t cursor = at;
@@ -240,7 +248,8 @@ static int next_dense(struct crn_async *t, uintptr_t at, uintptr_t end, uintptr_
 				*from = CRN_MAX(at, runs[i].begin & ~(CRN_ASYNC_CHUNK - 1));
 			else if (runs[i].begin > *to && runs[i].begin - *to >= CRN_ASYNC_HOLE)
 				return 1;
-			*to = CRN_MIN(end, (runs[i].end + CRN_ASYNC_CHUNK - 1) & ~(CRN_ASYNC_CHUNK - 1));
+			*to = (runs[i].end + CRN_ASYNC_CHUNK - 1) & ~(CRN_ASYNC_CHUNK - 1);
+			*to = CRN_MIN(end, *to);
 		}
 	}
 	if (!*to) {
@@ -255,12 +264,13 @@ static int next_dense(struct crn_async *t, uintptr_t at, uintptr_t end, uintptr_
 	return 1;
 }
 
-int crn_async_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end, uint32_t flags, struct crn_area *area,
-	bool changed)
+int crn_async_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end, uint32_t flags,
+	struct crn_area *area, bool changed)
 {
 	struct crn_span span = { .flags = flags, .area = flags & CRN_AREA_STACK ? area : NULL };
 
-	if (flags & (CRN_AREA_FILE | CRN_AREA_SHARED | CRN_AREA_STACK) || end - begin < CRN_ASYNC_HOLE) {
+	if (flags & (CRN_AREA_FILE | CRN_AREA_SHARED | CRN_AREA_STACK) ||
+		end - begin < CRN_ASYNC_HOLE) {
 		span.begin = begin;
 		span.end = end;
 		return watch(t, span, changed);
@@ -295,8 +305,8 @@ int crn_async_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end, uint32_
 /* ---- Following the program ------------------------------------------------------------- */
 
 /*
- * [from, to) of a span must be looked at anew: its pages have been written. If that cannot be finished the span stays as
- * it was, or its pages would not be looked at any more.
+ * [from, to) of a span must be looked at anew: its pages have been written. If that cannot be
+ * finished the span stays as it was, or its pages would not be looked at any more.
  */
 static int adopt_again(struct crn_async *t, struct crn_span span, uintptr_t from, uintptr_t to)
 {
@@ -349,7 +359,8 @@ int crn_async_wake(struct crn_async *t)
 	return 0;
 }
 
-int crn_async_find_owned(struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to)
+int crn_async_find_owned(
+	struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to)
 {
 	for (uintptr_t cursor = begin; cursor < end;) {
 		struct crn_page_run runs[32];
@@ -418,7 +429,8 @@ static bool is_registered(struct crn_async *t, uintptr_t page)
 	struct crn_page_run run;
 	uintptr_t cursor = page;
 
-	return crn_pagemap_written(t->pagemap, &cursor, page + CRN_PAGE_SIZE, false, &run, 1) != -EPERM;
+	return crn_pagemap_written(t->pagemap, &cursor, page + CRN_PAGE_SIZE, false, &run, 1) !=
+		-EPERM;
 }
 
 int crn_async_repair(struct crn_async *t, uintptr_t begin, uintptr_t end)
@@ -446,8 +458,11 @@ int crn_async_repair(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	return more < 0 ? more : 0;
 }
 
-/* Is anything mapped in [begin, end)? 1, 0 or negative; *last is the end of the last mapping there. */
-static int mapped_between(struct crn_async *t, uintptr_t begin, uintptr_t end, bool stack, uintptr_t *last)
+/*
+ * Is anything mapped in [begin, end)? 1, 0 or negative; *last is the end of the last mapping there.
+ */
+static int mapped_between(
+	struct crn_async *t, uintptr_t begin, uintptr_t end, bool stack, uintptr_t *last)
 {
 	struct crn_mapping m;
 	int more, found = 0;
@@ -457,7 +472,10 @@ static int mapped_between(struct crn_async *t, uintptr_t begin, uintptr_t end, b
 	CRN_TRY(crn_maps_begin(&t->maps, begin, CRN_MAPS_NO_NAMES));
 	while ((more = crn_maps_next(&t->maps, &m)) > 0 && m.begin < end) {
 		if (m.end > end) {
-			/* It reaches into what follows: a stack that has grown, or a mapping tracked in part. */
+			/*
+			 * It reaches into what follows: a stack that has grown, or a mapping
+			 * tracked in part.
+			 */
 			*last = stack ? *last : end;
 			found |= !stack;
 			break;
@@ -479,7 +497,8 @@ int crn_async_plan(struct crn_async *t)
 		int foreign;
 
 		if (!s->watched) {
-			before = 0; /* sparse parts are mapped but not registered: no run goes over them */
+			/* sparse parts are mapped but not registered: no run goes over them */
+			before = 0;
 			continue;
 		}
 		if (s->flags & CRN_AREA_STACK) {

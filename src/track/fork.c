@@ -47,8 +47,8 @@ struct fork_snapshot {
 };
 
 /*
- * A range that is tracked, or was. `born`: the first checkpoint that holds it; `last`: the last one,
- * LAST_OPEN while it is tracked.
+ * A range that is tracked, or was. `born`: the first checkpoint that holds it; `last`: the last
+ * one, LAST_OPEN while it is tracked.
  */
 struct fork_range {
 	uintptr_t begin, end;
@@ -171,8 +171,8 @@ static void find_witnesses(struct fork_tracker *t)
 }
 
 /*
- * Is something that we have missing in the child? Then the mapping's flags say why. Anonymous memory
- * only: a file's pages refault, and nobody wipes those.
+ * Is something that we have missing in the child? Then the mapping's flags say why. Anonymous
+ * memory only: a file's pages refault, and nobody wipes those.
  */
 static bool child_lacks(struct fork_tracker *t, struct fork_range *r, int their_pagemap)
 {
@@ -328,7 +328,8 @@ static size_t range_outside(
 
 /*
  * The part of every tracked range that lies in [begin, end) becomes past: the children of older
- * checkpoints keep their copies, and a mapping that comes back by a restore gets its content from them.
+ * checkpoints keep their copies, and a mapping that comes back by a restore gets its content from
+ * them.
  */
 static int fork_area_gone(void *tracker, struct crn_area *area)
 {
@@ -354,15 +355,17 @@ static int fork_area_gone(void *tracker, struct crn_area *area)
 	return 0;
 }
 
-/* Without memory for a split the range stays: session/ then stores nothing there, it has no area. */
+/*
+ * Without memory for a split the range stays: session/ then stores nothing there, it has no area.
+ */
 static void fork_area_drop(void *tracker, struct crn_area *area)
 {
 	(void)fork_area_gone(tracker, area);
 }
 
 /*
- * Forget past ranges that no kept checkpoint holds: of before `oldest`, of no checkpoint at all, and
- * (after a restore to `back`) those that are tracked again or were born later.
+ * Forget past ranges that no kept checkpoint holds: of before `oldest`, of no checkpoint at all,
+ * and (after a restore to `back`) those that are tracked again or were born later.
  */
 static void ranges_prune(struct fork_tracker *t, uint64_t oldest, uint64_t back)
 {
@@ -462,7 +465,10 @@ static int restore_run(
 		begin += (uintptr_t)n;
 		if (begin == end)
 			break;
-		/* Not even there in the child: MADV_DONTFORK, and never written then. Beyond the end of a file: stays. */
+		/*
+		 * Not even there in the child: MADV_DONTFORK, and never written then. Beyond the
+		 * end of a file: stays.
+		 */
 		if (anonymous)
 			t->env->store(t->env, begin, NULL, CRN_PAGE_SIZE);
 		begin += CRN_PAGE_SIZE;
@@ -513,7 +519,8 @@ static int fork_kept_restore(void *tracker, uint64_t id)
 		const struct fork_range *r = &t->ranges[i];
 
 		if (r->born > id || r->last != LAST_OPEN)
-			continue; /* younger than the checkpoint: stays as it is; or no longer there */
+			/* younger than the checkpoint: stays as it is; or no longer there */
+			continue;
 		from.anonymous = !(r->flags & CRN_AREA_FILE);
 		for (uintptr_t at = r->begin; at < r->end && err >= 0; at += BATCH * CRN_PAGE_SIZE)
 			err = restore_batch(

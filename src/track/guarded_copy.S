@@ -2,8 +2,8 @@
 /*
  * int crn_guarded_copy(void *dst, const void *src, size_t len)
  *
- * A copy that survives the source's unmapping or truncation: the write-fault handler knows the address of
- * the copying instruction and moves a fault there to crn_guarded_copy_failed.
+ * A copy that survives the source's unmapping or truncation: the write-fault handler knows the
+ * address of the copying instruction and moves a fault there to crn_guarded_copy_failed.
  */
 	.text
 	.balign 16

@@ -248,9 +248,12 @@ int crn_mirror_give(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct
 	return 0;
 }
 
-/* Free what lies in [begin, end) under node n, which covers [base, base + FANOUT spans). True if n is empty now. */
-static bool drop_under(struct crn_mirror *m, struct crn_mirror_node *n, unsigned level, uintptr_t base,
-	uintptr_t begin, uintptr_t end)
+/*
+ * Free what lies in [begin, end) under node n, which covers [base, base + FANOUT spans). True if n
+ * is empty now.
+ */
+static bool drop_under(struct crn_mirror *m, struct crn_mirror_node *n, unsigned level,
+	uintptr_t base, uintptr_t begin, uintptr_t end)
 {
 	bool empty = true;
 
@@ -279,8 +282,8 @@ static bool drop_under(struct crn_mirror *m, struct crn_mirror_node *n, unsigned
 }
 
 /*
- * Nodes become free when their last page does. A leaf that a neighbouring area has covered but not filled
- * would go too, so it is only freed when the range spans it whole.
+ * Nodes become free when their last page does. A leaf that a neighbouring area has covered but not
+ * filled would go too, so it is only freed when the range spans it whole.
  */
 static bool drop_tree(struct crn_mirror *m, uintptr_t begin, uintptr_t end)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The mirror: for every tracked page, its content at interval_begin. Trackers that are told by the kernel which pages were
- * written, but only afterwards (async, softdirty), hold old content this way.
+ * The mirror: for every tracked page, its content at interval_begin. Trackers that are told by the
+ * kernel which pages were written, but only afterwards (async, softdirty), hold old content this
+ * way.
  *
  *	page address   | 47..39 | 38..30 | 29..21 | 20..12 |
  *	                 root --> node ---> node ---> leaf --> page frame, or NULL: the page was all zeros
  *
- * The same radix tree as the hardware's, of 4 KiB nodes that are frames of the arena: areas may grow, split and move without
- * a table being copied, and a sparse reserve costs nothing. Dirty pages come sorted, so that the leaf of the
- * last page nearly always serves the next one.
+ * The same radix tree as the hardware's, of 4 KiB nodes that are frames of the arena: areas may
+ * grow, split and move without a table being copied, and a sparse reserve costs nothing. Dirty
+ * pages come sorted, so that the leaf of the last page nearly always serves the next one.
  *
  * Invariants:
  *	bytes == 4096 * (page_count + node_count)
@@ -39,21 +40,24 @@ struct crn_mirror {
 int crn_mirror_open(struct crn_mirror *m, struct crn_track_env *env);
 void crn_mirror_close(struct crn_mirror *m);
 
-/* Make the nodes for [begin, end), so that slots there can be filled without failing. 0 or CAIRN_EMEMORY. */
+/*
+ * Make the nodes for [begin, end), so that slots there can be filled without failing. 0 or
+ * CAIRN_EMEMORY.
+ */
 int crn_mirror_cover(struct crn_mirror *m, uintptr_t begin, uintptr_t end);
 
 /* The place that holds the frame of a page; NULL where no node covers it. */
 void **crn_mirror_slot(struct crn_mirror *m, uintptr_t page);
 
 /*
- * Copy the live content of covered pages. With `doubtful` a page may turn out to be unreadable (beyond the
- * end of its file): it then has no content. 0 or CAIRN_EMEMORY.
+ * Copy the live content of covered pages. With `doubtful` a page may turn out to be unreadable
+ * (beyond the end of its file): it then has no content. 0 or CAIRN_EMEMORY.
  */
 int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful);
 
 /*
- * The pages have been written: hand the old frames to the sink and copy the live content. The sink has
- * been prepared for all of them, so only what the sink itself refuses can fail.
+ * The pages have been written: hand the old frames to the sink and copy the live content. The sink
+ * has been prepared for all of them, so only what the sink itself refuses can fail.
  */
 int crn_mirror_turn(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink);
 
@@ -69,7 +73,9 @@ int crn_mirror_give(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct
 /* Forget [begin, end). */
 void crn_mirror_drop(struct crn_mirror *m, uintptr_t begin, uintptr_t end);
 
-/* The page's content at interval_begin is `content` from now on (NULL: zeros). 0 or CAIRN_EMEMORY. */
+/*
+ * The page's content at interval_begin is `content` from now on (NULL: zeros). 0 or CAIRN_EMEMORY.
+ */
 int crn_mirror_put(struct crn_mirror *m, uintptr_t page, const void *content);
 
 uint64_t crn_mirror_bytes(const struct crn_mirror *m);

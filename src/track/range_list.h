@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A growing list of address ranges in the arena, laid out as the kernel's PAGEMAP_SCAN writes them, so that it can be
- * the scan's output buffer.
+ * A growing list of address ranges in the arena, laid out as the kernel's PAGEMAP_SCAN writes them,
+ * so that it can be the scan's output buffer.
  *
  * Invariant: entries from count to capacity are all zero.
  * Thread-safety: the session's lock is held.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The soft-dirty tracker (LMC section VI-C): the kernel marks page table entries at the first write after
- * "4" was written to /proc/self/clear_refs, and /proc/self/pagemap shows the mark as bit 55. Old content
- * comes from a mirror. Works since Linux 3.11 where CONFIG_MEM_SOFT_DIRTY is on; a kernel without it
- * accepts the write all the same, so that the probe looks at the bit itself.
+ * The soft-dirty tracker (LMC section VI-C): the kernel marks page table entries at the first write
+ * after "4" was written to /proc/self/clear_refs, and /proc/self/pagemap shows the mark as bit 55.
+ * Old content comes from a mirror. Works since Linux 3.11 where CONFIG_MEM_SOFT_DIRTY is on; a
+ * kernel without it accepts the write all the same, so that the probe looks at the bit itself.
  *
  *	interval_end:	read the bits -> `dirty`;  clear them all;  hand over, copy
  *
@@ -11,11 +11,11 @@
  * clear_refs, a TLB flush; then one copy of each written page.
  *
  * Reading and clearing are two steps, and a store of another thread between them leaves no mark. So
- * while there are other threads, every page that showed no mark is compared with the mirror after the
- * clearing: slow, but nothing is lost.
+ * while there are other threads, every page that showed no mark is compared with the mirror after
+ * the clearing: slow, but nothing is lost.
  *
- * Pages that lose their entry (MADV_DONTNEED) lose the mark with it: a page with content in the mirror
- * and without an entry counts as written.
+ * Pages that lose their entry (MADV_DONTNEED) lose the mark with it: a page with content in the
+ * mirror and without an entry counts as written.
  */
 #include "track/mirror.h"
 #include "track/range_list.h"
@@ -111,7 +111,7 @@ static int soft_open(void **out, struct crn_track_env *env)
 	return 0;
 }
 
-/* ---- Areas ------------------------------------------------------------------------------------ */
+/* ---- Areas ----------------------------------------------------------------------------------- */
 
 static int spans_reserve(struct soft_tracker *t, size_t more)
 {
@@ -138,7 +138,9 @@ static int mirror_range(struct soft_tracker *t, uintptr_t begin, uintptr_t end, 
 	return crn_mirror_fill(&t->mirror, begin, end, doubtful);
 }
 
-/* Anonymous memory that is not populated is zeros and needs no frame; a file's pages have content. */
+/*
+ * Anonymous memory that is not populated is zeros and needs no frame; a file's pages have content.
+ */
 static int fill(struct soft_tracker *t, const struct crn_area *area)
 {
 	uintptr_t cursor = area->begin;
@@ -229,7 +231,7 @@ static int soft_area_gone(void *tracker, struct crn_area *area)
 	return crn_range_list_add(&t->gone, area->begin, area->end);
 }
 
-/* ---- Which pages have been written ----------------------------------------------------------------- */
+/* ---- Which pages have been written ----------------------------------------------------------- */
 
 static bool is_written(
 	struct soft_tracker *t, const struct soft_span *s, uintptr_t page, uint64_t entry)
@@ -238,7 +240,10 @@ static bool is_written(
 
 	if (entry & CRN_PAGEMAP_SOFT_DIRTY)
 		return true;
-	/* A page of our own. Not so the shared zero page or a file's page, which come after MADV_DONTNEED. */
+	/*
+	 * A page of our own. Not so the shared zero page or a file's page, which come after
+	 * MADV_DONTNEED.
+	 */
 	if (entry & CRN_PAGEMAP_SWAP ||
 		(entry & CRN_PAGEMAP_PRESENT && entry & CRN_PAGEMAP_EXCLUSIVE &&
 			!(entry & CRN_PAGEMAP_FILE)))
@@ -353,7 +358,7 @@ static int recheck_all(struct soft_tracker *t)
 	return 0;
 }
 
-/* ---- Intervals --------------------------------------------------------------------------------------- */
+/* ---- Intervals ------------------------------------------------------------------------------- */
 
 static int soft_interval_begin(void *tracker)
 {
@@ -435,7 +440,7 @@ static int soft_look(void *tracker, uintptr_t page, const void **old)
 	return *old ? 0 : 1;
 }
 
-/* ---- Page operations ------------------------------------------------------------------------------------ */
+/* ---- Page operations ------------------------------------------------------------------------- */
 
 static int soft_unprotect(void *tracker, uintptr_t addr, size_t len)
 {

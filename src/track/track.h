@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tracker notices writes and keeps (or can tell) the content from before them. One file per tracker behind this
- * table; session/ drives it, journal/ receives what it hands over. Trackers speak of intervals and
- * extents, not of pages, because the compiler's trackers work on smaller units.
+ * A tracker notices writes and keeps (or can tell) the content from before them. One file per
+ * tracker behind this table; session/ drives it, journal/ receives what it hands over. Trackers
+ * speak of intervals and extents, not of pages, because the compiler's trackers work on smaller
+ * units.
  *
  *	open -> area_add... -> interval_begin -> (program runs) -> interval_end(sink) -> interval_begin ...
  *	                                     `-> undo(put) -> (program runs from the same start again)
  *
  * Law: at interval_end the sink has received every extent whose content differs from what it was at
- * interval_begin (more is allowed, less never), each with its content at interval_begin. undo hands over the same
- * and changes nothing else. After undo, rebase tells the tracker that an extent's content "at
- * interval_begin" is now something older: the restore went further back.
+ * interval_begin (more is allowed, less never), each with its content at interval_begin. undo hands
+ * over the same and changes nothing else. After undo, rebase tells the tracker that an extent's
+ * content "at interval_begin" is now something older: the restore went further back.
  *
- * All calls but the write-fault handler come with the session's lock held, on one thread. No malloc, no stdio,
- * no libc state: they run in signal handlers. Memory comes from the arena of the environment.
+ * All calls but the write-fault handler come with the session's lock held, on one thread. No
+ * malloc, no stdio, no libc state: they run in signal handlers. Memory comes from the arena of the
+ * environment.
  */
 #ifndef CRN_TRACK_H
 #define CRN_TRACK_H
@@ -38,23 +40,28 @@ enum crn_area_flags {
 	CRN_AREA_SHARED = 1u << 0, /* MAP_SHARED */
 	CRN_AREA_FILE = 1u << 1,   /* backed by a file: an absent page is not zero */
 	CRN_AREA_STACK = 1u << 2,  /* a stack: the kernel writes signal frames into it */
-	CRN_AREA_HOT = 1u << 3,    /* always copied eagerly, never protected (stacks, TLS under signal trackers) */
+	/* always copied eagerly, never protected (stacks, TLS under signal trackers) */
+	CRN_AREA_HOT = 1u << 3,
 	CRN_AREA_EXPLICIT = 1u << 4, /* added by cairn_area_add, not found by the surface */
 	/*
-	 * Mapped in the open interval: its content at interval_begin counts as zeros, so that the past has no holes
-	 * where a mapping went and another came. For mirror trackers, in area_add only.
+	 * Mapped in the open interval: its content at interval_begin counts as zeros, so that the
+	 * past has no holes where a mapping went and another came. For mirror trackers, in area_add
+	 * only.
 	 */
 	CRN_AREA_NEW = 1u << 5,
 };
 
 enum crn_tracker_caps {
 	CRN_TRACK_PAGES = 1u << 0,        /* granule is the OS page; page_ops are there */
-	CRN_TRACK_SEES_KERNEL = 1u << 1,  /* kernel writes into tracked memory are noticed, and do not fail */
+	/* kernel writes into tracked memory are noticed, and do not fail */
+	CRN_TRACK_SEES_KERNEL = 1u << 1,
 	CRN_TRACK_THREADS = 1u << 2,      /* every thread's stores are noticed */
 	CRN_TRACK_SHARED = 1u << 3,       /* MAP_SHARED areas can be tracked */
 	CRN_TRACK_KEEPS = 1u << 4,        /* keeps its own checkpoints (fork): no journal records */
-	CRN_TRACK_PROTECTS = 1u << 6,     /* takes the write permission of mappings away: the map does not tell the program's */
-	CRN_TRACK_MIRROR = 1u << 5,       /* holds the content at interval_begin of every page, written or not */
+	/* takes the write permission of mappings away: the map does not tell the program's */
+	CRN_TRACK_PROTECTS = 1u << 6,
+	/* holds the content at interval_begin of every page, written or not */
+	CRN_TRACK_MIRROR = 1u << 5,
 };
 
 /* What a tracker may use of the rest of the engine. */
@@ -62,20 +69,34 @@ struct crn_track_env {
 	struct crn_arena *arena;
 	const struct crn_host *host;
 	uint32_t keep; /* K */
-	/* Somebody else owns SIGSEGV and SIGBUS and calls crn_undo_pages_fault: install no handlers. */
+	/*
+	 * Somebody else owns SIGSEGV and SIGBUS and calls crn_undo_pages_fault: install no
+	 * handlers.
+	 */
 	bool faults_forwarded;
-	/* Put old bytes into live memory around excluded bytes (cairn_area_exclude, rseq, tid words). */
+	/*
+	 * Put old bytes into live memory around excluded bytes (cairn_area_exclude, rseq, tid
+	 * words).
+	 */
 	void (*store)(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
-	/* Copy live memory that may be unreadable by now. 0 or negative; needed only while `closed`. */
+	/*
+	 * Copy live memory that may be unreadable by now. 0 or negative; needed only while
+	 * `closed`.
+	 */
 	int (*load)(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 	bool closed; /* the program has made a part of some area unreadable */
-	bool dropped; /* pages may have been dropped behind a tracker's back (MADV_DONTNEED) in this interval */
+	/* pages may have been dropped behind a tracker's back (MADV_DONTNEED) in this interval */
+	bool dropped;
 	/*
-	 * CAIRN_PROTECT: page frames are read-only while the program runs. A write-fault handler opens the frame that
-	 * it fills, and closes it again. NULL: frames are always writable. Any context.
+	 * CAIRN_PROTECT: page frames are read-only while the program runs. A write-fault handler
+	 * opens the frame that it fills, and closes it again. NULL: frames are always writable. Any
+	 * context.
 	 */
 	void (*seal)(struct crn_track_env *env, void *frame, bool closed);
-	/* The engine could not keep an old content: the present interval cannot be undone. Any context. */
+	/*
+	 * The engine could not keep an old content: the present interval cannot be undone. Any
+	 * context.
+	 */
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
 };
 
@@ -88,8 +109,8 @@ struct crn_page_ops {
 	/* How many pages of the range have been written since interval_begin. Ends no interval. */
 	int (*collect)(void *t, uintptr_t addr, size_t len);
 	/*
-	 * The program has just changed the protection of the range, having let unprotect() save it before. NULL: the tracker
-	 * does not mind.
+	 * The program has just changed the protection of the range, having let unprotect() save it
+	 * before. NULL: the tracker does not mind.
 	 */
 	int (*protection)(void *t, uintptr_t addr, size_t len, int prot);
 };
@@ -98,7 +119,9 @@ struct crn_tracker_ops {
 	const char *name;
 	uint32_t caps; /* enum crn_tracker_caps */
 
-	/* 0, or why this host cannot: CAIRN_ENOTRACK or -errno. Cheap; called by auto and doctor. */
+	/*
+	 * 0, or why this host cannot: CAIRN_ENOTRACK or -errno. Cheap; called by auto and doctor.
+	 */
 	int (*probe)(const struct crn_host *host);
 
 	int (*open)(void **t, struct crn_track_env *env);
@@ -110,40 +133,54 @@ struct crn_tracker_ops {
 	void (*area_drop)(void *t, struct crn_area *area);
 
 	/*
-	 * The mapping of [begin, end) vanished in the open interval: interval_end hands its content over, then
-	 * forgets it. area_add of the same range before that means that the mapping is back, with other
-	 * content. NULL: the tracker cannot, and such an interval cannot be undone.
+	 * The mapping of [begin, end) vanished in the open interval: interval_end hands its content
+	 * over, then forgets it. area_add of the same range before that means that the mapping is
+	 * back, with other content. NULL: the tracker cannot, and such an interval cannot be
+	 * undone.
 	 */
 	int (*area_gone)(void *t, struct crn_area *area);
 
 	int (*interval_begin)(void *t);
 	/*
-	 * Fails with CAIRN_EMEMORY before anything is handed over or forgotten: the interval then simply goes on.
+	 * Fails with CAIRN_EMEMORY before anything is handed over or forgotten: the interval then
+	 * simply goes on.
 	 */
 	int (*interval_end)(void *t, struct crn_sink *sink);
-	/* Show the open interval's extents with their old content; nothing is handed over (owned == false). */
+	/*
+	 * Show the open interval's extents with their old content; nothing is handed over (owned ==
+	 * false).
+	 */
 	int (*undo)(void *t, struct crn_sink *sink);
-	/* From now on the content at interval_begin of this page is `content` (NULL: zeros). Opens the page for writing. */
+	/*
+	 * From now on the content at interval_begin of this page is `content` (NULL: zeros). Opens
+	 * the page for writing.
+	 */
 	int (*rebase)(void *t, uintptr_t page, const void *content);
 	/*
-	 * The content at interval_begin of one page: *old is set, or left NULL for "as it is now" when
-	 * the page has not been written. Returns 1 if *zero (page of zeros), else 0.
+	 * The content at interval_begin of one page: *old is set, or left NULL for "as it is now"
+	 * when the page has not been written. Returns 1 if *zero (page of zeros), else 0.
 	 */
 	int (*look)(void *t, uintptr_t page, const void **old);
 
 	/*
-	 * CRN_TRACK_KEEPS only: the tracker keeps whole checkpoints itself, K of them, and the journal
-	 * stays empty. kept_take stands for interval_begin: it makes checkpoint `id` of what memory
-	 * holds now and drops the oldest beyond K. If it fails, the interval before goes on.
+	 * CRN_TRACK_KEEPS only: the tracker keeps whole checkpoints itself, K of them, and the
+	 * journal stays empty. kept_take stands for interval_begin: it makes checkpoint `id` of
+	 * what memory holds now and drops the oldest beyond K. If it fails, the interval before
+	 * goes on.
 	 */
 	int (*kept_take)(void *t, uint64_t id);
-	/* Could kept_restore(id) be done? 0 or CAIRN_EEVICTED, CAIRN_EFAILED (what kept it is gone). Changes nothing. */
+	/*
+	 * Could kept_restore(id) be done? 0 or CAIRN_EEVICTED, CAIRN_EFAILED (what kept it is
+	 * gone). Changes nothing.
+	 */
 	int (*kept_check)(void *t, uint64_t id);
 	/* Store what differs by env->store, then drop all newer checkpoints. `id` stays. */
 	int (*kept_restore)(void *t, uint64_t id);
 	/* The first range from addr on that checkpoint `id` held: 1, or 0 at the end. */
 	int (*kept_next)(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
-	/* Copy [addr, addr+len) as it was at `id`. CAIRN_ENOTAREA if it did not hold all of that. */
+	/*
+	 * Copy [addr, addr+len) as it was at `id`. CAIRN_ENOTAREA if it did not hold all of that.
+	 */
 	int (*kept_peek)(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);
 	/* How many pages of the range are different from what they were at `id`. */
 	int (*kept_written)(void *t, uint64_t id, uintptr_t addr, size_t len);

@@ -359,8 +359,9 @@ static int show_pages(
 	if (!count)
 		return 0;
 	/*
-	 * Frames came from the arena in the order of the first stores, upwards or downwards; reading
-	 * them upwards is a fifth faster, because the processor then fetches beyond the page's end.
+	 * Frames came from the arena in the order of the first stores, upwards or downwards;
+	 * reading them upwards is a fifth faster, because the processor then fetches beyond the
+	 * page's end.
 	 */
 	down = frame_of(u, pages[0]) > frame_of(u, pages[count - 1]);
 	for (size_t i = 0; i < count; i++) {

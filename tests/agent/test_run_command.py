@@ -80,10 +80,12 @@ def test_programs(folder: Path) -> None:
 
 def test_children() -> None:
     """Whoever is executed below has the agent too, also behind a shell that closes descriptors."""
-    got = run("--", "bash", "-c", "exec 2>&1; /bin/true; env true; sh -c 'exec true'", CAIRN_DEBUG="1")
+    script = "exec 2>&1; /bin/true; env true; sh -c 'exec true'"
+    got = run("--", "bash", "-c", script, CAIRN_DEBUG="1")
     lines = [line for line in (got[1] + got[2]).splitlines() if "sites patched" in line]
     expect(len(lines) >= 5, f"{len(lines)} programs with the agent", got)
-    expect(all(int(line.split()[2]) > 400 for line in lines), "each with more than 400 patches", lines)
+    many = all(int(line.split()[2]) > 400 for line in lines)
+    expect(many, "each with more than 400 patches", lines)
     got = run("--", "env", "-i", "/bin/echo", "bare")
     expect(got == (0, "bare\n", ""), "a program without our environment runs bare", got)
 

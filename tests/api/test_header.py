@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""cairn.h compiles alone, without warnings, as strict C11 or C++17. argv: source tree, c11 | c++17."""
+"""cairn.h compiles alone as strict C11 or C++17. argv: the source tree, c11 | c++17."""
 
 import shutil
 import subprocess
@@ -28,7 +28,8 @@ def main() -> int:
         return 77
     prefix = "#include <assert.h>\n" if kind == "c" else ""
     # The initialiser of the options names one field of many, which C++ warns about under -Wextra.
-    command = [compiler, f"-x{kind}", f"-std={language}", "-Wall", "-Wextra", "-pedantic", "-Werror",
+    command = [compiler, f"-x{kind}", f"-std={language}",
+               "-Wall", "-Wextra", "-pedantic", "-Werror",
                "-Wno-missing-field-initializers", "-fsyntax-only", f"-I{source / 'include'}", "-"]
     if kind == "c++":
         command.insert(-1, "-Wno-pedantic")  # designated initialisers are C++20

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the libraries export is what cairn.h declares and what the symbol map says: no more, no less.
+"""What the libraries export is what cairn.h declares and what the symbol map says.
 
 argv: the source tree, libcairn.so, the agent (checked if it has been built).
 """

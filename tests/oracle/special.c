@@ -151,7 +151,9 @@ static __attribute__((noinline, noclone)) void returns_once(const char *surface)
 	for (size_t i = 0; i < sizeof(locals); i++)
 		CHECK_U64(locals[i], 0x77);
 	sigprocmask(SIG_BLOCK, NULL, &mask);
-	/* Where a checkpoint may cost no system call it knows no mask; a blocked fault would kill. */
+	/*
+	 * Where a checkpoint may cost no system call it knows no mask; a blocked fault would kill.
+	 */
 	if (sigismember(&mask, SIGSEGV) || (sigismember(&mask, SIGUSR1) && !W->rules->touch_first))
 		test_fail("restored out of a handler, but its signal is still blocked");
 	sigdelset(&mask, SIGUSR1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rows WAY [ROW]: run every row (or one) by one way of calling. Under `cairn run --at wait/1000000 --recover` (so that the waits inside
- * a row are no checkpoints) each crashes once and is recovered; run bare it dies of its first crash.
+ * rows WAY [ROW]: run every row (or one) by one way of calling. Under `cairn run --at wait/1000000
+ * --recover` (so that the waits inside a row are no checkpoints) each crashes once and is
+ * recovered; run bare it dies of its first crash.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -31,14 +32,16 @@ const char *letters(void)
 	if (!made) {
 		int fd = mkstemp(path);
 
-		CHECK(fd >= 0 && write(fd, "abcdefghijklmnopqrstuvwxyz", 26) == 26 && close(fd) == 0);
+		CHECK(fd >= 0 && write(fd, "abcdefghijklmnopqrstuvwxyz", 26) == 26 &&
+			close(fd) == 0);
 		made = true;
 	}
 	return path;
 }
 
 /*
- * The suspect loses its input, so that every crash is preceded by a read from a connection that is there to be it.
+ * The suspect loses its input, so that every crash is preceded by a read from a connection that is
+ * there to be it.
  */
 static void crash(void)
 {

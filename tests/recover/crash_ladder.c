@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ladder CASE: programs that crash in ways that a recovery must refuse, or give up on. test_ladder.py knows what each must print
- * and how each must end.
+ * ladder CASE: programs that crash in ways that a recovery must refuse, or give up on.
+ * test_ladder.py knows what each must print and how each must end.
  */
 #include <pthread.h>
 #include <poll.h>
@@ -31,7 +31,8 @@ static void take_input(void)
 	int pair[2];
 	char c;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || write(pair[1], "x", 1) != 1 || read(pair[0], &c, 1) != 1)
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || write(pair[1], "x", 1) != 1 ||
+		read(pair[0], &c, 1) != 1)
 		_exit(3);
 }
 
@@ -54,10 +55,14 @@ static void own_handler(int sig, siginfo_t *info, void *uc)
 	_exit(4);
 }
 
-/* The same with a handler of the program's own at the end of the ladder; asked for, it is the truth. */
+/*
+ * The same with a handler of the program's own at the end of the ladder; asked for, it is the
+ * truth.
+ */
 static void handler_at_the_end(void)
 {
-	struct sigaction sa = {.sa_sigaction = own_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK}, old;
+	struct sigaction sa = { .sa_sigaction = own_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK },
+			 old;
 
 	sigaction(SIGSEGV, &sa, NULL);
 	sigaction(SIGSEGV, NULL, &old);
@@ -185,7 +190,10 @@ static void signals(void)
 	puts("survived both");
 }
 
-/* A crash inside a signal handler of the program goes back to before the signal, which is raised again. */
+/*
+ * A crash inside a signal handler of the program goes back to before the signal, which is raised
+ * again.
+ */
 static void crash_in_handler_of(int sig)
 {
 	if (outside[0]++ == 0)
@@ -210,10 +218,17 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(void);
 	} cases[] = {
-		{"again", again_and_again}, {"handler", handler_at_the_end}, {"progress", progress},
-		{"often", too_often}, {"ran", another_thread_ran}, {"slept", another_thread_slept},
-		{"none", no_checkpoint}, {"sent", sent}, {"stack", stack_overflow}, {"signals", signals},
-		{"in_handler", in_handler},
+		{ "again", again_and_again },
+		{ "handler", handler_at_the_end },
+		{ "progress", progress },
+		{ "often", too_often },
+		{ "ran", another_thread_ran },
+		{ "slept", another_thread_slept },
+		{ "none", no_checkpoint },
+		{ "sent", sent },
+		{ "stack", stack_overflow },
+		{ "signals", signals },
+		{ "in_handler", in_handler },
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A row of the table of calls, tested: the body runs once, the program crashes, and after the recovery the body runs again and
- * must find everything as it was at the checkpoint, and get the same answers.
+ * A row of the table of calls, tested: the body runs once, the program crashes, and after the
+ * recovery the body runs again and must find everything as it was at the checkpoint, and get the
+ * same answers.
  */
 #ifndef ROWS_H
 #define ROWS_H
@@ -24,7 +25,10 @@ struct row {
 	void (*body)(bool again); /* false: do; true: it was undone: check that, and do it again */
 	bool stdio;               /* only by STDIO; the others never by it */
 	bool libc_only;
-	bool output; /* the body runs once, crashes in the middle by itself (crash_once), and goes on from there */
+	/*
+	 * the body runs once, crashes in the middle by itself (crash_once), and goes on from there
+	 */
+	bool output;
 };
 
 /* Memory that a restore leaves alone. */
@@ -47,6 +51,7 @@ void tick(void);
 /* A scratch file of 26 letters; its name. */
 const char *letters(void);
 
-extern const struct row rows_descriptor[], rows_input[], rows_memory[], rows_process[], rows_epoll[], rows_output[];
+extern const struct row rows_descriptor[], rows_input[], rows_memory[], rows_process[],
+	rows_epoll[], rows_output[];
 
 #endif

@@ -54,7 +54,8 @@ static void body_close(bool again)
 	char c;
 
 	if (again)
-		CHECK(is_open(fd) && lseek(fd, 0, SEEK_CUR) == 5 && !(fcntl(fd, F_GETFD) & FD_CLOEXEC));
+		CHECK(is_open(fd) && lseek(fd, 0, SEEK_CUR) == 5 &&
+			!(fcntl(fd, F_GETFD) & FD_CLOEXEC));
 	CHECK(read(fd, &c, 1) == 1 && c == 'f');
 	CHECK(CALL(close, fd) == 0);
 	CHECK(!is_open(fd));

@@ -64,7 +64,8 @@ static void body_add(bool again)
 {
 	struct epoll_event e = {.events = EPOLLOUT, .data.u64 = 1};
 
-	CHECK(CALL(epoll_ctl, set, EPOLL_CTL_ADD, fd, &e) == 0); /* EEXIST if the first one was not undone */
+	/* EEXIST if the first one was not undone */
+	CHECK(CALL(epoll_ctl, set, EPOLL_CTL_ADD, fd, &e) == 0);
 	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 1);
 	end(again);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Input that does not come twice: it is given again, in whatever portions the program asks for it. */
+/*
+ * Input that does not come twice: it is given again, in whatever portions the program asks for it.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +30,8 @@ static void setup_stream(void)
 {
 	int pair[2];
 
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 && write(pair[1], "hello world", 11) == 11);
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 &&
+		write(pair[1], "hello world", 11) == 11);
 	fd = pair[0];
 	other = pair[1];
 }
@@ -96,7 +99,8 @@ static void body_recvmsg(bool again)
 	struct iovec iov = {b, 32};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	CHECK(CALL(recvmsg, fd, &msg, 0) == 11 && !memcmp(b, "hello world", 11) && msg.msg_controllen == 0);
+	CHECK(CALL(recvmsg, fd, &msg, 0) == 11 && !memcmp(b, "hello world", 11) &&
+		msg.msg_controllen == 0);
 	end(again);
 }
 
@@ -115,7 +119,8 @@ static void bind_any(int s, struct sockaddr_in *a)
 	socklen_t len = sizeof(*a);
 
 	*a = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	CHECK(bind(s, (struct sockaddr *)a, len) == 0 && getsockname(s, (struct sockaddr *)a, &len) == 0);
+	CHECK(bind(s, (struct sockaddr *)a, len) == 0 &&
+		getsockname(s, (struct sockaddr *)a, &len) == 0);
 }
 
 static struct sockaddr_in sender;
@@ -137,7 +142,8 @@ static void body_recvfrom_name(bool again)
 	socklen_t len = sizeof(from);
 	char b[32];
 
-	CHECK(CALL(recvfrom, fd, b, 32, 0, (struct sockaddr *)&from, &len) == 6 && !memcmp(b, "packet", 6));
+	CHECK(CALL(recvfrom, fd, b, 32, 0, (struct sockaddr *)&from, &len) == 6 &&
+		!memcmp(b, "packet", 6));
 	CHECK(len == sizeof(from) && from.sin_port == sender.sin_port);
 	end(again);
 }
@@ -157,7 +163,7 @@ static void body_eventfd(bool again)
 	end(again);
 }
 
-/* ---- readiness of what is to be given again ----------------------------------------------------------- */
+/* ---- readiness of what is to be given again -------------------------------------------------- */
 
 static void take_all(void)
 {
@@ -226,7 +232,7 @@ static void body_fionread(bool again)
 	end(again);
 }
 
-/* ---- accept ------------------------------------------------------------------------------------------- */
+/* ---- accept ---------------------------------------------------------------------------------- */
 
 static int client;
 
@@ -238,11 +244,15 @@ static void setup_listener(void)
 	bind_any(fd, &at);
 	CHECK(listen(fd, 5) == 0);
 	client = socket(AF_INET, SOCK_STREAM, 0);
-	CHECK(connect(client, (struct sockaddr *)&at, sizeof(at)) == 0 && send(client, "hi", 2, 0) == 2);
+	CHECK(connect(client, (struct sockaddr *)&at, sizeof(at)) == 0 &&
+		send(client, "hi", 2, 0) == 2);
 	other = dup(0);
 }
 
-/* The same connection is accepted again, under the same number, with its input, and the peer notices nothing. */
+/*
+ * The same connection is accepted again, under the same number, with its input, and the peer
+ * notices nothing.
+ */
 static void body_accept(bool again)
 {
 	struct sockaddr_in from = {0}, is = {0};
@@ -256,7 +266,8 @@ static void body_accept(bool again)
 	CHECK(!again || poll(&p, 1, 5000) == 1);
 	n = (int)CALL(accept4, fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK);
 	CHECK(n >= 0 && (!again || n == outside->value[0]));
-	CHECK(getsockname(client, (struct sockaddr *)&is, &is_len) == 0 && is.sin_port == from.sin_port);
+	CHECK(getsockname(client, (struct sockaddr *)&is, &is_len) == 0 &&
+		is.sin_port == from.sin_port);
 	CHECK(fcntl(n, F_GETFL) & O_NONBLOCK);
 	outside->value[0] = n;
 	CHECK(CALL(read, n, b, 8) == 2 && !memcmp(b, "hi", 2));

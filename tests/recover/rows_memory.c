@@ -40,7 +40,8 @@ static void body_mmap(bool again)
 
 	if (again)
 		CHECK(!is_mapped((void *)outside->value[0]));
-	p = (char *)CALL(mmap, NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = (char *)CALL(
+		mmap, NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(p != MAP_FAILED && p[LEN - 1] == 0);
 	memset(p, 'x', LEN);
 	outside->value[0] = (long)p;
@@ -74,7 +75,8 @@ static void body_mprotect_shared(bool again)
 {
 	/* A futex call must read the word; it says EFAULT if it may not. */
 	if (again)
-		CHECK(syscall(SYS_futex, area, 0 /* FUTEX_WAIT */, 1, NULL) == -1 && errno == EAGAIN);
+		CHECK(syscall(SYS_futex, area, 0 /* FUTEX_WAIT */, 1, NULL) == -1 &&
+			errno == EAGAIN);
 	CHECK(CALL(mprotect, area, LEN, PROT_NONE) == 0);
 	if (again)
 		munmap(area, LEN);
@@ -176,13 +178,17 @@ static void body_malloc(bool again)
 	}
 }
 
-/* A buffer that the kernel writes while it is clean: each byte, none missing, and the old ones back. */
+/*
+ * A buffer that the kernel writes while it is clean: each byte, none missing, and the old ones
+ * back.
+ */
 static void body_kernel_writes(bool again)
 {
 	FILE *f = fopen(letters(), "r");
 
 	CHECK(f && is_all('a'));
-	CHECK(CALL(read, fileno(f), area + 4090, 26) == 26 && !memcmp(area + 4090, "abcdefghijklmnopqrstuvwxyz", 26));
+	CHECK(CALL(read, fileno(f), area + 4090, 26) == 26 &&
+		!memcmp(area + 4090, "abcdefghijklmnopqrstuvwxyz", 26));
 	fclose(f);
 	if (again)
 		munmap(area, LEN);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Outputs: nobody is told twice, and nobody is told what is undone. Each body does one output, counts it in memory that a
- * restore leaves alone, and crashes: the recovery must come back to just after it.
+ * Outputs: nobody is told twice, and nobody is told what is undone. Each body does one output,
+ * counts it in memory that a restore leaves alone, and crashes: the recovery must come back to just
+ * after it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,7 +93,10 @@ static void body_fprintf(bool again)
 	fclose(f);
 }
 
-/* The last descriptor of the other end: the peer sees the end, and the recovery does not open it again. */
+/*
+ * The last descriptor of the other end: the peer sees the end, and the recovery does not open it
+ * again.
+ */
 static void body_close_peer(bool again)
 {
 	char c;
@@ -242,13 +246,16 @@ static void body_mmap_fixed(bool again)
 
 	memset(p, 'm', 8192);
 	outside->count++;
-	CHECK((char *)CALL(mmap, p, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p);
+	CHECK((char *)CALL(mmap, p, 4096, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p);
 	crash_once();
 	CHECK(p[0] == 0 && p[4096] == 'm');
 	munmap(p, 8192);
 }
 
-/* A log is left as written: the crash comes back to before the line, and the line is there twice. */
+/*
+ * A log is left as written: the crash comes back to before the line, and the line is there twice.
+ */
 static void setup_log(void)
 {
 	snprintf(name, sizeof(name), "%s.log", letters());

@@ -72,7 +72,8 @@ static char alt_memory[65536];
 
 static void body_sigaltstack(bool again)
 {
-	stack_t old, new = {.ss_sp = alt_memory, .ss_size = sizeof(alt_memory)}, off = {.ss_flags = SS_DISABLE};
+	stack_t old, new = { .ss_sp = alt_memory, .ss_size = sizeof(alt_memory) },
+		     off = { .ss_flags = SS_DISABLE };
 
 	CHECK(CALL(sigaltstack, NULL, &old) == 0 && (old.ss_flags & SS_DISABLE));
 	CHECK(CALL(sigaltstack, &new, NULL) == 0);

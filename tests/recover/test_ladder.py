@@ -46,7 +46,8 @@ def check(cairn: str, ladder: str, name: str) -> list[str]:
     case = CASES[name]
     command = [cairn, "run", "--at", "wait", "--recover", "--", ladder, name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    recovered = len(re.findall(r"^cairn: recovered \(\d+\): .* \d+ us; suspect ", done.stderr, re.M))
+    pattern = r"^cairn: recovered \(\d+\): .* \d+ us; suspect "
+    recovered = len(re.findall(pattern, done.stderr, re.M))
     refused = re.findall(r"^cairn: recovery refused: .*", done.stderr, re.M)
     wrong = []
     if done.returncode != case.status:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 EFFECTS = Path(__file__).resolve().parents[2] / "preload" / "effects"
 
-# The step that is left out: the row that must notice. INV_BREAK is not here: the session itself puts
-# the heap's mapping back, so that leaving the inverse out shows nowhere.
+# The step that is left out: the row that must notice. INV_BREAK is not here: the session itself
+# puts the heap's mapping back, so that leaving the inverse out shows nowhere.
 ROWS = {
     "INV_CLOSE": "open",
     "INV_REOPEN": "close",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The front of the `cairn` command: dispatch, help, version, exit statuses. argv: the build tree."""
+"""The front of `cairn`: dispatch, help, version, exit statuses. argv: the build tree."""
 
 from __future__ import annotations
 

@@ -85,7 +85,8 @@ class Documents(unittest.TestCase):
         )
 
     def test_every_function_has_a_manual_page(self) -> None:
-        header = re.sub(r"/\*.*?\*/", "", (SOURCE / "include/cairn/cairn.h").read_text(), flags=re.S)
+        header = (SOURCE / "include/cairn/cairn.h").read_text()
+        header = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
         api = "\n".join(re.findall(r"CRN_API[^;]*;", header))
         names = set(re.findall(r"\b(cairn_\w+)\s*\(", api))
         described: set[str] = set()

@@ -16,9 +16,11 @@ import tidy  # noqa: E402
 LICENCE = "/* " + tidy.SPDX + " */\n"
 HASH_LICENCE = "# " + tidy.SPDX + "\n"
 
-# A small tree without breaches. Each planted file below is added to it, or replaces one of its files.
+# A small tree without breaches. Each planted file below is added, or replaces one of its
+# files.
 CLEAN = {
-    "CMakeLists.txt": HASH_LICENCE + "project(cairn VERSION 1.2.3)\nadd_library(x page.c write.c)\n",
+    "CMakeLists.txt": HASH_LICENCE
+    + "project(cairn VERSION 1.2.3)\nadd_library(x page.c write.c)\n",
     "CHANGELOG.md": "# Changelog\n\n## [1.2.3]\n",
     "include/cairn/cairn.h": LICENCE
     + '#define CAIRN_VERSION "1.2.3"\nCRN_API int cairn_close(void);\n',
@@ -49,7 +51,7 @@ PLANTED = {
 
 
 def breaches(files: dict[str, str]) -> dict[str, list[tidy.Breach]]:
-    """What each rule says about a tree made of these files; rules with nothing to say are left out."""
+    """What each rule that has something to say says about a tree made of these files."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = Path(folder) / name

@@ -153,7 +153,8 @@ static void mirror_keeps_pages_apart(void **state)
 	assert_int_equal(crn_mirror_open(&m, &env), 0);
 	memset(page, 3, sizeof(page));
 	assert_int_equal(crn_mirror_put(&m, begin, page), 0);
-	assert_int_equal(crn_mirror_put(&m, begin + 3 * CRN_PAGE_SIZE, page), 0); /* in the next leaf */
+	/* in the next leaf */
+	assert_int_equal(crn_mirror_put(&m, begin + 3 * CRN_PAGE_SIZE, page), 0);
 	assert_int_equal(crn_mirror_put(&m, far, page), 0);
 	crn_mirror_check(&m);
 	assert_null(*crn_mirror_slot(&m, begin + CRN_PAGE_SIZE));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* CAIRN_PROTECT: wild stores into mirror, undo pages and journal are stopped, and nothing else is. */
+/*
+ * CAIRN_PROTECT: wild stores into mirror, undo pages and journal are stopped, and nothing else is.
+ */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

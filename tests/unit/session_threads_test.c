@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many threads in one session: every call that may come from any thread, at once, for each tracker. Worth most
- * under ThreadSanitizer (`make tsan`): calls are serialised by the session's lock, and nothing of the
- * engine may be touched outside it. Tracked memory is written by its own thread only.
+ * Many threads in one session: every call that may come from any thread, at once, for each tracker.
+ * Worth most under ThreadSanitizer (`make tsan`): calls are serialised by the session's lock, and
+ * nothing of the engine may be touched outside it. Tracked memory is written by its own thread
+ * only.
  */
 #include <pthread.h>
 #include <setjmp.h>
