@@ -154,7 +154,8 @@ struct world {
 	cairn_t *c;
 	const struct row *row;
 	const struct tracker_rules *rules;
-	bool all; /* surface "all": every private writable mapping is compared */
+	bool foreign_proc; /* /proc is another PID namespace's */
+	bool all;          /* surface "all": every private writable mapping is compared */
 	uint64_t seed, rng, step;
 	uint32_t keep;
 

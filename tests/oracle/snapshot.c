@@ -96,6 +96,14 @@ static bool engine_owns(struct span s)
 	return false;
 }
 
+/* Does /proc number processes as we do? Not in a PID namespace that kept the outer one. */
+static bool foreign_proc(void)
+{
+	char self[32] = "";
+
+	return readlink("/proc/self", self, sizeof(self) - 1) < 0 || atoi(self) != getpid();
+}
+
 /* The engine's range is the one that is wiped on fork: nobody else in these programs asks for that.
  */
 void oracle_learn_engine(void)
@@ -119,6 +127,7 @@ void oracle_learn_engine(void)
 	}
 	if (!W->engine_count)
 		test_fail("no engine memory found (MADV_WIPEONFORK)");
+	W->foreign_proc = foreign_proc();
 	__asm__("mov %%fs:0, %0" : "=r"(fs));
 	if (&__rseq_size && __rseq_size)
 		W->noise[W->noise_count++] = (struct span){ fs + (uintptr_t)__rseq_offset,
