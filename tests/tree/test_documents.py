@@ -54,6 +54,14 @@ class Documents(unittest.TestCase):
                 if "://" not in target:
                     self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
 
+    def test_files_that_are_named_exist(self) -> None:
+        folders = ("src", "include", "preload", "cli", "examples", "bench", "tests", "scripts")
+        names = {path.name for folder in folders for path in (SOURCE / folder).rglob("*.*")}
+        pattern = r"`(?:[\w-]+/)*([a-z][\w-]*\.(?:[chS]|py|sh|def|map))`"
+        for page in pages():
+            for name in re.findall(pattern, page.read_text()):
+                self.assertIn(name, names, page.name)
+
     def test_make_targets_exist(self) -> None:
         targets = set(re.findall(r"^([a-z-]+):", (SOURCE / "Makefile").read_text(), re.M))
         for page in pages():

@@ -36,7 +36,7 @@ static void wild_stores(void **state)
 		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct sigaction act = { .sa_handler = on_fault };
 	uintptr_t begin, end;
-	size_t stopped = 0;
+	volatile size_t stopped = 0; /* over siglongjmp */
 	uint64_t id;
 	cairn_t *c;
 	int err;
