@@ -185,7 +185,7 @@ static void signals(void)
 		printf("%d\n", 7 / zero);
 	wake_up();
 	wake_up();
-	if (outside[0]++ == 1)
+	if (outside[1]++ == 0)
 		__builtin_trap();
 	puts("survived both");
 }
