@@ -175,9 +175,13 @@ bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
 		j.rung = crn_ladder_next(&j.suspect, &why);
 	}
 	if (!why) {
-		/* A fault of our own from here on is a bug of Cairn and must not come in here again, to wait for ever. */
+		/*
+		 * A fault of our own from here on is a bug of Cairn and must not come in here
+		 * again, to wait for ever.
+		 */
 		t->in_agent = 1;
-		leave_stack(t->stack_top - 1024, &j); /* crn_resume builds its frame at the very top */
+		/* crn_resume builds its frame at the very top */
+		leave_stack(t->stack_top - 1024, &j);
 	}
 	refuse(&j.crash, why, tid);
 	if (locked)

@@ -46,7 +46,10 @@ static bool shown(const struct copied_page *p, uint64_t id)
 /* A tracker that copies at the store had no memory for it: the past is lost, and that is said. */
 static bool past_lost(int rc)
 {
-	/* In a PID namespace with the outer /proc a frozen child's closed pages cannot be told from holes. */
+	/*
+	 * In a PID namespace with the outer /proc a frozen child's closed pages cannot be told from
+	 * holes.
+	 */
 	if (rc == -EACCES && W->rules->keeps && W->foreign_proc)
 		return true;
 	return rc == CAIRN_EFAILED && W->row->flags & ROW_MEMORY_MAX && W->rules->touch_first;
