@@ -159,8 +159,10 @@ class Server:
         return said[-1] if said else "no checkpoint was taken, and nothing said why"
 
     def tail(self) -> str:
-        """The last lines of both logs, for a message."""
+        """The last lines of both logs, and how the process ended if it did: for a message."""
         lines = []
+        if self.process and self.process.poll() is not None:
+            lines.append(f"the server ended with status {self.process.returncode}")
         for path in (self.errors, self.log):
             if path.exists():
                 lines += path.read_text(errors="replace").splitlines()[-12:]
