@@ -209,6 +209,41 @@ int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end)
 	return err;
 }
 
+/* Make `addr` a border between areas, if it is inside one that may be cut. */
+static int cut_at(cairn_t *c, uintptr_t addr)
+{
+	struct crn_area *area = crn_area_at(c, addr), *tail;
+
+	if (!area || area->begin == addr || area->flags & (CRN_AREA_EXPLICIT | CRN_AREA_STACK))
+		return 0;
+	CRN_TRY(crn_grow(
+		c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
+	tail = crn_block_alloc(c->arena, sizeof(*tail));
+	if (!tail)
+		return CAIRN_EMEMORY;
+	*tail = *area;
+	tail->begin = area->end = addr;
+	table_insert(c, tail);
+	return 0;
+}
+
+int crn_area_born(cairn_t *c, uintptr_t begin, uintptr_t end, uint64_t born)
+{
+	CRN_TRY(cut_at(c, begin));
+	CRN_TRY(cut_at(c, end));
+	for (size_t i = crn_area_from(c, begin); i < c->area_count; i++) {
+		struct crn_area *a = c->areas[i];
+
+		if (a->begin >= end)
+			break;
+		if (a->flags & (CRN_AREA_EXPLICIT | CRN_AREA_STACK) && born > a->born)
+			continue;
+		a->born = born;
+		c->youngest = CRN_MAX(c->youngest, born);
+	}
+	return 0;
+}
+
 void crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 	struct crn_area *spare = crn_block_alloc(c->arena, sizeof(*spare));

@@ -6,7 +6,8 @@
  *	choice.c      which tracker
  *	area.c        the table of areas; explicit areas of the program
  *	surface.c     which mappings belong to the surface
- *	map_layout.c   how the mappings change, and how that is undone
+ *	map_layout.c   how the mappings change
+ *	layout_undo.c  how that is undone
  *	store.c       live memory: what may be put back, and how
  *	checkpoint.c  marks: one for each checkpoint that can be named
  *	restore.c     going back
@@ -51,9 +52,12 @@ struct crn_piece {
 	uint64_t inode, base; /* of a file: its inode, and the offset minus the address */
 };
 
+#define CRN_AREA_FLAGS 0xffffu /* of a piece's flags, those of an area */
+
 enum crn_piece_flags {
 	CRN_PIECE_HEAP = 1u << 16,    /* grows and shrinks by brk */
 	CRN_PIECE_REFUSED = 1u << 17, /* the tracker cannot take it (said once in the log) */
+	CRN_PIECE_NOTED = 1u << 18,   /* in a change: born just before a restore, not tracked yet */
 };
 
 struct crn_pieces {
@@ -171,6 +175,7 @@ struct cairn {
 	uintptr_t quiet_below, quiet_from; /* pages outside are put back whole and plainly */
 	bool filter;  /* some pages of the journal may not be put back: look at the areas */
 	uint64_t put; /* pages put back */
+	size_t place_frames; /* most that the tracker needs for mappings that come back */
 
 	struct crn_figures figures;
 };
@@ -194,6 +199,11 @@ bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born);
 /* The mapping is gone: areas there end. `keep_past`: its content goes to the journal. */
 int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end);
+/*
+ * The parts of areas in [begin, end) become as old as that. Areas are cut in two for it, but not
+ * explicit ones, which the program will remove whole. 0 or CAIRN_EMEMORY.
+ */
+int crn_area_born(cairn_t *c, uintptr_t begin, uintptr_t end, uint64_t born);
 /* Stop tracking [begin, end); its past is of no interest any more. */
 void crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t end);
@@ -217,12 +227,28 @@ enum crn_follow {
 };
 /* Bring layout and areas up to date; changes go to the newest mark. */
 int crn_layout_follow(cairn_t *c, enum crn_follow how);
-/* Can every change since `id` be undone? 0 or CAIRN_ELAYOUT. Call after CRN_FOLLOW_NOTE. */
+/* The fresh layout is the layout from now on. */
+int crn_layout_replace(cairn_t *c);
+/* Track the parts of a new piece that no area covers yet. */
+int crn_layout_adopt(cairn_t *c, const struct crn_piece *p);
+/* Cut [begin, end) out; room for one piece more has been reserved. */
+void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end);
+int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
+	uintptr_t begin, uintptr_t end, int kind);
+
+/* ---- layout_undo.c */
+/*
+ * Can every change since `id` be undone? 0, CAIRN_ELAYOUT or CAIRN_EMEMORY. Call after
+ * CRN_FOLLOW_NOTE. Sets c->place_frames.
+ */
 int crn_layout_undoable(cairn_t *c, uint64_t id);
 /* Has any mapping changed since `id`, as far as we know? */
 bool crn_layout_changed(const cairn_t *c, uint64_t id);
-/* Mappings as they were: first the places, then, when the content is back, the protections. */
-int crn_layout_undo_places(cairn_t *c, uint64_t id);
+/*
+ * Mappings as they were: first the places, then, when the content is back, the protections. Ends
+ * the process if it cannot be finished.
+ */
+void crn_layout_undo_places(cairn_t *c, uint64_t id);
 void crn_layout_undo_protections(cairn_t *c, uint64_t id);
 
 /* ---- store.c */
@@ -271,6 +297,8 @@ const void *crn_newest_content(cairn_t *c, uintptr_t page);
 
 /* ---- restore.c */
 int crn_restore_check(cairn_t *c, uint64_t id);
+/* Some memory has gone back and the rest cannot: says so in the log and ends the process. */
+_Noreturn void crn_half_way(const char *what, uintptr_t addr, int err);
 
 /* ---- registers.S */
 _Noreturn void crn_jump_to(const struct crn_jump *jump, int value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the program's mappings change between checkpoints, and how a restore undoes that.
+ * How the program's mappings change between checkpoints. layout_undo.c undoes that.
  *
  * The layout is the list of pieces that the surface had when last looked at. Looking again gives,
  * for every address, one of
@@ -20,8 +20,6 @@
 #include "os/memory.h"
 #include "os/thread.h"
 
-#define AREA_FLAGS 0xffffu
-
 /* ---- Lists ------------------------------------------------------------------------------ */
 
 void crn_changes_close(cairn_t *c, struct crn_changes *l)
@@ -30,7 +28,7 @@ void crn_changes_close(cairn_t *c, struct crn_changes *l)
 	crn_fill(l, 0, sizeof(*l));
 }
 
-static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
+int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
 	uintptr_t begin, uintptr_t end, int kind)
 {
 	struct crn_change *change;
@@ -47,7 +45,7 @@ static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece 
 }
 
 /* Cut [begin, end) out; room for one piece more has been reserved. */
-static void pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end)
+void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end)
 {
 	for (size_t i = 0; i < l->count; i++) {
 		struct crn_piece *p = &l->at[i];
@@ -101,7 +99,7 @@ void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 	if (crn_grow(c, (void **)&c->layout.at, &c->layout.capacity, c->layout.count + 1,
 		    sizeof(*c->layout.at)) >= 0)
-		pieces_cut(&c->layout, begin, end);
+		crn_pieces_cut(&c->layout, begin, end);
 }
 
 /* ---- Finding the changes ------------------------------------------------------------------- */
@@ -111,11 +109,11 @@ static int compare(cairn_t *c, struct crn_changes *to, const struct crn_piece *o
 	struct crn_piece *n, uintptr_t begin, uintptr_t end)
 {
 	if (!same_kind(o, n)) {
-		CRN_TRY(change_add(c, to, o, begin, end, CRN_CHANGE_GONE));
-		return change_add(c, to, n, begin, end, CRN_CHANGE_BORN);
+		CRN_TRY(crn_change_add(c, to, o, begin, end, CRN_CHANGE_GONE));
+		return crn_change_add(c, to, n, begin, end, CRN_CHANGE_BORN);
 	}
 	n->flags |= o->flags & CRN_PIECE_REFUSED;
-	return o->prot == n->prot ? 0 : change_add(c, to, o, begin, end, CRN_CHANGE_PROT);
+	return o->prot == n->prot ? 0 : crn_change_add(c, to, o, begin, end, CRN_CHANGE_PROT);
 }
 
 static int diff(cairn_t *c, struct crn_changes *to)
@@ -131,10 +129,10 @@ static int diff(cairn_t *c, struct crn_changes *to)
 
 		if (ob < nb) {
 			at = CRN_MIN(o->end, nb);
-			CRN_TRY(change_add(c, to, o, ob, at, CRN_CHANGE_GONE));
+			CRN_TRY(crn_change_add(c, to, o, ob, at, CRN_CHANGE_GONE));
 		} else if (nb < ob) {
 			at = CRN_MIN(n->end, ob);
-			CRN_TRY(change_add(c, to, n, nb, at, CRN_CHANGE_BORN));
+			CRN_TRY(crn_change_add(c, to, n, nb, at, CRN_CHANGE_BORN));
 		} else {
 			at = CRN_MIN(o->end, n->end);
 			CRN_TRY(compare(c, to, o, n, ob, at));
@@ -162,9 +160,9 @@ static bool continues_stack(cairn_t *c, const struct crn_piece *p)
 }
 
 /* Track the parts of a new piece that no area covers yet. */
-static int adopt(cairn_t *c, const struct crn_piece *p)
+int crn_layout_adopt(cairn_t *c, const struct crn_piece *p)
 {
-	uint32_t flags = (p->flags & AREA_FLAGS) | (c->maps_known ? CRN_AREA_NEW : 0);
+	uint32_t flags = (p->flags & CRN_AREA_FLAGS) | (c->maps_known ? CRN_AREA_NEW : 0);
 	uintptr_t at = p->begin;
 	int err;
 
@@ -213,15 +211,16 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 		crn_debug("noted %lx-%lx after %lu", p->begin, p->end,
 			(unsigned long)crn_mark_newest(c)->id);
 		/* found again after the restore, if it is left */
-		pieces_cut(&c->fresh, p->begin, p->end);
-		record->at[record->count++] = *change;
+		crn_pieces_cut(&c->fresh, p->begin, p->end);
+		record->at[record->count] = *change;
+		record->at[record->count++].piece.flags |= CRN_PIECE_NOTED;
 		return 0;
 	}
-	err = adopt(c, p);
+	err = crn_layout_adopt(c, p);
 	crn_debug("born %lx-%lx after %lu: %d", p->begin, p->end,
 		(unsigned long)crn_mark_newest(c)->id, err);
 	if (err == CAIRN_EMEMORY) {
-		pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
+		crn_pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
 		return err;
 	}
 	if (err < 0)
@@ -251,12 +250,13 @@ static int find_awkward(cairn_t *c)
 	return 0;
 }
 
-static void swap_layout(cairn_t *c)
+int crn_layout_replace(cairn_t *c)
 {
 	struct crn_pieces old = c->layout;
 
 	c->layout = c->fresh;
 	c->fresh = old;
+	return find_awkward(c);
 }
 
 static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow how)
@@ -277,7 +277,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 				change->piece.end, (unsigned long)crn_mark_newest(c)->id);
 			record->at[record->count++] = *change;
 			/* What has been followed is not found again, should the rest fail. */
-			pieces_cut(&c->layout, change->piece.begin, change->piece.end);
+			crn_pieces_cut(&c->layout, change->piece.begin, change->piece.end);
 		}
 	}
 	for (size_t i = 0; i < found->count; i++) {
@@ -291,8 +291,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 			first = err;
 		err = 0;
 	}
-	swap_layout(c);
-	err = find_awkward(c);
+	err = crn_layout_replace(c);
 	return first ? first : err;
 }
 
@@ -332,249 +331,4 @@ int crn_layout_follow(cairn_t *c, enum crn_follow how)
 	else
 		c->maps_known = true;
 	return err;
-}
-
-/* ---- Undoing --------------------------------------------------------------------------------- */
-
-/*
- * Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be
- * touched.
- */
-static bool must_stay(const cairn_t *c, const struct crn_piece *p)
-{
-	size_t i = crn_ranges_from(&c->excluded, p->begin);
-	size_t j = crn_ranges_from(&c->builtin, p->begin);
-
-	return (i < c->excluded.count && c->excluded.at[i].begin < p->end) ||
-		(j < c->builtin.count && c->builtin.at[j].begin < p->end) ||
-		(c->skip && c->skip->begin < p->end && c->skip->end > p->begin) ||
-		p->flags & CRN_AREA_STACK;
-}
-
-/*
- * Is every byte of [begin, end) in a mapping that was born since `id`, and will be unmapped or
- * serve in its place?
- */
-static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
-{
-	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
-		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
-
-		for (size_t i = 0; i < l->count; i++) {
-			const struct crn_piece *p = &l->at[i].piece;
-
-			if (l->at[i].kind != CRN_CHANGE_BORN || p->end <= begin || p->begin >= end)
-				continue;
-			return (p->begin <= begin || born_since(c, id, begin, p->begin)) &&
-				(p->end >= end || born_since(c, id, p->end, end));
-		}
-	}
-	return false;
-}
-
-/* The place of a vanished mapping must be free, or become so. */
-static int place_available(cairn_t *c, uint64_t id, const struct crn_piece *p)
-{
-	struct crn_mapping m;
-	int more;
-
-	CRN_TRY(crn_maps_begin(&c->maps, p->begin, CRN_MAPS_NO_NAMES));
-	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < p->end) {
-		if (!born_since(c, id, CRN_MAX(m.begin, p->begin), CRN_MIN(m.end, p->end)))
-			return CAIRN_ELAYOUT;
-	}
-	return more < 0 ? more : 0;
-}
-
-int crn_layout_undoable(cairn_t *c, uint64_t id)
-{
-	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
-		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
-
-		for (size_t i = 0; i < l->count; i++) {
-			const struct crn_piece *p = &l->at[i].piece;
-
-			if (l->at[i].kind != CRN_CHANGE_GONE)
-				continue;
-			/*
-			 * A private file mapping comes back as a private copy with the same bytes.
-			 */
-			if (p->flags & CRN_AREA_SHARED || !c->ops->area_gone)
-				return CAIRN_ELAYOUT;
-			CRN_TRY(place_available(c, id, p));
-		}
-	}
-	return 0;
-}
-
-static void undo_born(cairn_t *c, const struct crn_piece *p)
-{
-	crn_debug("unmap %lx-%lx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
-	if (must_stay(c, p)) {
-		if (!(p->flags & CRN_PIECE_REFUSED))
-			/* only noted so far, it may have to serve for an older one */
-			(void)adopt(c, p);
-		return;
-	}
-	crn_area_forget(c, p->begin, p->end);
-	if (p->flags & CRN_PIECE_HEAP) {
-		/* By brk, so that the kernel's idea of the heap's end goes back as well. */
-		if (crn_memory_break(p->begin) == p->begin)
-			return;
-	}
-	crn_memory_unmap((void *)p->begin, p->end - p->begin);
-}
-
-/*
- * A place that is used again begins as a fresh mapping would: the journal names only pages that
- * held something.
- */
-static int clear(cairn_t *c, uintptr_t begin, uintptr_t end)
-{
-	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
-		CRN_TRY(c->ops->rebase(c->tracker, page, NULL));
-		c->env.store(&c->env, page, NULL, CRN_PAGE_SIZE);
-		if (c->ops->caps & CRN_TRACK_MIRROR)
-			CRN_TRY(c->ops->page.unprotect(c->tracker, page, CRN_PAGE_SIZE));
-	}
-	return 0;
-}
-
-/*
- * Map what is not mapped in [begin, end) and track it. A newer mapping that had to stay serves as
- * the old one.
- */
-static int fill_place(cairn_t *c, const struct crn_piece *p)
-{
-	uint32_t flags = p->flags & AREA_FLAGS & ~CRN_AREA_FILE;
-
-	for (uintptr_t at = p->begin; at < p->end;) {
-		size_t i = crn_area_from(c, at);
-		uintptr_t next = i < c->area_count ? CRN_MAX(c->areas[i]->begin, at) : p->end;
-
-		next = CRN_MIN(next, p->end);
-		if (next > at) {
-			if (crn_memory_map_at(at, next - at) < 0)
-				return CAIRN_ELAYOUT;
-			if (!(p->flags & CRN_PIECE_REFUSED))
-				CRN_TRY(crn_area_track(c, at, next, flags, 0));
-		} else {
-			c->areas[i]->born = 0;
-			next = CRN_MIN(c->areas[i]->end, p->end);
-			CRN_TRY(clear(c, at, next));
-		}
-		at = next;
-	}
-	return 0;
-}
-
-static int undo_gone(cairn_t *c, const struct crn_piece *p)
-{
-
-	crn_debug("map again %lx-%lx", p->begin, p->end);
-
-	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */
-	if (p->flags & CRN_PIECE_HEAP && crn_page_up(crn_memory_break(0)) == p->begin &&
-		crn_memory_break(p->end) == p->end)
-		return crn_area_track(c, p->begin, p->end, p->flags & AREA_FLAGS, 0);
-	return fill_place(c, p);
-}
-
-/*
- * The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new.
- */
-static int reread(cairn_t *c)
-{
-	CRN_TRY(crn_surface_read(c));
-	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity,
-		c->fresh.count + c->area_count + 2, sizeof(*c->fresh.at)));
-	for (size_t i = 0; i <= c->area_count; i++) {
-		uintptr_t from = i ? c->areas[i - 1]->end : 0;
-		uintptr_t to = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
-
-		if (from < to)
-			pieces_cut(&c->fresh, from, to);
-	}
-	swap_layout(c);
-	c->maps_stale = true;
-	return find_awkward(c);
-}
-
-bool crn_layout_changed(const cairn_t *c, uint64_t id)
-{
-	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
-		if (crn_mark_at(c, k)->changes.count)
-			return true;
-	}
-	return false;
-}
-
-int crn_layout_undo_places(cairn_t *c, uint64_t id)
-{
-	if (!crn_layout_changed(c, id))
-		return 0;
-	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
-		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
-
-		for (size_t i = l->count; i-- > 0;) {
-			if (l->at[i].kind == CRN_CHANGE_BORN)
-				undo_born(c, &l->at[i].piece);
-			else if (l->at[i].kind == CRN_CHANGE_GONE)
-				CRN_TRY(undo_gone(c, &l->at[i].piece));
-		}
-	}
-	return reread(c);
-}
-
-/*
- * All changes since `id` have been undone, but for newer mappings that stay: these are news of its
- * interval now.
- */
-static void forget_changes(cairn_t *c, uint64_t id)
-{
-	struct crn_changes *target = &crn_mark_find(c, id)->changes;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < target->count; i++) {
-		if (target->at[i].kind == CRN_CHANGE_BORN && must_stay(c, &target->at[i].piece))
-			target->at[kept++] = target->at[i];
-	}
-	target->count = kept;
-	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id > id;) {
-		struct crn_changes *l = &crn_mark_at(c, k)->changes;
-
-		for (size_t i = 0; i < l->count; i++) {
-			const struct crn_piece *p = &l->at[i].piece;
-
-			/*
-			 * Without memory for it, a restore to before will refuse more than it must.
-			 */
-			if (l->at[i].kind == CRN_CHANGE_BORN && must_stay(c, p))
-				(void)change_add(c, target, p, p->begin, p->end, CRN_CHANGE_BORN);
-		}
-		l->count = 0;
-	}
-}
-
-void crn_layout_undo_protections(cairn_t *c, uint64_t id)
-{
-	if (!crn_layout_changed(c, id))
-		return;
-	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
-		struct crn_changes *l = &crn_mark_at(c, k)->changes;
-
-		for (size_t i = l->count; i-- > 0;) {
-			const struct crn_piece *p = &l->at[i].piece;
-
-			/*
-			 * Fails where a newer mapping was left in place or an older one is gone:
-			 * then there is nothing to do.
-			 */
-			if (l->at[i].kind != CRN_CHANGE_BORN)
-				(void)crn_memory_protect(
-					(void *)p->begin, p->end - p->begin, p->prot);
-		}
-	}
-	forget_changes(c, id);
-	(void)reread(c);
 }

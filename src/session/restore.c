@@ -74,24 +74,35 @@ static int count_page(struct crn_walk *self, uintptr_t page, const void *at_from
 }
 
 /*
- * Frames for the pages that the tracker has to hold from now on. What is older than id may go for
- * it.
+ * Frames for the pages that the tracker has to hold from now on, and for its tables. What is older
+ * than id may go for it.
  */
 static int reserve_frames(cairn_t *c, uint64_t id)
 {
 	struct store_walk w = { .walk = { .page = count_page, .present = newest_page }, .c = c };
-	uint64_t oldest;
+	uint64_t newest = crn_mark_newest(c)->id, oldest;
+	size_t need;
 
-	CRN_TRY(crn_journal_walk(c->journal, id, crn_mark_newest(c)->id, &w.walk));
-	if (!w.bare)
+	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return 0;
-	/* and nodes of the mirror */
-	while (crn_frame_reserve(c->arena, w.bare + w.bare / 256 + 8) < 0) {
+	if (id != newest)
+		CRN_TRY(crn_journal_walk(c->journal, id, newest, &w.walk));
+	need = w.bare + w.bare / 256 + c->place_frames;
+	if (!need)
+		return 0;
+	while (crn_frame_reserve(c->arena, need + 8) < 0) {
 		if (!crn_journal_oldest(c->journal, &oldest) || oldest >= id ||
 			!crn_journal_evict(c->journal))
 			return CAIRN_EMEMORY;
 	}
 	return 0;
+}
+
+_Noreturn void crn_half_way(const char *what, uintptr_t addr, int err)
+{
+	crn_error("a restore stopped half way, and so does the process: cannot %s %lx: %s", what,
+		addr, cairn_strerror(err));
+	__builtin_trap();
 }
 
 /*
@@ -138,14 +149,16 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	c->put = 0;
 	c->filter = c->youngest > id || crn_layout_changed(c, id);
 	CRN_TRY(crn_other_threads_check(c, id));
-	if (id != crn_mark_newest(c)->id && !(c->ops->caps & CRN_TRACK_KEEPS))
-		CRN_TRY(reserve_frames(c, id));
+	CRN_TRY(reserve_frames(c, id));
 	crn_store_plan(c);
-	CRN_TRY(crn_layout_undo_places(c, id));
+	crn_layout_undo_places(c, id);
 	crn_store_plan(c); /* places have changed what needs care */
 	err = put_content(c, id);
-	if (err < 0)
+	if (err < 0) {
+		if (c->put || crn_layout_changed(c, id))
+			crn_half_way("put back content; pages so far:", c->put, err);
 		return err;
+	}
 	crn_layout_undo_protections(c, id);
 	crn_marks_truncate(c, id);
 	c->figures.pages_restored += c->put;

@@ -329,6 +329,13 @@ static int async_look(void *tracker, uintptr_t page, const void **old)
 	return *old ? 0 : 1;
 }
 
+static bool async_held(void *tracker, uintptr_t *begin, uintptr_t *end)
+{
+	struct crn_async *t = tracker;
+
+	return crn_mirror_next(&t->mirror, begin, end);
+}
+
 /* ---- Page operations ----------------------------------------------------------------- */
 
 static int async_unprotect(void *tracker, uintptr_t addr, size_t len)
@@ -400,6 +407,7 @@ const struct crn_tracker_ops crn_tracker_async = {
 	.undo = async_undo,
 	.rebase = async_rebase,
 	.look = async_look,
+	.held = async_held,
 	.page = { .unprotect = async_unprotect,
 		.set_hot = async_set_hot,
 		.collect = async_collect },

@@ -440,6 +440,13 @@ static int soft_look(void *tracker, uintptr_t page, const void **old)
 	return *old ? 0 : 1;
 }
 
+static bool soft_held(void *tracker, uintptr_t *begin, uintptr_t *end)
+{
+	struct soft_tracker *t = tracker;
+
+	return crn_mirror_next(&t->mirror, begin, end);
+}
+
 /* ---- Page operations ------------------------------------------------------------------------- */
 
 static int soft_unprotect(void *tracker, uintptr_t addr, size_t len)
@@ -496,6 +503,7 @@ const struct crn_tracker_ops crn_tracker_softdirty = {
 	.undo = soft_undo,
 	.rebase = soft_rebase,
 	.look = soft_look,
+	.held = soft_held,
 	.page = { .unprotect = soft_unprotect, .set_hot = soft_set_hot, .collect = soft_collect },
 	.bytes = soft_bytes,
 	.faults = soft_faults,

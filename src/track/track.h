@@ -161,6 +161,11 @@ struct crn_tracker_ops {
 	 * when the page has not been written. Returns 1 if *zero (page of zeros), else 0.
 	 */
 	int (*look)(void *t, uintptr_t page, const void **old);
+	/*
+	 * CRN_TRACK_MIRROR only: the first run of pages in [*begin, *end) whose content at
+	 * interval_begin is held (all others are zeros); false if there is none.
+	 */
+	bool (*held)(void *t, uintptr_t *begin, uintptr_t *end);
 
 	/*
 	 * CRN_TRACK_KEEPS only: the tracker keeps whole checkpoints itself, K of them, and the

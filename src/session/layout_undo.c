@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a restore undoes what map_layout.c has found to change: the places of mappings, then, when
+ * the content is back, their protections.
+ *
+ * A newer mapping that somebody still needs stays. Where an older one was, it serves as that.
+ *
+ *	area->born > id    the checkpoint does not hold the area: its content is left as it is
+ *	area->born <= id   it does
+ *
+ * Both follow from the changes, undone newest first: a birth undone makes an area that stays
+ * younger than id, an end undone makes what is there as old as can be.
+ *
+ * All that may fail is asked or done before the first mapping changes. Whatever fails after that
+ * (another thread maps memory just there, the kernel's own memory is short) ends the process with
+ * a line that says so: half a restore is no state that a program may see.
+ */
+#include "session/engine.h"
+#include "base/check.h"
+#include "base/log.h"
+#include "os/memory.h"
+
+/*
+ * Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be
+ * touched.
+ */
+static bool must_stay(const cairn_t *c, const struct crn_piece *p)
+{
+	size_t i = crn_ranges_from(&c->excluded, p->begin);
+	size_t j = crn_ranges_from(&c->builtin, p->begin);
+
+	return (i < c->excluded.count && c->excluded.at[i].begin < p->end) ||
+		(j < c->builtin.count && c->builtin.at[j].begin < p->end) ||
+		(c->skip && c->skip->begin < p->end && c->skip->end > p->begin) ||
+		p->flags & CRN_AREA_STACK;
+}
+
+/*
+ * Is every byte of [begin, end) in a mapping that was born since `id`, and will be unmapped or
+ * serve in the older one's place? `changes` of the list of mark `k` have not been looked at: the
+ * newest change of an address says what is there now.
+ */
+static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end, size_t k,
+	size_t changes)
+{
+	for (;; changes = crn_mark_at(c, --k)->changes.count) {
+		const struct crn_change *at = crn_mark_at(c, k)->changes.at;
+
+		while (changes-- > 0) {
+			const struct crn_piece *p = &at[changes].piece;
+			uintptr_t from = CRN_MAX(begin, p->begin), to = CRN_MIN(end, p->end);
+
+			if (at[changes].kind == CRN_CHANGE_PROT || from >= to)
+				continue;
+			if (at[changes].kind == CRN_CHANGE_GONE)
+				return false; /* what is there is not ours */
+			if (must_stay(c, p) && !crn_areas_cover(c, from, to))
+				return false;
+			return (begin >= from || born_since(c, id, begin, from, k, changes)) &&
+				(to >= end || born_since(c, id, to, end, k, changes));
+		}
+		if (!k || crn_mark_at(c, k - 1)->id < id)
+			return false;
+	}
+}
+
+/* The place of a vanished mapping must be free, or become so. */
+static int place_available(cairn_t *c, uint64_t id, const struct crn_piece *p)
+{
+	size_t newest = c->marks.count - 1;
+	struct crn_mapping m;
+	int more;
+
+	CRN_TRY(crn_maps_begin(&c->maps, p->begin, CRN_MAPS_NO_NAMES));
+	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < p->end) {
+		if (!born_since(c, id, CRN_MAX(m.begin, p->begin), CRN_MIN(m.end, p->end), newest,
+			    crn_mark_at(c, newest)->changes.count))
+			return CAIRN_ELAYOUT;
+	}
+	return more < 0 ? more : 0;
+}
+
+/*
+ * What the tracker holds for the pages of a mapping that stays counts as written from now on. With
+ * `forget` it is replaced by zeros.
+ */
+static int disown(cairn_t *c, const struct crn_piece *p, bool forget)
+{
+	if (!c->ops->held)
+		return 0;
+	for (size_t i = crn_area_from(c, p->begin); i < c->area_count; i++) {
+		uintptr_t end = CRN_MIN(p->end, c->areas[i]->end), to = end;
+		uintptr_t from = CRN_MAX(p->begin, c->areas[i]->begin);
+
+		for (; from < end && c->ops->held(c->tracker, &from, &to); from = to, to = end) {
+			CRN_TRY(c->ops->page.unprotect(c->tracker, from, to - from));
+			for (uintptr_t page = from; forget && page < to; page += CRN_PAGE_SIZE)
+				CRN_TRY(c->ops->rebase(c->tracker, page, NULL));
+		}
+		if (end == p->end)
+			break;
+	}
+	return 0;
+}
+
+/*
+ * A mapping that stays is tracked, if it was only noted so far. The tracker will have to forget
+ * what it held at the newest checkpoint: the memory for that is wanted now.
+ */
+static int prepare_to_stay(cairn_t *c, struct crn_piece *p, bool open_interval)
+{
+	/* What the tracker cannot take may stay, but not serve for an older one. */
+	if (p->flags & CRN_PIECE_NOTED && crn_layout_adopt(c, p) == CAIRN_EMEMORY)
+		return CAIRN_EMEMORY;
+	p->flags &= ~CRN_PIECE_NOTED;
+	return open_interval ? 0 : disown(c, p, false);
+}
+
+static int undoable(cairn_t *c, uint64_t id, const struct crn_piece *p)
+{
+	/* A private file mapping comes back as a private copy with the same bytes. */
+	if (p->flags & CRN_AREA_SHARED || !c->ops->area_gone)
+		return CAIRN_ELAYOUT;
+	c->place_frames += crn_pages(p->end - p->begin) / 512 + 8;
+	return place_available(c, id, p);
+}
+
+int crn_layout_undoable(cairn_t *c, uint64_t id)
+{
+	c->place_frames = 0;
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = 0; i < l->count; i++) {
+			struct crn_piece *p = &l->at[i].piece;
+
+			if (l->at[i].kind == CRN_CHANGE_BORN && must_stay(c, p))
+				CRN_TRY(prepare_to_stay(c, p, k == c->marks.count - 1));
+		}
+	}
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = 0; i < l->count; i++) {
+			if (l->at[i].kind == CRN_CHANGE_GONE)
+				CRN_TRY(undoable(c, id, &l->at[i].piece));
+		}
+	}
+	return 0;
+}
+
+/* ---- Places ---------------------------------------------------------------------------------- */
+
+/*
+ * A mapping that stays has not been there at `id`: what its pages held at the newest checkpoint
+ * must not get into a record as what they held at `id`. As in any new mapping, that is zeros.
+ */
+static void stay(cairn_t *c, uint64_t id, const struct crn_piece *p, bool open_interval)
+{
+	int err;
+
+	/* Trackers that cannot bring a mapping back have not made anything older. */
+	if (p->flags & CRN_PIECE_REFUSED || !c->ops->area_gone)
+		return;
+	err = crn_area_born(c, p->begin, p->end, id + 1);
+	if (err >= 0 && !open_interval)
+		err = disown(c, p, true);
+	if (err < 0)
+		crn_half_way("keep a newer mapping at", p->begin, err);
+}
+
+static void undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool open_interval)
+{
+	bool gone = false;
+
+	crn_debug("unmap %lx-%lx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
+	if (!must_stay(c, p)) {
+		/* By brk, so that the kernel's idea of the heap's end goes back as well. */
+		if (p->flags & CRN_PIECE_HEAP)
+			gone = crn_memory_break(p->begin) == p->begin;
+		/* The kernel may refuse to cut a mapping in two. */
+		gone = gone || crn_memory_unmap((void *)p->begin, p->end - p->begin) >= 0;
+	}
+	if (!gone) {
+		stay(c, id, p, open_interval);
+	} else if (open_interval && c->ops->area_gone) {
+		/* The tracker may still hold what an older mapping had there at the checkpoint. */
+		int err = crn_area_vanish(c, p->begin, p->end);
+
+		if (err < 0)
+			crn_half_way("forget a newer mapping at", p->begin, err);
+	} else {
+		crn_area_forget(c, p->begin, p->end);
+	}
+}
+
+static int map_again(cairn_t *c, const struct crn_piece *p, uintptr_t begin, uintptr_t end)
+{
+	uint32_t flags = p->flags & CRN_AREA_FLAGS & ~CRN_AREA_FILE;
+
+	CRN_TRY(crn_memory_map_at(begin, end - begin));
+	return p->flags & CRN_PIECE_REFUSED ? 0 : crn_area_track(c, begin, end, flags, 0);
+}
+
+/*
+ * Map what is not mapped in [begin, end) and track it. A newer mapping that had to stay serves as
+ * the old one.
+ */
+static int fill_place(cairn_t *c, const struct crn_piece *p)
+{
+	for (uintptr_t at = p->begin, next; at < p->end; at = next) {
+		size_t i = crn_area_from(c, at);
+		uintptr_t begin = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
+
+		if (begin > at) {
+			next = CRN_MIN(begin, p->end);
+			CRN_TRY(map_again(c, p, at, next));
+		} else {
+			next = CRN_MIN(c->areas[i]->end, p->end);
+			CRN_TRY(crn_area_born(c, at, next, 0));
+		}
+	}
+	return 0;
+}
+
+static void undo_gone(cairn_t *c, const struct crn_piece *p)
+{
+	int err;
+
+	crn_debug("map again %lx-%lx", p->begin, p->end);
+	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */
+	if (p->flags & CRN_PIECE_HEAP && crn_page_up(crn_memory_break(0)) == p->begin &&
+		crn_memory_break(p->end) == p->end)
+		err = crn_area_track(c, p->begin, p->end, p->flags & CRN_AREA_FLAGS, 0);
+	else
+		err = fill_place(c, p);
+	if (err < 0)
+		crn_half_way("map memory again at", p->begin, err);
+}
+
+/*
+ * The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new.
+ */
+static int reread(cairn_t *c)
+{
+	CRN_TRY(crn_surface_read(c));
+	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity,
+		c->fresh.count + c->area_count + 2, sizeof(*c->fresh.at)));
+	for (size_t i = 0; i <= c->area_count; i++) {
+		uintptr_t from = i ? c->areas[i - 1]->end : 0;
+		uintptr_t to = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
+
+		if (from < to)
+			crn_pieces_cut(&c->fresh, from, to);
+	}
+	c->maps_stale = true;
+	return crn_layout_replace(c);
+}
+
+bool crn_layout_changed(const cairn_t *c, uint64_t id)
+{
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		if (crn_mark_at(c, k)->changes.count)
+			return true;
+	}
+	return false;
+}
+
+void crn_layout_undo_places(cairn_t *c, uint64_t id)
+{
+	int err;
+
+	if (!crn_layout_changed(c, id))
+		return;
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = l->count; i-- > 0;) {
+			if (l->at[i].kind == CRN_CHANGE_BORN)
+				undo_born(c, id, &l->at[i].piece, k == c->marks.count - 1);
+			else if (l->at[i].kind == CRN_CHANGE_GONE)
+				undo_gone(c, &l->at[i].piece);
+		}
+	}
+	err = reread(c);
+	if (err < 0)
+		crn_half_way("read the map; surface of", 0, err);
+}
+
+/* ---- Protections ----------------------------------------------------------------------------- */
+
+/*
+ * All changes since `id` have been undone, but for newer mappings that stay: these are news of its
+ * interval now.
+ */
+static void forget_changes(cairn_t *c, uint64_t id)
+{
+	struct crn_changes *target = &crn_mark_find(c, id)->changes;
+
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;)
+		crn_mark_at(c, k)->changes.count = 0;
+	for (size_t i = 0; i < c->layout.count; i++) {
+		const struct crn_piece *p = &c->layout.at[i];
+
+		for (size_t k = crn_area_from(c, p->begin); k < c->area_count; k++) {
+			const struct crn_area *a = c->areas[k];
+
+			if (a->begin >= p->end)
+				break;
+			if (a->born <= id || a->flags & (CRN_AREA_EXPLICIT | CRN_AREA_STACK))
+				continue;
+			/* Without memory for it, a restore to before will refuse too much. */
+			(void)crn_change_add(c, target, p, CRN_MAX(a->begin, p->begin),
+				CRN_MIN(a->end, p->end), CRN_CHANGE_BORN);
+		}
+	}
+}
+
+void crn_layout_undo_protections(cairn_t *c, uint64_t id)
+{
+	if (!crn_layout_changed(c, id))
+		return;
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = l->count; i-- > 0;) {
+			const struct crn_piece *p = &l->at[i].piece;
+
+			/*
+			 * Fails where a newer mapping was left in place or an older one is gone:
+			 * then there is nothing to do.
+			 */
+			if (l->at[i].kind != CRN_CHANGE_BORN)
+				(void)crn_memory_protect(
+					(void *)p->begin, p->end - p->begin, p->prot);
+		}
+	}
+	(void)reread(c);
+	forget_changes(c, id);
+}
