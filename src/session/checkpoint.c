@@ -231,7 +231,7 @@ static int end_interval(cairn_t *c)
 		 * is not.
 		 */
 		crn_journal_abort(c->journal);
-		c->lost = CAIRN_EMEMORY;
+		crn_lost(&c->env, 0, CAIRN_EMEMORY);
 		err = 0;
 		break;
 	}
@@ -247,7 +247,6 @@ static void forget_past(cairn_t *c)
 		;
 	while (c->marks.count)
 		drop_oldest(c);
-	c->lost = 0;
 }
 
 static void fill_mark(
@@ -272,14 +271,21 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 {
 	struct crn_mark *m;
 	size_t image = 0;
+	int lost, err;
 
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));
 	CRN_TRY(marks_reserve(c));
 	m = next_slot(c);
 	if (jump)
 		CRN_TRY(reserve_image(c, m, jump->rsp, &image));
-	CRN_TRY(end_interval(c));
-	if (crn_unlikely(c->lost)) {
+	/* Before the interval ends: what handlers lose afterwards belongs to the next one. */
+	lost = __atomic_exchange_n(&c->lost, 0, __ATOMIC_RELAXED);
+	err = end_interval(c);
+	if (err < 0) {
+		c->lost = lost ? lost : c->lost;
+		return err;
+	}
+	if (crn_unlikely(lost || c->lost)) {
 		struct crn_mark keep = *m;
 
 		forget_past(c);

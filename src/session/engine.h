@@ -128,8 +128,7 @@ struct cairn {
 	void *tracker;
 	struct crn_journal *journal;
 
-	uint32_t lock;         /* futex: 0 free, 1 held, 2 held and wanted */
-	uintptr_t lock_owner;
+	uint64_t lock;         /* 0 free, else who holds it and whether it is wanted; futex: low half */
 	uint32_t users;        /* cairn_open calls that are not closed yet */
 	bool agent;            /* opened by the agent: joins are always welcome */
 	bool watched;          /* map changes are reported */
@@ -254,6 +253,8 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id);
 /* ---- store.c */
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
+/* Any bytes, around what survives: the image of a stack that is no area. */
+void crn_store_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len);
 /* Once skip, exclusions and layout are known: which pages need no looking at. */
 void crn_store_plan(cairn_t *c);
 /*
@@ -302,6 +303,8 @@ _Noreturn void crn_half_way(const char *what, uintptr_t addr, int err);
 
 /* ---- registers.S */
 _Noreturn void crn_jump_to(const struct crn_jump *jump, int value);
+/* The same, after crn_unlock(c); `jump` is on the stack that it goes to, 64-byte aligned. */
+_Noreturn void crn_jump_unlocked(cairn_t *c, const struct crn_jump *jump, int value);
 /* Call fn(arg) on another stack. */
 long crn_on_stack(long (*fn)(void *arg), void *arg, void *stack_top);
 

@@ -54,10 +54,29 @@ crn_jump_to:
 	ldmxcsr	64(%rdi)
 	fldcw	68(%rdi)
 	cld
+	mov	56(%rdi), %rcx			/* `jump` may lie where a signal's frame goes now */
 	mov	48(%rdi), %rsp
-	jmp	*56(%rdi)
+	jmp	*%rcx
 	.cfi_endproc
 	.size	crn_jump_to, . - crn_jump_to
+
+/* _Noreturn void crn_jump_unlocked(cairn_t *c, const struct crn_jump *jump, int value) */
+	.globl	crn_jump_unlocked
+	.hidden	crn_jump_unlocked
+	.type	crn_jump_unlocked, @function
+	.p2align 4
+crn_jump_unlocked:
+	.cfi_startproc
+	.cfi_undefined %rip
+	mov	%rsi, %rsp
+	mov	%rsi, %rbx
+	mov	%edx, %ebp
+	call	crn_unlock
+	mov	%rbx, %rdi
+	mov	%ebp, %esi
+	jmp	crn_jump_to
+	.cfi_endproc
+	.size	crn_jump_unlocked, . - crn_jump_unlocked
 
 /* long crn_on_stack(long (*fn)(void *), void *arg, void *stack_top) */
 	.globl	crn_on_stack

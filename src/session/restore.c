@@ -200,6 +200,19 @@ static void restore_mask(const struct crn_mark *m)
 		crn_signal_mask(SIG_UNBLOCK, faults);
 }
 
+/*
+ * Once the lock is free, another thread's call may use this stack and the mark's slot. So the
+ * registers go below the caller's stack pointer, behind the red zone, and the rest is done there.
+ */
+static _Noreturn void leave(cairn_t *c, const struct crn_mark *m)
+{
+	uintptr_t below = m->jump.rsp - 128 - sizeof(struct crn_jump);
+	struct crn_jump *copy = (struct crn_jump *)(below & ~63ul);
+
+	*copy = m->jump;
+	crn_jump_unlocked(c, copy, CAIRN_RESTORED);
+}
+
 /* On the engine's stack, so that the caller's own may be overwritten. Returns only if it fails. */
 static long restore_and_jump(void *arg)
 {
@@ -213,11 +226,10 @@ static long restore_and_jump(void *arg)
 		return err;
 	m = crn_mark_newest(c);
 	CRN_ASSERT(m->id == call.id);
-	crn_copy((void *)m->jump.rsp, m->stack, m->stack_len);
+	crn_store_bytes(c, m->jump.rsp, m->stack, m->stack_len);
 	*m->id_out = m->id;
 	restore_mask(m);
-	crn_unlock(c);
-	crn_jump_to(&m->jump, CAIRN_RESTORED);
+	leave(c, m);
 }
 
 int cairn_restore(cairn_t *c, uint64_t id)

@@ -73,30 +73,53 @@ static void seal_frame(struct crn_track_env *env, void *frame, bool closed)
 	(void)crn_memory_protect(frame, CRN_PAGE_SIZE, closed ? PROT_READ : PROT_READ | PROT_WRITE);
 }
 
+#define WANTED  2ul         /* crn_self() never has this bit */
+#define WAIT_NS 10000000ull /* a handler that leaves by a restore may take a wake-up with it */
+
+/*
+ * Holder and lock are one word: a signal handler that interrupts the taking or the release must see
+ * either all of it or nothing, or it would wait for what it has interrupted.
+ */
+static bool try_lock(cairn_t *c, uint64_t *now, uint64_t with)
+{
+	return __atomic_compare_exchange_n(
+		&c->lock, now, with, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static void wait_for_lock(cairn_t *c, uint64_t self, uint64_t now)
+{
+	for (;;) {
+		if (!now) {
+			if (try_lock(c, &now, self | WANTED))
+				return;
+			continue;
+		}
+		if (!(now & WANTED) && !try_lock(c, &now, now | WANTED))
+			continue;
+		(void)crn_futex_wait((uint32_t *)&c->lock, (uint32_t)(now | WANTED), WAIT_NS);
+		now = __atomic_load_n(&c->lock, __ATOMIC_RELAXED);
+	}
+}
+
 static void release(cairn_t *c)
 {
-	__atomic_store_n(&c->lock_owner, 0, __ATOMIC_RELAXED);
-	if (__atomic_exchange_n(&c->lock, 0, __ATOMIC_RELEASE) == 2)
-		crn_futex_wake(&c->lock, 1);
+	if (__atomic_exchange_n(&c->lock, 0, __ATOMIC_RELEASE) & WANTED)
+		crn_futex_wake((uint32_t *)&c->lock, 1);
 }
 
 int crn_lock(cairn_t *c)
 {
-	uintptr_t self;
-	uint32_t zero = 0;
+	uint64_t self, now = 0;
 	int err;
 
 	if (!c || crn_session_current() != c)
 		return -EINVAL;
 	self = crn_self(c);
-	if (__atomic_load_n(&c->lock_owner, __ATOMIC_RELAXED) == self)
-		return -EDEADLK; /* a signal handler or callback that interrupted the engine */
-	if (!__atomic_compare_exchange_n(
-		    &c->lock, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
-		while (__atomic_exchange_n(&c->lock, 2, __ATOMIC_ACQUIRE))
-			(void)crn_futex_wait(&c->lock, 2, 0);
+	if (!try_lock(c, &now, self)) {
+		if ((now & ~WANTED) == self)
+			return -EDEADLK; /* a signal handler or callback that interrupted the engine */
+		wait_for_lock(c, self, now);
 	}
-	__atomic_store_n(&c->lock_owner, self, __ATOMIC_RELAXED);
 	err = protect_frames(c, PROT_READ | PROT_WRITE);
 	if (err < 0)
 		release(c);

@@ -31,6 +31,9 @@ int crn_exempt_self(cairn_t *c)
 
 	if (c->thread_seen == self)
 		return 0;
+	/* The words of the thread before may be gone with it, and their place be an area now. */
+	c->builtin.count = 0;
+	c->thread_seen = 0;
 	crn_thread_words(&w);
 	CRN_TRY(exempt_words(c, &w));
 	c->thread_seen = self;
@@ -230,6 +233,14 @@ void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_
 	CRN_DASSERT(!(addr & (CRN_PAGE_SIZE - 1)) && !(len & (CRN_PAGE_SIZE - 1)));
 	for (size_t at = 0; at < len; at += CRN_PAGE_SIZE)
 		store_page(c, addr + at, old ? (const char *)old + at : NULL);
+}
+
+void crn_store_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
+{
+	uintptr_t at = addr, end = addr + len, stop;
+
+	for (; at < end && next_open(c, &at, end, &stop); at = stop)
+		crn_copy((void *)at, (const char *)old + (at - addr), stop - at);
 }
 
 /* SAFETY: called from write-fault handlers: one store, no lock. */

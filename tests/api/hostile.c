@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * hostile CASE TRACKER: programs that use the library at awkward moments and on awkward memory. Each
+ * case stands for a byte that was lost, a crash or a deadlock of the past.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include "../lib/harness.h"
+
+#define PAGE 4096ul
+
+static const char *tracker;
+static cairn_t *c;
+
+static void open_session(const char *surface, unsigned keep)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+
+	o.tracker = tracker;
+	o.surface = surface;
+	o.keep = keep;
+	c = test_open(&o);
+}
+
+static uint8_t *map_pages(size_t count)
+{
+	void *p = mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		test_fail("mmap: errno %d", errno);
+	return p;
+}
+
+/* An excluded local variable of a stack that is no area, but comes back with the registers. */
+static void excluded_local(void)
+{
+	volatile int passes = 0;
+	uint64_t id;
+
+	open_session("none", 2);
+	CHECK_OK(cairn_area_exclude(c, (void *)&passes, sizeof(passes)));
+	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED) {
+		CHECK(passes == 1);
+		return;
+	}
+	passes = 1;
+	CHECK_OK(cairn_restore(c, id));
+}
+
+/* ---- A handler that restores, whatever it interrupts ------------------------------------------ */
+
+static uint64_t goal;
+static volatile unsigned leaps;
+static time_t last_second;
+
+static void arm(unsigned us)
+{
+	struct itimerval t = { .it_value = { .tv_usec = us } };
+
+	CHECK_OK(setitimer(ITIMER_REAL, &t, NULL));
+}
+
+static void leap(int sig)
+{
+	int err = cairn_restore(c, goal);
+
+	CHECK(err == -EDEADLK); /* it was in a call */
+	arm(30);
+}
+
+static void restoring_handler(void)
+{
+	struct sigaction act = { .sa_handler = leap };
+	struct cairn_stats s = { .size = sizeof(s) };
+	sigset_t alarm;
+
+	open_session("none", 2);
+	last_second = time(NULL) + 3;
+	CHECK_OK(sigaction(SIGALRM, &act, NULL));
+	CHECK(cairn_checkpoint(c, &goal) >= 0);
+	/* The mask does not come back under every tracker. */
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	CHECK_OK(sigprocmask(SIG_UNBLOCK, &alarm, NULL));
+	if (time(NULL) >= last_second) {
+		CHECK(leaps > 100);
+		return;
+	}
+	arm(50 + leaps++ % 37);
+	for (;;)
+		CHECK_OK(cairn_stats(c, &s));
+}
+
+/* ---- A thread that is gone leaves no bytes that no restore touches -------------------------------- */
+
+static void *rewind_once(void *arg)
+{
+	CHECK_OK(cairn_rewind(c, 0));
+	return NULL;
+}
+
+static void place_of_a_thread(void)
+{
+	size_t len = 256 * PAGE, bad = 0;
+	uint8_t *stack = map_pages(256);
+	pthread_attr_t attr;
+	pthread_t thread;
+	uint64_t id;
+
+	open_session("none", 2);
+	CHECK_OK(pthread_attr_init(&attr));
+	CHECK_OK(pthread_attr_setstack(&attr, stack, len));
+	CHECK_OK(pthread_create(&thread, &attr, rewind_once, NULL));
+	CHECK_OK(pthread_join(thread, NULL));
+	memset(stack, 1, len);
+	CHECK_OK(cairn_area_add(c, stack, len));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	memset(stack, 2, len);
+	CHECK_OK(cairn_rewind(c, id));
+	for (size_t i = 0; i < len; i++)
+		bad += stack[i] != 1;
+	CHECK_U64(bad, 0);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} cases[] = {
+	{ "excluded_local", excluded_local },
+	{ "restoring_handler", restoring_handler },
+	{ "place_of_a_thread", place_of_a_thread },
+};
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 3);
+	tracker = argv[2];
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (strcmp(argv[1], cases[i].name) == 0) {
+			cases[i].run();
+			return 0;
+		}
+	}
+	test_fail("no case %s", argv[1]);
+}
