@@ -120,6 +120,7 @@ struct crn_thread {
 	/* in an after-hook: the call, whose result the context will hold */
 	struct crn_call *call;
 	/* about to end; the slot is free when the kernel knows tid no more */
+	uintptr_t descriptor; /* the thread pointer it was born with; 0: the first thread */
 	bool exiting;
 	/* effects/: calls made again because a page was closed meanwhile */
 	uint32_t faults_in_row;

@@ -6,6 +6,7 @@
  * memory goes through the kernel: a bad pointer must stay the program's EFAULT.
  */
 #include <limits.h>
+#include <linux/sched.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include "effects/effects.h"
@@ -123,8 +124,54 @@ static void open_one(const struct crn_call *call, const struct crn_out *out)
 	}
 }
 
+/* libc's descriptor of a thread, from its thread pointer upwards: tid words and rseq area in it. */
+#define DESCRIPTOR_SIZE 4096
+
+/*
+ * A thread that is being born, or says where its rseq area or its tid word is: the kernel writes
+ * there unasked, and its failure is silent (the tid) or deadly (rseq). The descriptor is made known
+ * before the call, so that no checkpoint of another thread closes it in between.
+ */
+static void open_thread(const struct crn_call *call)
+{
+	struct clone_args args = {0};
+
+	switch (call->nr) {
+	case SYS_rseq:
+		crn_thread_memory(crn_agent->session, (uintptr_t)call->args[0],
+			(uint32_t)call->args[1]);
+		return;
+	case SYS_set_tid_address:
+		crn_thread_memory(crn_agent->session, (uintptr_t)call->args[0], sizeof(int));
+		return;
+	case SYS_clone:
+		args.flags = (uint64_t)call->args[0];
+		args.parent_tid = (uint64_t)call->args[2];
+		args.child_tid = (uint64_t)call->args[3];
+		args.tls = (uint64_t)call->args[4];
+		break;
+	case SYS_clone3:
+		(void)!crn_user_read(&args, (uintptr_t)call->args[0],
+			CRN_MIN(sizeof(args), (size_t)call->args[1]));
+		break;
+	default:
+		return;
+	}
+	if (args.flags & (CLONE_PARENT_SETTID | CLONE_PIDFD))
+		crn_output_memory((uintptr_t)args.parent_tid, sizeof(int));
+	if (args.flags & CLONE_PIDFD)
+		crn_output_memory((uintptr_t)args.pidfd, sizeof(int));
+	if (!(args.flags & CLONE_THREAD))
+		return;
+	if (args.flags & CLONE_SETTLS)
+		crn_thread_memory(crn_agent->session, (uintptr_t)args.tls, DESCRIPTOR_SIZE);
+	if (args.flags & (CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID))
+		crn_thread_memory(crn_agent->session, (uintptr_t)args.child_tid, sizeof(int));
+}
+
 void crn_output_memory_of(const struct crn_call *call, const struct crn_row *row)
 {
+	open_thread(call);
 	for (size_t i = 0; i < CRN_OUTS_MAX && row->outs[i].kind != CRN_OUT_END; i++)
 		open_one(call, &row->outs[i]);
 }

@@ -11,6 +11,7 @@
  * until it has set its own.
  */
 #include <sched.h>
+#include <linux/sched.h>
 #include <sys/prctl.h>
 #include <asm/prctl.h>
 #include "base/bits.h"
@@ -180,11 +181,24 @@ static bool clone_flags(const struct crn_call *call, uint64_t *flags)
 	}
 }
 
+/* The child's thread pointer, if CLONE_SETTLS is given. */
+static uintptr_t thread_pointer(const struct crn_call *call)
+{
+	struct clone_args args = { .tls = 0 };
+
+	if (call->nr == SYS_clone)
+		return (uintptr_t)call->args[4];
+	if (crn_user_copy(&args, (const void *)call->args[0], CLONE_ARGS_SIZE_VER0) < 0)
+		return 0;
+	return args.tls;
+}
+
 /*
  * The new thread's slot; one that shares memory but is a process of its own is left alone for good.
  */
-static struct crn_thread *child_prepare(const struct crn_thread *t, uint64_t flags)
+static struct crn_thread *child_prepare(const struct crn_call *call, uint64_t flags)
 {
+	const struct crn_thread *t = call->thread;
 	struct crn_thread *child = crn_thread_new();
 
 	if (!child)
@@ -193,7 +207,25 @@ static struct crn_thread *child_prepare(const struct crn_thread *t, uint64_t fla
 	child->clone_r9 = t->clone_r9;
 	child->program_blocked = t->program_blocked;
 	child->in_vfork = !(flags & CLONE_THREAD);
+	if (flags & CLONE_SETTLS)
+		child->descriptor = thread_pointer(call);
 	return child;
+}
+
+/* src/session/surface.c asks: a thread has its rseq area long before it has a robust list. */
+size_t crn_agent_descriptors(uintptr_t *out, size_t max)
+{
+	size_t n = 0;
+
+	crn_spin_lock(&slots_lock);
+	for (uint32_t i = 0; i < slots_used && n < max; i++) {
+		struct crn_thread *t = slot_thread(i);
+
+		if (t->live && t->descriptor && !slot_is_over(t))
+			out[n++] = t->descriptor;
+	}
+	crn_spin_unlock(&slots_lock);
+	return n;
 }
 
 /*
@@ -219,7 +251,7 @@ bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_
 	t->clone_r9 = regs->r9;
 	if ((flags & CLONE_VM) && !((flags & CLONE_VFORK) && !(flags & CLONE_THREAD))) {
 		kind = CRN_CLONE_THREAD;
-		child = child_prepare(t, flags);
+		child = child_prepare(&p->call, flags);
 		if (!child) {
 			crn_signal_mask(SIG_SETMASK, t->clone_mask);
 			p->call.result = -EAGAIN;

@@ -120,6 +120,7 @@ struct crn_figures {
 
 #define CRN_RESTORE_STACK (64ul << 10)
 
+#define CRN_BIRTHS_MAX 64
 struct cairn {
 	struct crn_track_env env; /* first: the tracker's callbacks find the session by it */
 	struct crn_arena *arena;
@@ -134,6 +135,8 @@ struct cairn {
 	bool watched;          /* map changes are reported */
 	bool maps_stale;
 	bool maps_known;       /* looked at least once */
+	uintptr_t births[CRN_BIRTHS_MAX]; /* threads' memory told of since the last look: */
+	uint32_t birth_count;             /* a thread newly born has no robust list to tell it */
 	int lost;              /* the open interval cannot be undone: why */
 
 	/* Options as given, defaults filled in. */

@@ -53,6 +53,20 @@ void crn_maps_watch(cairn_t *c);
 void crn_maps_changed(cairn_t *c);
 
 /*
+ * The kernel writes [addr, addr + len) whenever it likes, for a thread that is being born or has
+ * just said so: its rseq area, its tid words. Under a tracker that refuses the kernel's writes
+ * these pages stay open from now on, and a mapping that is found to hold them is treated as a
+ * thread's stack.
+ */
+void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len);
+/*
+ * Supplied by the agent (absent in the library): the thread pointers of all threads that it has
+ * seen being born. At most max; their number.
+ */
+size_t crn_agent_descriptors(uintptr_t *out, size_t max)
+	__attribute__((weak, visibility("hidden")));
+
+/*
  * Around the program's own mprotect of a range, for trackers that use protections themselves. NULL
  * is allowed.
  */

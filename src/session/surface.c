@@ -4,6 +4,7 @@
  * process's map whenever the map may have changed; map_layout.c finds out what is different.
  */
 #include "session/engine.h"
+#include "base/log.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "os/thread.h"
@@ -354,6 +355,39 @@ static int tell_truth(cairn_t *c)
 	return 0;
 }
 
+/* Is the kernel's own writing refused by what this tracker protects? */
+static bool refuses_kernel(const cairn_t *c)
+{
+	return !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
+}
+
+static void note_births(cairn_t *c, struct thread_heads *h)
+{
+	/* Half of the room is for those who can tell by their robust lists. */
+	if (crn_agent_descriptors)
+		h->count += crn_agent_descriptors(&h->at[h->count], CRN_ARRAY_SIZE(h->at) / 2);
+	for (uint32_t i = 0; i < c->birth_count; i++)
+		if (h->count < CRN_ARRAY_SIZE(h->at))
+			h->at[h->count++] = c->births[i];
+}
+
+void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
+{
+	if (!refuses_kernel(c) || crn_lock(c) < 0)
+		return;
+	if (c->birth_count == CRN_BIRTHS_MAX) {
+		for (uint32_t i = 1; i < CRN_BIRTHS_MAX; i++)
+			c->births[i - 1] = c->births[i];
+		c->birth_count--;
+	}
+	c->births[c->birth_count++] = addr;
+	c->maps_stale = true;
+	/* Mapped, and found, before anybody knew what it is for. */
+	if (c->ops->page.set_hot && c->ops->page.set_hot(c->tracker, addr, len, true) < 0)
+		crn_warn("memory of a new thread at %p cannot be kept open", (void *)addr);
+	crn_unlock(c);
+}
+
 static int read_maps(cairn_t *c)
 {
 	struct thread_heads heads = { .count = 0 };
@@ -362,14 +396,16 @@ static int read_maps(cairn_t *c)
 	 * The kernel writes a thread's rseq area and the signal frames on its stack, and kills who
 	 * forbids it.
 	 */
-	bool refuses = !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS)), named = false;
+	bool refuses = refuses_kernel(c), named = false;
 	int more;
 
 	c->fresh.count = 0;
 	if (c->mode == CRN_SURFACE_NONE)
 		return read_explicit(c);
-	if (c->mode == CRN_SURFACE_PROGRAM || refuses)
+	if (c->mode == CRN_SURFACE_PROGRAM || refuses) {
+		note_births(c, &heads);
 		CRN_TRY(crn_thread_each(note_head, &heads));
+	}
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
 		uint32_t flags = crn_mapping_flags(&m);
@@ -386,6 +422,8 @@ static int read_maps(cairn_t *c)
 		before = m;
 		before.name = "";
 	}
+	if (more == 0)
+		c->birth_count = 0;
 	return more;
 }
 
