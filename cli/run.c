@@ -18,6 +18,7 @@
 #include "elf_file.h"
 #include "plan.h"
 
+#define EXIT_OPTION  2
 #define EXIT_REFUSED 126
 #define EXIT_MISSING 127
 #define KEEP_MAX     65536
@@ -432,6 +433,12 @@ int cmd_run(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r);
 	if (r.config.recover && !r.keep_given)
 		r.config.keep = KEEP_RECOVER;
+	/* Half of a heap put back is worse than a crash: allocators live in mmap as well as in brk. */
+	if (r.config.recover && strcmp(r.config.surface, "all") != 0) {
+		fprintf(stderr, "cairn run: --recover needs --surface all: memory left out "
+				"would not match what is put back\n");
+		return EXIT_OPTION;
+	}
 	status = check_program(r.program[0], r.path, 0);
 	if (!status)
 		status = resolve_functions(&r, &b);

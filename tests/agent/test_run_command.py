@@ -37,6 +37,7 @@ def refused(status: int, words: str, *arguments: str) -> None:
 
 def test_command_line() -> None:
     refused(2, "unknown tracker: nonsense", "--tracker", "nonsense", "--", "true")
+    refused(2, "needs --surface all", "--recover", "--surface", "program", "--", "true")
     refused(2, "unknown strategy: nonsense", "--strategy", "nonsense", "--", "true")
     refused(2, "unknown site: nonsense", "--at", "nonsense", "--", "true")
     refused(2, "unknown site: func:", "--at", "func:", "--", "true")
