@@ -433,7 +433,9 @@ int cmd_run(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r);
 	if (r.config.recover && !r.keep_given)
 		r.config.keep = KEEP_RECOVER;
-	/* Half of a heap put back is worse than a crash: allocators live in mmap as well as in brk. */
+	/*
+	 * Half of a heap put back is worse than a crash: allocators live in mmap as well as in brk.
+	 */
 	if (r.config.recover && strcmp(r.config.surface, "all") != 0) {
 		fprintf(stderr, "cairn run: --recover needs --surface all: memory left out "
 				"would not match what is put back\n");

@@ -129,7 +129,8 @@ struct cairn {
 	void *tracker;
 	struct crn_journal *journal;
 
-	uint64_t lock;         /* 0 free, else who holds it and whether it is wanted; futex: low half */
+	/* 0 free, else who holds it and whether it is wanted; futex: low half */
+	uint64_t lock;
 	uint32_t users;        /* cairn_open calls that are not closed yet */
 	bool agent;            /* opened by the agent: joins are always welcome */
 	bool watched;          /* map changes are reported */

@@ -117,7 +117,8 @@ int crn_lock(cairn_t *c)
 	self = crn_self(c);
 	if (!try_lock(c, &now, self)) {
 		if ((now & ~WANTED) == self)
-			return -EDEADLK; /* a signal handler or callback that interrupted the engine */
+			/* a signal handler or callback that interrupted the engine */
+			return -EDEADLK;
 		wait_for_lock(c, self, now);
 	}
 	err = protect_frames(c, PROT_READ | PROT_WRITE);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads that are born while others take checkpoints. The kernel writes a thread's tid words and its
- * rseq area unasked: a tracker that has closed those pages makes joins hang, or the process die.
+ * Threads that are born while others take checkpoints. The kernel writes a thread's tid words and
+ * its rseq area unasked: a tracker that has closed those pages makes joins hang, or the process
+ * die.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hostile CASE TRACKER: programs that use the library at awkward moments and on awkward memory. Each
- * case stands for a byte that was lost, a crash or a deadlock of the past.
+ * hostile CASE TRACKER: programs that use the library at awkward moments and on awkward memory.
+ * Each case stands for a byte that was lost, a crash or a deadlock of the past.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -31,7 +31,8 @@ static void open_session(const char *surface, unsigned keep)
 
 static uint8_t *map_pages(size_t count)
 {
-	void *p = mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		test_fail("mmap: errno %d", errno);
@@ -54,7 +55,7 @@ static void excluded_local(void)
 	CHECK_OK(cairn_restore(c, id));
 }
 
-/* ---- A handler that restores, whatever it interrupts ------------------------------------------ */
+/* ---- A handler that restores, whatever it interrupts ----------------------------------------- */
 
 static uint64_t goal;
 static volatile unsigned leaps;
@@ -98,7 +99,7 @@ static void restoring_handler(void)
 		CHECK_OK(cairn_stats(c, &s));
 }
 
-/* ---- A thread that is gone leaves no bytes that no restore touches -------------------------------- */
+/* ---- A thread that is gone leaves no bytes that no restore touches --------------------------- */
 
 static void *rewind_once(void *arg)
 {
