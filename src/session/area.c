@@ -244,20 +244,24 @@ int crn_area_born(cairn_t *c, uintptr_t begin, uintptr_t end, uint64_t born)
 	return 0;
 }
 
-void crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
+int crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
-	struct crn_area *spare = crn_block_alloc(c->arena, sizeof(*spare));
-	size_t i = crn_area_from(c, begin);
+	struct crn_area *spare;
+	size_t i;
 
-	while (i < c->area_count && c->areas[i]->begin < end) {
+	CRN_TRY(crn_grow(
+		c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
+	spare = crn_block_alloc(c->arena, sizeof(*spare));
+	if (!spare)
+		return CAIRN_EMEMORY;
+	for (i = crn_area_from(c, begin); i < c->area_count && c->areas[i]->begin < end;) {
 		struct crn_area part = *c->areas[i];
-		size_t count = c->area_count;
 
 		part.begin = CRN_MAX(part.begin, begin);
 		part.end = CRN_MIN(part.end, end);
 		if (part.begin == c->areas[i]->begin && part.end == c->areas[i]->end) {
 			untrack(c, i);
-		} else if (c->ops->area_gone && spare && count < c->area_capacity) {
+		} else if (c->ops->area_gone) {
 			c->ops->area_drop(c->tracker, &part);
 			cut_area(c, i, part.begin, part.end, &spare);
 			i = crn_area_from(c, part.end);
@@ -266,6 +270,7 @@ void crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 		}
 	}
 	crn_block_free(c->arena, spare, sizeof(*spare));
+	return 0;
 }
 
 /* ---- Explicit areas -------------------------------------------------------------------------- */

@@ -207,8 +207,8 @@ int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end);
  * explicit ones, which the program will remove whole. 0 or CAIRN_EMEMORY.
  */
 int crn_area_born(cairn_t *c, uintptr_t begin, uintptr_t end, uint64_t born);
-/* Stop tracking [begin, end); its past is of no interest any more. */
-void crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
+/* Stop tracking [begin, end); its past is of no interest any more. 0 or CAIRN_EMEMORY. */
+int crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t end);
 /* The first range that ends above addr. */
 size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr);
@@ -261,6 +261,12 @@ int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 void crn_store_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len);
 /* Once skip, exclusions and layout are known: which pages need no looking at. */
 void crn_store_plan(cairn_t *c);
+/* One that nothing has to be done for but to copy. */
+static inline bool crn_page_quiet(const cairn_t *c, uintptr_t page)
+{
+	return page < c->quiet_below || page >= c->quiet_from;
+}
+
 /*
  * Is (a part of) the page left alone by the restore that is under way? Excluded bytes count if it
  * is all of them.

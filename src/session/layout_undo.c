@@ -172,6 +172,7 @@ static void stay(cairn_t *c, uint64_t id, const struct crn_piece *p, bool open_i
 static void undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool open_interval)
 {
 	bool gone = false;
+	int err;
 
 	crn_debug("unmap %lx-%lx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
 	if (!must_stay(c, p)) {
@@ -183,15 +184,15 @@ static void undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool o
 	}
 	if (!gone) {
 		stay(c, id, p, open_interval);
-	} else if (open_interval && c->ops->area_gone) {
-		/* The tracker may still hold what an older mapping had there at the checkpoint. */
-		int err = crn_area_vanish(c, p->begin, p->end);
-
-		if (err < 0)
-			crn_half_way("forget a newer mapping at", p->begin, err);
-	} else {
-		crn_area_forget(c, p->begin, p->end);
+		return;
 	}
+	/* The tracker may still hold what an older mapping had there at the newest checkpoint. */
+	if (open_interval && c->ops->area_gone)
+		err = crn_area_vanish(c, p->begin, p->end);
+	else
+		err = crn_area_forget(c, p->begin, p->end);
+	if (err < 0)
+		crn_half_way("forget a newer mapping at", p->begin, err);
 }
 
 static int map_again(cairn_t *c, const struct crn_piece *p, uintptr_t begin, uintptr_t end)
@@ -270,8 +271,6 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
 {
 	int err;
 
-	if (!crn_layout_changed(c, id))
-		return;
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
 		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
 
@@ -318,8 +317,6 @@ static void forget_changes(cairn_t *c, uint64_t id)
 
 void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 {
-	if (!crn_layout_changed(c, id))
-		return;
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
 		struct crn_changes *l = &crn_mark_at(c, k)->changes;
 

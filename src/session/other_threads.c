@@ -68,12 +68,13 @@ static int check_thread(void *ctx, int tid)
 
 int crn_other_threads_check(cairn_t *c, uint64_t id)
 {
-	struct stacks s = { .c = c, .id = id, .self = crn_gettid() };
+	struct stacks s = { .c = c, .id = id };
 
 	c->other_stacks.count = 0;
 	if (c->agent || c->mode == CRN_SURFACE_NONE || c->threads == CAIRN_THREADS_ONE ||
 		!c->ops->page.collect)
 		return 0;
+	s.self = crn_gettid();
 	return crn_thread_each(check_thread, &s);
 }
 

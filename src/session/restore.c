@@ -27,7 +27,13 @@ static int store_take(struct crn_sink *self, uintptr_t addr, size_t len, void *o
 	cairn_t *c = ((struct store_sink *)self)->c;
 
 	CRN_DASSERT(!owned);
-	crn_store(&c->env, addr, old, len);
+	/* Nothing but a copy where nothing needs care: this is what a rewind of hot pages costs. */
+	if (crn_likely(old && len == CRN_PAGE_SIZE && crn_page_quiet(c, addr))) {
+		c->put++;
+		crn_copy_page((void *)addr, old);
+	} else {
+		crn_store(&c->env, addr, old, len);
+	}
 	return 0;
 }
 
@@ -139,6 +145,7 @@ int crn_restore_check(cairn_t *c, uint64_t id)
 
 static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip, bool checked)
 {
+	bool moved;
 	int err;
 
 	c->skip = skip;
@@ -147,19 +154,23 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 		CRN_TRY(crn_restore_check(c, id));
 	c->target = id;
 	c->put = 0;
-	c->filter = c->youngest > id || crn_layout_changed(c, id);
+	moved = crn_layout_changed(c, id);
+	c->filter = moved || c->youngest > id;
 	CRN_TRY(crn_other_threads_check(c, id));
 	CRN_TRY(reserve_frames(c, id));
 	crn_store_plan(c);
-	crn_layout_undo_places(c, id);
-	crn_store_plan(c); /* places have changed what needs care */
+	if (moved) {
+		crn_layout_undo_places(c, id);
+		crn_store_plan(c); /* places have changed what needs care */
+	}
 	err = put_content(c, id);
 	if (err < 0) {
-		if (c->put || crn_layout_changed(c, id))
+		if (moved || c->put)
 			crn_half_way("put back content; pages so far:", c->put, err);
 		return err;
 	}
-	crn_layout_undo_protections(c, id);
+	if (moved)
+		crn_layout_undo_protections(c, id);
 	crn_marks_truncate(c, id);
 	c->figures.pages_restored += c->put;
 	c->figures.restores++;

@@ -386,7 +386,7 @@ int crn_surface_omit(uintptr_t begin, uintptr_t end)
 	err = crn_ranges_add(c, &c->omitted, begin, end);
 	if (err >= 0) {
 		/* It has not vanished: a restore must not look for it. */
-		crn_area_forget(c, begin, end);
+		err = crn_area_forget(c, begin, end);
 		crn_layout_leave_out(c, begin, end);
 		c->maps_stale = true;
 	}

@@ -214,7 +214,7 @@ static void store_page(cairn_t *c, uintptr_t page, const void *old)
 {
 	uintptr_t at = page, end = page + CRN_PAGE_SIZE, stop;
 
-	if (crn_likely(old && (page < c->quiet_below || page >= c->quiet_from))) {
+	if (crn_likely(old && crn_page_quiet(c, page))) {
 		c->put++;
 		crn_copy_page((void *)page, old);
 		return;
