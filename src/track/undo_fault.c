@@ -126,17 +126,21 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 }
 
 /* The page cannot be opened alone: with everybody else kept out, open more than it. */
-static bool serve_crowded(struct crn_undo_pages *u, uintptr_t page)
+static bool serve_crowded(struct crn_undo_pages *u, uintptr_t page, bool mine)
 {
 	struct undo_area *a;
 	int err = 0;
 
-	undo_gate_shut(u);
+	if (!mine)
+		undo_gate_shut(u, UNDO_CLOSED_BY_HANDLER);
+	else if (atomic_load(&u->inside))
+		return true; /* not closed yet: the store comes again */
 	a = undo_find(u, page);
 	if (a && !(atomic_load(undo_word_of(a, page)) & UNDO_OPEN))
 		err = undo_open_range(u, a, page, page + CRN_PAGE_SIZE);
 	atomic_fetch_add_explicit(&u->faults, 1, memory_order_relaxed);
-	undo_gate_unshut(u);
+	if (!mine)
+		undo_gate_unshut(u);
 	if (err < 0)
 		crn_error("page %p cannot be opened for writing: %s", (void *)page,
 			cairn_strerror(err));
@@ -148,9 +152,12 @@ static bool store_fault(struct crn_undo_pages *u, int sig, const siginfo_t *info
 	uintptr_t page = crn_page_down((uintptr_t)info->si_addr);
 	enum verdict verdict = NOT_OURS;
 	uintptr_t closer, self;
+	bool mine = undo_gate_is_mine(u);
 	struct undo_area *a;
 
-	if (!undo_gate_enter(u)) {
+	if (mine) {
+		atomic_fetch_add(&u->inside, 1);
+	} else if (!undo_gate_enter(u)) {
 		/*
 		 * Closed by somebody: the store waits. Closed by this very thread: the engine
 		 * itself is at fault.
@@ -163,7 +170,7 @@ static bool store_fault(struct crn_undo_pages *u, int sig, const siginfo_t *info
 	if (a && a->guard && a->guard->signal == sig && a->guard->code == info->si_code)
 		verdict = serve(u, a, page);
 	undo_gate_leave(u);
-	return verdict == CROWDED ? serve_crowded(u, page) : verdict == SERVED;
+	return verdict == CROWDED ? serve_crowded(u, page, mine) : verdict == SERVED;
 }
 
 /* ---- In a forked child --------------------------------------------------------------- */

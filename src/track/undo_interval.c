@@ -381,7 +381,7 @@ int undo_undo(void *t, struct crn_sink *sink)
 	struct crn_undo_pages *u = t;
 	int err;
 
-	undo_gate_close(u);
+	undo_gate_close_to_read(u);
 	err = show_pages(u, (uintptr_t *)u->saved, atomic_load(&u->saved_count), sink);
 	if (err >= 0)
 		err = show_pages(u, u->hot, u->hot_count, sink);

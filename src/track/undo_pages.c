@@ -25,13 +25,14 @@ static void wait_while(_Atomic uint32_t *word, uint32_t value, unsigned *round)
 bool undo_gate_enter(struct crn_undo_pages *u)
 {
 	unsigned round = 0;
+	uint32_t seen;
 
 	atomic_fetch_add(&u->inside, 1);
 	if (crn_likely(!atomic_load(&u->closed)))
 		return true;
 	atomic_fetch_sub(&u->inside, 1);
-	while (round < 66 && atomic_load(&u->closed))
-		wait_while(&u->closed, 1, &round);
+	while (round < 66 && (seen = atomic_load(&u->closed)))
+		wait_while(&u->closed, seen, &round);
 	return false;
 }
 
@@ -49,14 +50,14 @@ uintptr_t undo_thread_pointer(const struct crn_undo_pages *u)
 	return pointer;
 }
 
-void undo_gate_shut(struct crn_undo_pages *u)
+void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how)
 {
 	uint32_t seen, open = 0;
 	unsigned round = 0;
 
-	while (!atomic_compare_exchange_weak(&u->closed, &open, 1)) {
-		open = 0;
-		wait_while(&u->closed, 1, &round);
+	for (; !atomic_compare_exchange_weak(&u->closed, &open, how); open = 0) {
+		if (open)
+			wait_while(&u->closed, open, &round);
 	}
 	atomic_store_explicit(&u->closer, undo_thread_pointer(u), memory_order_relaxed);
 	for (round = 0; (seen = atomic_load(&u->inside));)
@@ -69,16 +70,58 @@ void undo_gate_unshut(struct crn_undo_pages *u)
 	atomic_store(&u->closed, 0);
 }
 
+/*
+ * A signal handler of the program that interrupts us and stores to a clean page could neither be
+ * served nor wait. Under the agent there is none: it holds signals back while a call runs.
+ */
+static void hold_signals(struct crn_undo_pages *u)
+{
+	const uint64_t faults = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1);
+
+	if (u->env->faults_forwarded)
+		return;
+	u->signals = crn_signal_mask(SIG_BLOCK, ~faults);
+	u->signals_held = true;
+}
+
 void undo_gate_close(struct crn_undo_pages *u)
 {
-	if (u->depth++ == 0)
-		undo_gate_shut(u);
+	if (u->depth++ == 0) {
+		hold_signals(u);
+		undo_gate_shut(u, UNDO_CLOSED_BY_CALL);
+	}
+}
+
+void undo_gate_close_to_read(struct crn_undo_pages *u)
+{
+	CRN_ASSERT(!u->depth);
+	u->depth = 1;
+	/* A handler could not tell that it is we whom it interrupts, or would seal a frame of ours. */
+	if (!u->env->host->fsgsbase || u->env->seal)
+		hold_signals(u);
+	else
+		atomic_store(&u->reader, undo_thread_pointer(u));
+	undo_gate_shut(u, UNDO_CLOSED_BY_CALL);
+}
+
+bool undo_gate_is_mine(const struct crn_undo_pages *u)
+{
+	uintptr_t reader = atomic_load(&((struct crn_undo_pages *)u)->reader);
+
+	return reader && reader == undo_thread_pointer(u) &&
+		atomic_load(&((struct crn_undo_pages *)u)->closed) == UNDO_CLOSED_BY_CALL;
 }
 
 void undo_gate_open(struct crn_undo_pages *u)
 {
-	if (--u->depth == 0)
-		undo_gate_unshut(u);
+	if (--u->depth)
+		return;
+	undo_gate_unshut(u);
+	atomic_store(&u->reader, 0);
+	if (u->signals_held) {
+		u->signals_held = false;
+		crn_signal_mask(SIG_SETMASK, u->signals);
+	}
 }
 
 /* ---- Tables --------------------------------------------------------------------- */

@@ -108,6 +108,9 @@ struct crn_undo_pages {
 	_Atomic uint32_t closed, inside; /* the gate */
 	uint32_t depth;                  /* of the session's closing; its lock */
 	_Atomic uintptr_t closer;        /* thread pointer of who closed it, 0 if unknown */
+	_Atomic uintptr_t reader;        /* and of who is in undo_gate_close_to_read */
+	uint64_t signals;                /* the caller's mask, if held */
+	bool signals_held;
 
 	struct crn_maps maps;
 	char *maps_buffer;
@@ -134,12 +137,22 @@ static inline undo_word *undo_word_of(const struct undo_area *a, uintptr_t page)
  * The gate. Enter fails while it is closed; shut waits until nobody is inside. close and open nest
  * and are for holders of the session's lock; the handler uses the plain pair.
  */
+enum undo_closed {
+	UNDO_CLOSED_BY_CALL = 1,
+	UNDO_CLOSED_BY_HANDLER = 2,
+};
 bool undo_gate_enter(struct crn_undo_pages *u);
 void undo_gate_leave(struct crn_undo_pages *u);
-void undo_gate_shut(struct crn_undo_pages *u);
+void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how);
 void undo_gate_unshut(struct crn_undo_pages *u);
 void undo_gate_close(struct crn_undo_pages *u);
 void undo_gate_open(struct crn_undo_pages *u);
+/*
+ * The same for who changes no table and no word, without a system call: closed to other threads,
+ * while a signal handler that interrupts the caller is served in its midst (undo_gate_is_mine).
+ */
+void undo_gate_close_to_read(struct crn_undo_pages *u);
+bool undo_gate_is_mine(const struct crn_undo_pages *u);
 /* The calling thread's pointer, or 0 where it cannot be had without a system call. */
 uintptr_t undo_thread_pointer(const struct crn_undo_pages *u);
 

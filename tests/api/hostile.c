@@ -130,6 +130,54 @@ static void place_of_a_thread(void)
 	CHECK_U64(bad, 0);
 }
 
+/* ---- A handler that stores to areas, whatever it interrupts -------------------------------------- */
+
+#define SPOTS 64ul
+
+static uint8_t *spots;
+static volatile unsigned rounds;
+
+static void store_everywhere(int sig)
+{
+	for (size_t i = 0; i < SPOTS; i++)
+		spots[i * PAGE + rounds % PAGE]++;
+	rounds++;
+	arm(60 + rounds % 41);
+}
+
+static void storing_handler(void)
+{
+	struct sigaction act = { .sa_handler = store_everywhere };
+	uint8_t *copy = map_pages(SPOTS);
+	time_t end = time(NULL) + 3;
+	sigset_t alarm;
+	uint64_t id;
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	open_session("none", 3);
+	spots = map_pages(SPOTS);
+	CHECK_OK(cairn_area_add(c, spots, SPOTS * PAGE));
+	CHECK_OK(cairn_area_exclude(c, (void *)&rounds, sizeof(rounds)));
+	CHECK_OK(sigaction(SIGALRM, &act, NULL));
+	arm(60);
+	while (time(NULL) < end) {
+		for (int i = 0; i < 20; i++)
+			CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		CHECK_OK(sigprocmask(SIG_BLOCK, &alarm, NULL));
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		memcpy(copy, spots, SPOTS * PAGE);
+		CHECK_OK(sigprocmask(SIG_UNBLOCK, &alarm, NULL));
+		for (int i = 0; i < 20; i++)
+			CHECK_OK(cairn_rewind(c, id));
+		CHECK_OK(sigprocmask(SIG_BLOCK, &alarm, NULL));
+		CHECK_OK(cairn_rewind(c, id));
+		CHECK(memcmp(copy, spots, SPOTS * PAGE) == 0);
+		CHECK_OK(sigprocmask(SIG_UNBLOCK, &alarm, NULL));
+	}
+	CHECK(rounds > 100);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -137,6 +185,7 @@ static const struct {
 	{ "excluded_local", excluded_local },
 	{ "restoring_handler", restoring_handler },
 	{ "place_of_a_thread", place_of_a_thread },
+	{ "storing_handler", storing_handler },
 };
 
 int main(int argc, char **argv)
