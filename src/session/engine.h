@@ -156,6 +156,7 @@ struct cairn {
 	/* while a restore runs: of threads that have not run in the open interval */
 	struct crn_ranges other_stacks;
 	struct crn_ranges omitted;  /* never part of the surface */
+	struct crn_ranges heads;    /* while maps are read: a byte of each thread's descriptor */
 
 	struct crn_maps maps;
 	char *maps_buffer;

@@ -133,6 +133,22 @@ static int put_content(cairn_t *c, uint64_t id)
 
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
+/* A file that was cut short has taken the end of its mappings along. */
+static int check_files(cairn_t *c)
+{
+	uint8_t byte;
+
+	for (size_t i = 0; i < c->area_count; i++) {
+		const struct crn_area *a = c->areas[i];
+		bool file = a->flags & CRN_AREA_FILE && a->flags & CRN_AREA_EXPLICIT;
+
+		if ((file || a->flags & CRN_AREA_SHARED) &&
+			c->env.load(&c->env, &byte, a->end - CRN_PAGE_SIZE, 1) < 0)
+			return CAIRN_ELAYOUT;
+	}
+	return 0;
+}
+
 int crn_restore_check(cairn_t *c, uint64_t id)
 {
 	CRN_TRY(crn_mark_usable(c, id));
@@ -140,6 +156,7 @@ int crn_restore_check(cairn_t *c, uint64_t id)
 		CRN_TRY(c->ops->kept_check(c->tracker, id));
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_NOTE));
 	CRN_TRY(crn_mark_usable(c, id)); /* a mapping that vanished may have ended it */
+	CRN_TRY(check_files(c));
 	return crn_layout_undoable(c, id);
 }
 

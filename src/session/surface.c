@@ -203,30 +203,23 @@ static int add_explicit(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 	return 0;
 }
 
-struct thread_heads {
-	uintptr_t at[256];
-	size_t count;
-};
-
 static int note_head(void *ctx, int tid)
 {
-	struct thread_heads *h = ctx;
+	cairn_t *c = ctx;
 	uintptr_t head = 0;
 	size_t len = 0;
 
-	if (h->count < CRN_ARRAY_SIZE(h->at) && crn_robust_list_of(tid, &head, &len) >= 0 && head)
-		h->at[h->count++] = head;
-	return 0;
+	if (crn_robust_list_of(tid, &head, &len) < 0 || !head)
+		return 0;
+	return crn_ranges_add(c, &c->heads, head, head + 1);
 }
 
 /* libc keeps a thread's descriptor, with its robust list head, at the top of its stack. */
-static bool holds_thread(const struct thread_heads *h, const struct crn_mapping *m)
+static bool holds_thread(const cairn_t *c, const struct crn_mapping *m)
 {
-	for (size_t i = 0; i < h->count; i++) {
-		if (h->at[i] >= m->begin && h->at[i] < m->end)
-			return true;
-	}
-	return false;
+	size_t i = crn_ranges_from(&c->heads, m->begin);
+
+	return i < c->heads.count && c->heads.at[i].begin < m->end;
 }
 
 /*
@@ -242,7 +235,7 @@ static bool tracked_already(cairn_t *c, const struct crn_mapping *m)
 }
 
 static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags,
-	const struct crn_mapping *before, const struct thread_heads *heads)
+	const struct crn_mapping *before)
 {
 	if (m->shared || crn_mapping_special(m))
 		return false;
@@ -261,7 +254,7 @@ static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags,
 	if (before->end == m->begin && before->inode && before->prot & PROT_WRITE &&
 		!before->shared)
 		return true;
-	return holds_thread(heads, m);
+	return holds_thread(c, m);
 }
 
 /* The mapping without what may never be tracked. */
@@ -361,14 +354,17 @@ static bool refuses_kernel(const cairn_t *c)
 	return !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
 }
 
-static void note_births(cairn_t *c, struct thread_heads *h)
+/* Those that cannot be asked for their robust lists yet. */
+static int note_births(cairn_t *c)
 {
-	/* Half of the room is for those who can tell by their robust lists. */
-	if (crn_agent_descriptors)
-		h->count += crn_agent_descriptors(&h->at[h->count], CRN_ARRAY_SIZE(h->at) / 2);
+	uintptr_t at[128];
+	size_t n = crn_agent_descriptors ? crn_agent_descriptors(at, CRN_ARRAY_SIZE(at)) : 0;
+
+	for (size_t i = 0; i < n; i++)
+		CRN_TRY(crn_ranges_add(c, &c->heads, at[i], at[i] + 1));
 	for (uint32_t i = 0; i < c->birth_count; i++)
-		if (h->count < CRN_ARRAY_SIZE(h->at))
-			h->at[h->count++] = c->births[i];
+		CRN_TRY(crn_ranges_add(c, &c->heads, c->births[i], c->births[i] + 1));
+	return 0;
 }
 
 void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
@@ -390,7 +386,6 @@ void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
 
 static int read_maps(cairn_t *c)
 {
-	struct thread_heads heads = { .count = 0 };
 	struct crn_mapping m, before = { .end = 0 };
 	/*
 	 * The kernel writes a thread's rseq area and the signal frames on its stack, and kills who
@@ -399,24 +394,24 @@ static int read_maps(cairn_t *c)
 	bool refuses = refuses_kernel(c), named = false;
 	int more;
 
-	c->fresh.count = 0;
+	c->fresh.count = c->heads.count = 0;
 	if (c->mode == CRN_SURFACE_NONE)
 		return read_explicit(c);
 	if (c->mode == CRN_SURFACE_PROGRAM || refuses) {
-		note_births(c, &heads);
-		CRN_TRY(crn_thread_each(note_head, &heads));
+		CRN_TRY(note_births(c));
+		CRN_TRY(crn_thread_each(note_head, c));
 	}
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
 		uint32_t flags = crn_mapping_flags(&m);
 
-		if (refuses && (flags & CRN_AREA_STACK || holds_thread(&heads, &m)))
+		if (refuses && (flags & CRN_AREA_STACK || holds_thread(c, &m)))
 			flags |= CRN_AREA_HOT;
 		CRN_TRY(add_explicit(c, &m, flags));
 		if (c->mode == CRN_SURFACE_LIST) {
 			named = named && before.end == m.begin;
 			CRN_TRY(add_listed(c, &m, flags, &named));
-		} else if (wanted(c, &m, flags, &before, &heads)) {
+		} else if (wanted(c, &m, flags, &before)) {
 			CRN_TRY(add_found(c, &m, flags));
 		}
 		before = m;

@@ -283,9 +283,12 @@ static int async_interval_end(void *tracker, struct crn_sink *sink)
 	if (sink->prepare)
 		CRN_TRY(sink->prepare(sink, count, bare));
 
-	for (size_t i = 0; i < t->dirty.count; i++)
+	for (size_t i = 0; i < t->dirty.count; i++) {
+		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
+
 		CRN_TRY(crn_mirror_turn(
-			&t->mirror, t->dirty.at[i].begin, t->dirty.at[i].end, sink));
+			&t->mirror, begin, end, crn_async_doubtful(t, begin, end), sink));
+	}
 	for (size_t i = 0; i < t->gone.count; i++)
 		CRN_TRY(crn_mirror_give(&t->mirror, t->gone.at[i].begin, t->gone.at[i].end, sink));
 	crn_range_list_shrink(&t->dirty, 0);

@@ -84,6 +84,8 @@ int crn_async_repair(struct crn_async *t, uintptr_t begin, uintptr_t end);
 /* Append the program's own copies in a private file mapping to the list. */
 int crn_async_find_owned(
 	struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to);
+/* May a load from [begin, end) raise SIGBUS, because a file was cut short? */
+bool crn_async_doubtful(struct crn_async *t, uintptr_t begin, uintptr_t end);
 /* Copies that have been dropped since: note them as written. */
 int crn_async_check_owned(struct crn_async *t);
 /* Pages that have come to life in sparse spans: watch them, as written. */

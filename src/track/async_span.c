@@ -384,6 +384,35 @@ int crn_async_find_owned(
 	return 0;
 }
 
+/* What was written to is there; where a file ended before it nothing is. */
+bool crn_async_doubtful(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	size_t i = span_find(t, begin), backed = 0;
+
+	for (; i < t->span_count && t->spans[i].begin < end; i++)
+		backed += (t->spans[i].flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) != 0;
+	if (!backed)
+		return false;
+	for (uintptr_t cursor = begin; cursor < end;) {
+		struct crn_page_run run;
+		struct crn_scan scan = {
+			.start = cursor,
+			.end = end,
+			.vec = (uintptr_t)&run,
+			.vec_len = 1,
+			.category_mask = CRN_PAGE_PRESENT,
+			.category_inverted = CRN_PAGE_PRESENT,
+			.return_mask = CRN_PAGE_PRESENT,
+		};
+		long n = crn_pagemap_scan(t->pagemap, &scan);
+
+		if (n)
+			return true;
+		cursor = scan.walk_end;
+	}
+	return false;
+}
+
 /* A page of [begin, end) that is still mirrored was dropped. */
 static int note_dropped(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {

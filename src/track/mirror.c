@@ -133,10 +133,10 @@ static void renew(struct crn_mirror *m, void **slot, const void *live)
 	crn_copy_page(*slot, live);
 }
 
-static int turn_page(struct crn_mirror *m, uintptr_t page, struct crn_sink *sink)
+static int turn_page(struct crn_mirror *m, uintptr_t page, bool doubtful, struct crn_sink *sink)
 {
 	void **slot = crn_mirror_slot(m, page), *old;
-	const void *live = live_page(m, page, false);
+	const void *live = live_page(m, page, doubtful);
 	int r;
 
 	CRN_ASSERT(slot);
@@ -172,10 +172,11 @@ static int turn_page(struct crn_mirror *m, uintptr_t page, struct crn_sink *sink
 	return 0;
 }
 
-int crn_mirror_turn(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink)
+int crn_mirror_turn(
+	struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful, struct crn_sink *sink)
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		CRN_TRY(turn_page(m, page, sink));
+		CRN_TRY(turn_page(m, page, doubtful, sink));
 	return 0;
 }
 

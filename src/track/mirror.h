@@ -57,9 +57,11 @@ int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool d
 
 /*
  * The pages have been written: hand the old frames to the sink and copy the live content. The sink
- * has been prepared for all of them, so only what the sink itself refuses can fail.
+ * has been prepared for all of them, so only what the sink itself refuses can fail. `doubtful`:
+ * some may be unreadable, because their file was cut short.
  */
-int crn_mirror_turn(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink);
+int crn_mirror_turn(
+	struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful, struct crn_sink *sink);
 
 /* Show the sink the content of the pages at interval_begin, keeping it. */
 int crn_mirror_show(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink);

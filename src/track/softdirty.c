@@ -408,7 +408,7 @@ static int soft_interval_end(void *tracker, struct crn_sink *sink)
 
 	for (size_t i = 0; i < t->dirty.count; i++)
 		CRN_TRY(crn_mirror_turn(
-			&t->mirror, t->dirty.at[i].begin, t->dirty.at[i].end, sink));
+			&t->mirror, t->dirty.at[i].begin, t->dirty.at[i].end, false, sink));
 	for (size_t i = 0; i < t->gone.count; i++)
 		CRN_TRY(crn_mirror_give(&t->mirror, t->gone.at[i].begin, t->gone.at[i].end, sink));
 	crn_range_list_shrink(&t->dirty, 0);

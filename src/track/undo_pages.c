@@ -96,7 +96,7 @@ void undo_gate_close_to_read(struct crn_undo_pages *u)
 {
 	CRN_ASSERT(!u->depth);
 	u->depth = 1;
-	/* A handler could not tell that it is we whom it interrupts, or would seal a frame of ours. */
+	/* A handler could not tell that it interrupts us, or would seal a frame of ours. */
 	if (!u->env->host->fsgsbase || u->env->seal)
 		hold_signals(u);
 	else

@@ -31,8 +31,8 @@ static void open_session(const char *surface, unsigned keep)
 
 static uint8_t *map_pages(size_t count)
 {
-	void *p = mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = mmap(
+		NULL, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		test_fail("mmap: errno %d", errno);
@@ -55,7 +55,7 @@ static void excluded_local(void)
 	CHECK_OK(cairn_restore(c, id));
 }
 
-/* ---- A handler that restores, whatever it interrupts ----------------------------------------- */
+/* ---- A handler that restores, whatever it interrupts ---- */
 
 static uint64_t goal;
 static volatile unsigned leaps;
@@ -99,7 +99,7 @@ static void restoring_handler(void)
 		CHECK_OK(cairn_stats(c, &s));
 }
 
-/* ---- A thread that is gone leaves no bytes that no restore touches --------------------------- */
+/* ---- A thread that is gone leaves no bytes that no restore touches ---- */
 
 static void *rewind_once(void *arg)
 {
@@ -130,7 +130,7 @@ static void place_of_a_thread(void)
 	CHECK_U64(bad, 0);
 }
 
-/* ---- A handler that stores to areas, whatever it interrupts -------------------------------------- */
+/* ---- A handler that stores to areas, whatever it interrupts ---- */
 
 #define SPOTS 64ul
 
@@ -178,6 +178,91 @@ static void storing_handler(void)
 	CHECK(rounds > 100);
 }
 
+/* ---- A file that is cut short under an area ---- */
+
+static void cut_short(int flags)
+{
+	int fd = memfd_create("hostile", 0), err;
+	uint64_t id, later;
+	uint8_t *p;
+
+	open_session("none", 4);
+	CHECK(fd >= 0);
+	CHECK_OK(ftruncate(fd, 16 * PAGE));
+	p = mmap(NULL, 16 * PAGE, PROT_READ | PROT_WRITE, flags, fd, 0);
+	CHECK(p != MAP_FAILED);
+	memset(p, 1, 16 * PAGE);
+	err = cairn_area_add(c, p, 16 * PAGE);
+	if (err == CAIRN_ESHARED)
+		test_skip("shared areas");
+	CHECK_OK(err);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	memset(p, 2, 16 * PAGE);
+	CHECK_OK(ftruncate(fd, 8 * PAGE));
+	CHECK(cairn_checkpoint(c, &later) == CAIRN_TAKEN);
+	p[5] = 3;
+	CHECK_RC(cairn_rewind(c, id), CAIRN_ELAYOUT);
+	CHECK(p[0] == 2 && p[5] == 3);
+	CHECK(cairn_checkpoint(c, &later) == CAIRN_TAKEN);
+	CHECK_OK(ftruncate(fd, 16 * PAGE));
+	CHECK_OK(cairn_rewind(c, id));
+	for (size_t i = 0; i < 8 * PAGE; i++)
+		CHECK(p[i] == 1);
+}
+
+static void cut_shared(void)
+{
+	cut_short(MAP_SHARED);
+}
+
+static void cut_private(void)
+{
+	cut_short(MAP_PRIVATE);
+}
+
+/* ---- More threads than a table of fixed size would hold ---- */
+
+#define THREADS 300
+
+static pthread_barrier_t started;
+
+static void *show_stack(void *arg)
+{
+	volatile uint8_t here = 1;
+
+	*(volatile uint8_t **)arg = &here;
+	pthread_barrier_wait(&started);
+	for (;;)
+		pause();
+	return NULL;
+}
+
+static void many_threads(void)
+{
+	static uint8_t *stacks[THREADS];
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	pthread_attr_t attr;
+	pthread_t thread;
+	uint8_t byte;
+	int err;
+
+	CHECK_OK(pthread_barrier_init(&started, NULL, THREADS + 1));
+	CHECK_OK(pthread_attr_init(&attr));
+	CHECK_OK(pthread_attr_setstacksize(&attr, 256 << 10));
+	for (int i = 0; i < THREADS; i++)
+		CHECK_OK(pthread_create(&thread, &attr, show_stack, &stacks[i]));
+	pthread_barrier_wait(&started);
+	o.tracker = tracker;
+	o.surface = "program";
+	err = cairn_open(&c, &o);
+	if (err == CAIRN_EAREAONLY || err == CAIRN_ENOTRACK)
+		test_skip("surfaces of mappings");
+	CHECK_OK(err);
+	for (int i = 0; i < THREADS; i++)
+		CHECK_OK(cairn_peek(c, 0, stacks[i], &byte, 1));
+	_exit(0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -186,6 +271,9 @@ static const struct {
 	{ "restoring_handler", restoring_handler },
 	{ "place_of_a_thread", place_of_a_thread },
 	{ "storing_handler", storing_handler },
+	{ "cut_shared", cut_shared },
+	{ "cut_private", cut_private },
+	{ "many_threads", many_threads },
 };
 
 int main(int argc, char **argv)
