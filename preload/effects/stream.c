@@ -89,6 +89,21 @@ static struct crn_stream *stream_make(int fd)
 	return s;
 }
 
+/*
+ * Whose input was consumed last is the suspect, and loses it. An eventfd, a timer or a signalfd is
+ * nobody's connection: what it lost would be a wake-up that the program never gets again.
+ */
+static void consumed(const struct crn_stream *s)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	if (!s->dev)
+		return;
+	e->last_input.dev = s->dev;
+	e->last_input.ino = s->ino;
+	e->last_input.fd = s->fd;
+}
+
 /* A new last piece, taken already; 0 when there is no room. */
 static uint32_t append(struct crn_call *call, int fd, size_t name_len, size_t size)
 {
@@ -115,9 +130,7 @@ static uint32_t append(struct crn_call *call, int fd, size_t name_len, size_t si
 	else
 		s->first = at;
 	s->last = at;
-	e->last_input.dev = s->dev;
-	e->last_input.ino = s->ino;
-	e->last_input.fd = fd;
+	consumed(s);
 	if (e->pool_used > CRN_POOL_SOFT)
 		crn_call_raise(call);
 	return at;
@@ -204,7 +217,6 @@ static long scatter(
 long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, bool peek,
 	struct crn_piece **out)
 {
-	struct crn_effects *e = crn_agent->effects;
 	uint32_t cursor = s->cursor, at = s->cursor_at;
 	size_t given = 0, space = 0;
 
@@ -241,9 +253,7 @@ long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count
 		s->cursor_at = at;
 		count_pending();
 	} else {
-		e->last_input.dev = s->dev;
-		e->last_input.ino = s->ino;
-		e->last_input.fd = s->fd;
+		consumed(s);
 	}
 	return (long)given;
 }

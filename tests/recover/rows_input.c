@@ -163,6 +163,17 @@ static void body_eventfd(bool again)
 	end(again);
 }
 
+/* Even if it was the very last input: a lost wake-up is never made good by anybody. */
+static void body_eventfd_last(bool again)
+{
+	uint64_t value = 0;
+
+	CHECK(CALL(read, fd, &value, 8) == 8 && value == 7);
+	if (!again)
+		*(volatile int *)8 = 0;
+	end(again);
+}
+
 /* ---- readiness of what is to be given again -------------------------------------------------- */
 
 static void take_all(void)
@@ -310,6 +321,7 @@ const struct row rows_input[] = {
 	{"recv_packets", setup_packets, body_packets, false, false},
 	{"recvfrom_name", setup_udp, body_recvfrom_name, false, false},
 	{"read_eventfd", setup_eventfd, body_eventfd, false, false},
+	{"read_eventfd_last", setup_eventfd, body_eventfd_last, false, false},
 	{"poll", setup_stream, body_poll, false, false},
 	{"ppoll", setup_stream, body_ppoll, false, false},
 	{"select", setup_stream, body_select, false, true},
