@@ -21,21 +21,25 @@ extern const char crn_guarded_copy_at[], crn_guarded_copy_failed[];
 
 /*
  * What a forked child finds when the arena has been wiped: which ranges it inherited protected, and
- * whose the signals were. One block of the arena that stays on fork.
+ * whose the signals were. Pages of the arena that stay on fork.
  */
+struct inherit_range {
+	uintptr_t begin, end;
+	int prot;
+};
+
 struct inherit {
 	struct crn_ksigaction segv, bus; /* the program's, if signals */
 	bool signals;
+	struct inherit_range *ranges;
 	size_t count, cap;
-	void *block;
-	size_t block_bytes;
-	struct {
-		uintptr_t begin, end;
-		int prot;
-	} ranges[];
+	void *block, *range_block; /* of the arena, that hold this and the ranges */
 };
 
-/* Written at open and close only, so a restore of .data finds them as they are. */
+/*
+ * Written at open and close only, so a restore of .data (an area may hold it) finds them as they
+ * are.
+ */
 static struct crn_undo_pages *_Atomic active;
 static struct inherit *_Atomic inherited;
 
@@ -287,56 +291,80 @@ static int install(struct inherit *in)
 
 /* ---- The block that a child keeps ------------------------------------------------------- */
 
-static struct inherit *inherit_alloc(struct crn_arena *arena, size_t cap)
+static void *kept_alloc(struct crn_arena *arena, size_t len, void **block)
 {
-	size_t len = crn_page_up(
-		sizeof(struct inherit) + cap * sizeof(((struct inherit *)0)->ranges[0]));
-	size_t bytes = len + CRN_PAGE_SIZE;
-	void *block = crn_block_alloc(arena, bytes);
-	struct inherit *in;
+	void *at;
 
-	if (!block)
+	*block = crn_block_alloc(arena, len + CRN_PAGE_SIZE);
+	if (!*block)
 		return NULL;
-	in = (struct inherit *)crn_page_up((uintptr_t)block);
-	if (crn_memory_advise(in, len, MADV_KEEPONFORK) < 0) {
-		crn_block_free(arena, block, bytes);
+	at = (void *)crn_page_up((uintptr_t)*block);
+	if (crn_memory_advise(at, len, MADV_KEEPONFORK) < 0) {
+		crn_block_free(arena, *block, len + CRN_PAGE_SIZE);
 		return NULL;
 	}
-	crn_fill(in, 0, len);
-	in->cap = (len - sizeof(*in)) / sizeof(in->ranges[0]);
-	in->block = block;
-	in->block_bytes = bytes;
-	return in;
+	crn_fill(at, 0, len);
+	return at;
+}
+
+static void kept_free(struct crn_arena *arena, void *block, size_t len)
+{
+	crn_memory_advise((void *)crn_page_up((uintptr_t)block), len, MADV_WIPEONFORK);
+	crn_block_free(arena, block, len + CRN_PAGE_SIZE);
+}
+
+static size_t ranges_bytes(size_t cap)
+{
+	return crn_page_up(cap * sizeof(struct inherit_range));
 }
 
 static void inherit_free(struct crn_arena *arena, struct inherit *in)
 {
-	size_t len = crn_page_down(in->block_bytes - 1);
+	if (in->ranges)
+		kept_free(arena, in->range_block, ranges_bytes(in->cap));
+	kept_free(arena, in->block, CRN_PAGE_SIZE);
+}
 
-	crn_memory_advise(in, len, MADV_WIPEONFORK);
-	crn_block_free(arena, in->block, in->block_bytes);
+static struct inherit *inherit_alloc(struct crn_arena *arena, size_t cap)
+{
+	void *block;
+	struct inherit *in = kept_alloc(arena, CRN_PAGE_SIZE, &block);
+
+	if (!in)
+		return NULL;
+	in->block = block;
+	in->cap = cap;
+	in->ranges = kept_alloc(arena, ranges_bytes(cap), &in->range_block);
+	if (in->ranges)
+		return in;
+	inherit_free(arena, in);
+	return NULL;
+}
+
+static int inherit_grow(struct crn_arena *arena, struct inherit *in)
+{
+	struct inherit_range *ranges, *old = in->ranges;
+	void *block, *old_block = in->range_block;
+
+	ranges = kept_alloc(arena, ranges_bytes(in->cap * 2), &block);
+	if (!ranges)
+		return CAIRN_EMEMORY;
+	crn_copy(ranges, old, in->count * sizeof(*ranges));
+	/* Another thread may fork at any moment: its child must find whole ranges. */
+	__atomic_store_n(&in->ranges, ranges, __ATOMIC_RELEASE);
+	in->range_block = block;
+	kept_free(arena, old_block, ranges_bytes(in->cap));
+	in->cap *= 2;
+	return 0;
 }
 
 int undo_inherit_add(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, int prot)
 {
-	struct inherit *in = atomic_load(&inherited), *bigger;
+	struct inherit *in = atomic_load(&inherited);
 
-	if (in->count == in->cap) {
-		bigger = inherit_alloc(u->env->arena, in->cap * 2);
-		if (!bigger)
-			return CAIRN_EMEMORY;
-		bigger->segv = in->segv;
-		bigger->bus = in->bus;
-		bigger->signals = in->signals;
-		crn_copy(bigger->ranges, in->ranges, in->count * sizeof(in->ranges[0]));
-		bigger->count = in->count;
-		atomic_store(&inherited, bigger);
-		inherit_free(u->env->arena, in);
-		in = bigger;
-	}
-	in->ranges[in->count].begin = begin;
-	in->ranges[in->count].end = end;
-	in->ranges[in->count].prot = prot;
+	if (in->count == in->cap)
+		CRN_TRY(inherit_grow(u->env->arena, in));
+	in->ranges[in->count] = (struct inherit_range){ begin, end, prot };
 	in->count++;
 	return 0;
 }

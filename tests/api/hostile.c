@@ -263,6 +263,48 @@ static void many_threads(void)
 	_exit(0);
 }
 
+/* ---- The program's variables as an area, the library's among them ---- */
+
+#define MANY 200
+
+extern uint8_t __data_start[], _end[];
+
+static void variables(void)
+{
+	uintptr_t begin = (uintptr_t)__data_start & ~(PAGE - 1);
+	uintptr_t end = ((uintptr_t)_end + PAGE - 1) & ~(PAGE - 1);
+	static volatile int variable;
+	uint8_t *pages = map_pages(2 * MANY);
+	int status;
+	pid_t child;
+	uint64_t id;
+
+	open_session("none", 4);
+	CHECK_OK(cairn_area_add(c, (void *)begin, end - begin));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	variable = 1;
+	for (size_t i = 0; i < MANY; i++)
+		CHECK_OK(cairn_area_add(c, pages + 2 * i * PAGE, PAGE));
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(variable == 0);
+	for (size_t i = 0; i < MANY; i++)
+		pages[2 * i * PAGE] = 1;
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	for (size_t i = 0; i < MANY; i += 2)
+		CHECK_OK(cairn_area_remove(c, pages + 2 * i * PAGE, PAGE));
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		/* In a child everything can be written. */
+		for (size_t i = 0; i < MANY; i++)
+			pages[2 * i * PAGE] = 2;
+		variable = 3;
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK_OK(cairn_close(c));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -274,6 +316,7 @@ static const struct {
 	{ "cut_shared", cut_shared },
 	{ "cut_private", cut_private },
 	{ "many_threads", many_threads },
+	{ "variables", variables },
 };
 
 int main(int argc, char **argv)
