@@ -145,6 +145,28 @@ long crn_memory_peek(void *dst, const void *src, size_t len)
 	return got;
 }
 
+size_t crn_memory_readable(const uintptr_t *at, size_t count)
+{
+	uint8_t bytes[CRN_PROBE_MAX];
+	struct iovec local = { bytes, count }, remote[CRN_PROBE_MAX];
+	size_t i;
+	long got;
+
+	for (i = 0; i < count; i++) {
+		remote[i].iov_base = (void *)at[i];
+		remote[i].iov_len = 1;
+	}
+	got = crn_sys6(SYS_process_vm_readv, crn_getpid(), (long)&local, 1, (long)remote,
+		(long)count, 0);
+	if (got >= 0)
+		return (size_t)got;
+	for (i = 0; i < count; i++) {
+		if (crn_memory_peek(bytes, (const void *)at[i], 1) != 1)
+			break;
+	}
+	return i;
+}
+
 /* ---- Around protections ------------------------------------------------------------- */
 
 static int through_mem(uintptr_t addr, void *buf, size_t len, int nr, int flags)

@@ -53,6 +53,13 @@ int crn_memory_map_at(uintptr_t addr, size_t len);
 /* The heap's end: brk(2) as the kernel has it, returning where the end is then. 0 asks. */
 uintptr_t crn_memory_break(uintptr_t end);
 
+/*
+ * How many of the addresses, from the first on, can be read; count <= CRN_PROBE_MAX. One system
+ * call where the kernel has process_vm_readv. Never raises a signal.
+ */
+#define CRN_PROBE_MAX 32
+size_t crn_memory_readable(const uintptr_t *at, size_t count);
+
 /* Copy from memory that may be unreadable: bytes copied, or -EFAULT. Never raises a signal. */
 long crn_memory_peek(void *dst, const void *src, size_t len);
 

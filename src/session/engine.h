@@ -134,6 +134,8 @@ struct cairn {
 	uint32_t users;        /* cairn_open calls that are not closed yet */
 	bool agent;            /* opened by the agent: joins are always welcome */
 	bool watched;          /* map changes are reported */
+	bool unreadable;       /* the program has made a part of some area so */
+	bool cut;              /* a file is shorter than some area that maps it */
 	bool maps_stale;
 	bool maps_known;       /* looked at least once */
 	uintptr_t births[CRN_BIRTHS_MAX]; /* threads' memory told of since the last look: */
@@ -256,6 +258,13 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id);
 void crn_layout_undo_protections(cairn_t *c, uint64_t id);
 
 /* ---- store.c */
+/*
+ * Has a file been cut short under an area? Its pages are then gone, and touching them would kill.
+ * Sets c->cut and what the tracker must know of it. One system call if there are areas of files.
+ */
+void crn_cut_look(cairn_t *c);
+/* Is the page one of those that are gone? */
+bool crn_cut_page(const cairn_t *c, uintptr_t page);
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 /* Any bytes, around what survives: the image of a stack that is no area. */

@@ -238,15 +238,16 @@ static int find_awkward(cairn_t *c)
 	CRN_TRY(crn_grow(c, (void **)&c->awkward.at, &c->awkward.capacity, c->layout.count,
 		sizeof(*c->awkward.at)));
 	c->awkward.count = 0;
-	c->env.closed = false;
+	c->unreadable = false;
 	for (size_t i = 0; i < c->layout.count; i++) {
 		const struct crn_piece *p = &c->layout.at[i];
 
 		if ((p->prot & rw) == rw)
 			continue;
 		c->awkward.at[c->awkward.count++] = *p;
-		c->env.closed |= !(p->prot & PROT_READ);
+		c->unreadable |= !(p->prot & PROT_READ);
 	}
+	c->env.closed = c->unreadable || c->cut;
 	return 0;
 }
 
@@ -306,7 +307,7 @@ static bool must_look(const cairn_t *c)
 	return c->mode != CRN_SURFACE_NONE || c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS);
 }
 
-int crn_layout_follow(cairn_t *c, enum crn_follow how)
+static int follow(cairn_t *c, enum crn_follow how)
 {
 	struct crn_changes found = { NULL, 0, 0 };
 	int err;
@@ -330,5 +331,13 @@ int crn_layout_follow(cairn_t *c, enum crn_follow how)
 		c->maps_stale = true;
 	else
 		c->maps_known = true;
+	return err;
+}
+
+int crn_layout_follow(cairn_t *c, enum crn_follow how)
+{
+	int err = follow(c, how);
+
+	crn_cut_look(c);
 	return err;
 }

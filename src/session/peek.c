@@ -72,6 +72,8 @@ int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct
 
 	CRN_TRY(crn_lock(c));
 	err = crn_mark_usable(c, id);
+	if (!(c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS)))
+		crn_cut_look(c); /* the live page will be read if nobody wrote it */
 	for (size_t i = 0; i < count && err >= 0; i++) {
 		if (local[i].iov_len != remote[i].iov_len)
 			err = -EINVAL;

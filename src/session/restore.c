@@ -68,6 +68,8 @@ static int count_page(struct crn_walk *self, uintptr_t page, const void *at_from
 
 	if (crn_on_other_stack(w->c, page))
 		return CAIRN_ETHREADS;
+	if (at_from && crn_may_put(w->c, page) && crn_cut_page(w->c, page))
+		return CAIRN_ELAYOUT;
 	if (!w->c->ops->look(w->c->tracker, page, &old) || at_from)
 		w->bare += !old;
 	/*
@@ -131,6 +133,27 @@ static int put_content(cairn_t *c, uint64_t id)
 	return 0;
 }
 
+static int check_take(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
+{
+	cairn_t *c = ((struct store_sink *)self)->c;
+
+	for (size_t at = 0; old && at < len; at += CRN_PAGE_SIZE) {
+		if (crn_may_put(c, addr + at) && crn_cut_page(c, addr + at))
+			return CAIRN_ELAYOUT;
+	}
+	return 0;
+}
+
+/* May every page that the open interval has written be put back? */
+static int check_cut(cairn_t *c)
+{
+	struct store_sink s = { .sink = { .take = check_take }, .c = c };
+
+	if (crn_likely(!c->cut))
+		return 0;
+	return c->ops->caps & CRN_TRACK_KEEPS ? CAIRN_ELAYOUT : c->ops->undo(c->tracker, &s.sink);
+}
+
 /* ---- Checks ---------------------------------------------------------------------------------- */
 
 /* A file that was cut short has taken the end of its mappings along. */
@@ -174,6 +197,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	moved = crn_layout_changed(c, id);
 	c->filter = moved || c->youngest > id;
 	CRN_TRY(crn_other_threads_check(c, id));
+	CRN_TRY(check_cut(c));
 	CRN_TRY(reserve_frames(c, id));
 	crn_store_plan(c);
 	if (moved) {

@@ -103,6 +103,32 @@ int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 	return crn_memory_force_read(dst, addr, len);
 }
 
+void crn_cut_look(cairn_t *c)
+{
+	uintptr_t last[CRN_PROBE_MAX];
+	size_t n = 0;
+
+	c->cut = false;
+	for (size_t i = 0; i <= c->area_count && !c->cut; i++) {
+		if (n == CRN_PROBE_MAX || (n && i == c->area_count)) {
+			c->cut = crn_memory_readable(last, n) != n;
+			n = 0;
+		}
+		/* Whatever is cut off a file, the end of the mapping goes first. */
+		if (i < c->area_count && c->areas[i]->flags & CRN_AREA_FILE)
+			last[n++] = c->areas[i]->end - 1;
+	}
+	c->env.closed = c->unreadable || c->cut;
+	c->env.dropped |= c->cut;
+}
+
+bool crn_cut_page(const cairn_t *c, uintptr_t page)
+{
+	const struct crn_area *area = c->cut ? crn_area_at(c, page) : NULL;
+
+	return area && area->flags & CRN_AREA_FILE && !crn_memory_readable(&page, 1);
+}
+
 static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 {
 	const struct crn_piece *p = c->awkward.count ? awkward_at(c, addr) : NULL;
@@ -198,7 +224,7 @@ void crn_store_plan(cairn_t *c)
 
 	c->quiet_below = UINTPTR_MAX;
 	c->quiet_from = 0;
-	if (c->filter)
+	if (c->filter || c->cut)
 		widen(c, 0, UINTPTR_MAX);
 	if (c->skip)
 		widen(c, c->skip->begin, c->skip->end);
@@ -219,7 +245,8 @@ static void store_page(cairn_t *c, uintptr_t page, const void *old)
 		crn_copy_page((void *)page, old);
 		return;
 	}
-	if (!crn_may_put(c, page))
+	/* It was no more there then than it is now, or the restore would have been refused. */
+	if (!crn_may_put(c, page) || (!old && crn_cut_page(c, page)))
 		return;
 	c->put++;
 	for (; next_open(c, &at, end, &stop); at = stop)
