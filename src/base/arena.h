@@ -40,6 +40,13 @@ int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t
 void *crn_block_alloc(struct crn_arena *a, size_t size);
 void crn_block_free(struct crn_arena *a, void *block, size_t size);
 
+/*
+ * Make room for `need` items in a table of `count` items that is a block (*table, NULL at first):
+ * it doubles, and moves. 0 or CAIRN_EMEMORY, nothing changed.
+ */
+int crn_table_grow(struct crn_arena *a, void **table, size_t *capacity, size_t count, size_t need,
+	size_t item_size);
+
 /* A 4 KiB page frame with undefined content; NULL when memory_max is reached. */
 void *crn_frame_alloc(struct crn_arena *a);
 void crn_frame_free(struct crn_arena *a, void *frame);

@@ -25,25 +25,21 @@ static bool make_room(struct crn_journal *j)
 	return j->open_kind == CRN_RECORD_KEPT && crn_journal_evict(j);
 }
 
-static int staging_reserve(struct crn_journal *j, size_t more)
+/* As crn_table_grow, at the price of old records if need be. */
+static int table_reserve(struct crn_journal *j, void **table, size_t *capacity, size_t count,
+	size_t need, size_t item_size)
 {
-	size_t need = j->staging_count + more;
-	size_t capacity = j->staging_capacity;
-	struct crn_entry *e;
-
-	if (crn_likely(need <= capacity))
-		return 0;
-	while (capacity < need)
-		capacity *= 2;
-	while (!(e = crn_block_alloc(j->arena, capacity * sizeof(*e)))) {
+	while (crn_table_grow(j->arena, table, capacity, count, need, item_size) < 0) {
 		if (!make_room(j))
 			return CAIRN_EMEMORY;
 	}
-	crn_copy(e, j->staging, j->staging_count * sizeof(*e));
-	crn_block_free(j->arena, j->staging, j->staging_capacity * sizeof(*e));
-	j->staging = e;
-	j->staging_capacity = capacity;
 	return 0;
+}
+
+static int staging_reserve(struct crn_journal *j, size_t more)
+{
+	return table_reserve(j, (void **)&j->staging, &j->staging_capacity, j->staging_count,
+		j->staging_count + more, sizeof(*j->staging));
 }
 
 static int frames_reserve(struct crn_journal *j, size_t count)
@@ -121,22 +117,8 @@ static bool evict(struct crn_journal *j, bool spare)
 
 static int spares_grow(struct crn_journal *j, size_t need)
 {
-	size_t capacity = j->spare_capacity;
-	void **spares;
-
-	if (crn_likely(need <= capacity))
-		return 0;
-	while (capacity < need)
-		capacity *= 2;
-	while (!(spares = crn_block_alloc(j->arena, capacity * sizeof(*spares)))) {
-		if (!make_room(j))
-			return CAIRN_EMEMORY;
-	}
-	crn_copy(spares, j->spares, j->spare_count * sizeof(*spares));
-	crn_block_free(j->arena, j->spares, j->spare_capacity * sizeof(*spares));
-	j->spares = spares;
-	j->spare_capacity = capacity;
-	return 0;
+	return table_reserve(j, (void **)&j->spares, &j->spare_capacity, j->spare_count, need,
+		sizeof(*j->spares));
 }
 
 static void spares_trim(struct crn_journal *j, size_t keep)

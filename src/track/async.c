@@ -238,61 +238,24 @@ static int async_interval_begin(void *tracker)
 	return 0; /* the scan that ended the last interval has armed every page */
 }
 
-/* Pages to hand over, and how many of them have no frame yet. */
-static size_t count_dirty(struct crn_async *t, size_t *bare)
-{
-	size_t count = 0;
-
-	*bare = 0;
-	for (size_t i = 0; i < t->dirty.count; i++) {
-		for (uintptr_t p = t->dirty.at[i].begin; p < t->dirty.at[i].end;
-			p += CRN_PAGE_SIZE) {
-			*bare += !*crn_mirror_slot(&t->mirror, p);
-			count++;
-		}
-	}
-	return count;
-}
-
-static size_t count_gone(struct crn_async *t)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < t->gone.count; i++) {
-		uintptr_t a = t->gone.at[i].begin, b = t->gone.at[i].end;
-
-		for (; crn_mirror_next(&t->mirror, &a, &b); a = b, b = t->gone.at[i].end)
-			count += crn_pages(b - a);
-	}
-	return count;
-}
-
 static int async_interval_end(void *tracker, struct crn_sink *sink)
 {
 	struct crn_async *t = tracker;
-	size_t count, bare;
 	int err;
 
 	t->mixed |= t->dirty.count > 0; /* from an attempt that failed, or touched */
 	err = scan_all(t, true);
 	t->owed = true;
 	CRN_TRY(err);
-	count = count_dirty(t, &bare);
-	if (t->gone.count)
-		count += count_gone(t);
-	if (sink->prepare)
-		CRN_TRY(sink->prepare(sink, count, bare));
-
+	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, sink));
 	for (size_t i = 0; i < t->dirty.count; i++) {
 		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
 
 		CRN_TRY(crn_mirror_turn(
 			&t->mirror, begin, end, crn_async_doubtful(t, begin, end), sink));
 	}
-	for (size_t i = 0; i < t->gone.count; i++)
-		CRN_TRY(crn_mirror_give(&t->mirror, t->gone.at[i].begin, t->gone.at[i].end, sink));
 	crn_range_list_shrink(&t->dirty, 0);
-	crn_range_list_shrink(&t->gone, 0);
+	CRN_TRY(crn_mirror_give(&t->mirror, &t->gone, sink));
 	t->owed = false;
 	return 0;
 }

@@ -18,21 +18,8 @@
 
 static int spans_reserve(struct crn_async *t, size_t more)
 {
-	size_t capacity = t->span_capacity ? t->span_capacity : 64;
-	struct crn_span *spans;
-
-	if (t->span_count + more <= t->span_capacity)
-		return 0;
-	while (capacity < t->span_count + more)
-		capacity *= 2;
-	spans = crn_block_alloc(t->env->arena, capacity * sizeof(*spans));
-	if (!spans)
-		return CAIRN_EMEMORY;
-	crn_copy(spans, t->spans, t->span_count * sizeof(*spans));
-	crn_block_free(t->env->arena, t->spans, t->span_capacity * sizeof(*spans));
-	t->spans = spans;
-	t->span_capacity = capacity;
-	return 0;
+	return crn_table_grow(t->env->arena, (void **)&t->spans, &t->span_capacity, t->span_count,
+		t->span_count + more, sizeof(*t->spans));
 }
 
 /* The first span that ends above addr. */

@@ -275,21 +275,8 @@ static int fork_open(void **out, struct crn_track_env *env)
 
 static int ranges_reserve(struct fork_tracker *t, size_t more)
 {
-	size_t capacity = t->range_capacity ? t->range_capacity : 64;
-	struct fork_range *ranges;
-
-	if (t->range_count + more <= t->range_capacity)
-		return 0;
-	while (capacity < t->range_count + more)
-		capacity *= 2;
-	ranges = crn_block_alloc(t->env->arena, capacity * sizeof(*ranges));
-	if (!ranges)
-		return CAIRN_EMEMORY;
-	crn_copy(ranges, t->ranges, t->range_count * sizeof(*ranges));
-	crn_block_free(t->env->arena, t->ranges, t->range_capacity * sizeof(*ranges));
-	t->ranges = ranges;
-	t->range_capacity = capacity;
-	return 0;
+	return crn_table_grow(t->env->arena, (void **)&t->ranges, &t->range_capacity,
+		t->range_count, t->range_count + more, sizeof(*t->ranges));
 }
 
 static int fork_area_add(void *tracker, struct crn_area *area)

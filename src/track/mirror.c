@@ -232,7 +232,7 @@ bool crn_mirror_next(struct crn_mirror *m, uintptr_t *begin, uintptr_t *end)
 	return true;
 }
 
-int crn_mirror_give(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink)
+static int give_range(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink)
 {
 	uintptr_t a = begin, b = end;
 
@@ -247,6 +247,50 @@ int crn_mirror_give(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct
 	}
 	crn_mirror_drop(m, begin, end);
 	return 0;
+}
+
+int crn_mirror_give(struct crn_mirror *m, struct crn_range_list *gone, struct crn_sink *sink)
+{
+	for (size_t i = 0; i < gone->count; i++)
+		CRN_TRY(give_range(m, gone->at[i].begin, gone->at[i].end, sink));
+	crn_range_list_shrink(gone, 0);
+	return 0;
+}
+
+/* Pages to hand over, and how many of them have no frame yet. */
+static size_t count_dirty(struct crn_mirror *m, const struct crn_range_list *dirty, size_t *bare)
+{
+	size_t count = 0;
+
+	*bare = 0;
+	for (size_t i = 0; i < dirty->count; i++) {
+		for (uintptr_t p = dirty->at[i].begin; p < dirty->at[i].end; p += CRN_PAGE_SIZE) {
+			*bare += !*crn_mirror_slot(m, p);
+			count++;
+		}
+	}
+	return count;
+}
+
+static size_t count_gone(struct crn_mirror *m, const struct crn_range_list *gone)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < gone->count; i++) {
+		uintptr_t a = gone->at[i].begin, b = gone->at[i].end;
+
+		for (; crn_mirror_next(m, &a, &b); a = b, b = gone->at[i].end)
+			count += crn_pages(b - a);
+	}
+	return count;
+}
+
+int crn_mirror_prepare(struct crn_mirror *m, const struct crn_range_list *dirty,
+	const struct crn_range_list *gone, struct crn_sink *sink)
+{
+	size_t bare, count = count_dirty(m, dirty, &bare) + count_gone(m, gone);
+
+	return sink->prepare ? sink->prepare(sink, count, bare) : 0;
 }
 
 /*

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "track/range_list.h"
 #include "track/track.h"
 
 struct crn_mirror_node;
@@ -69,8 +70,14 @@ int crn_mirror_show(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct
 /* The first run of pages in [begin, end) that have a frame; false if there is none. */
 bool crn_mirror_next(struct crn_mirror *m, uintptr_t *begin, uintptr_t *end);
 
-/* Hand every frame of [begin, end) to the sink (prepared for them) and forget the pages. */
-int crn_mirror_give(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink);
+/*
+ * At the end of an interval, first: prepare the sink for the pages of both lists. CAIRN_EMEMORY
+ * comes before anything is handed over. Then turn the dirty ones, and give the frames of what is
+ * gone, which empties that list.
+ */
+int crn_mirror_prepare(struct crn_mirror *m, const struct crn_range_list *dirty,
+	const struct crn_range_list *gone, struct crn_sink *sink);
+int crn_mirror_give(struct crn_mirror *m, struct crn_range_list *gone, struct crn_sink *sink);
 
 /* Forget [begin, end). */
 void crn_mirror_drop(struct crn_mirror *m, uintptr_t begin, uintptr_t end);

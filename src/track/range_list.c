@@ -19,21 +19,8 @@ void crn_range_list_close(struct crn_range_list *l)
 
 int crn_range_list_reserve(struct crn_range_list *l, size_t more)
 {
-	size_t capacity = l->capacity ? l->capacity : FIRST_CAPACITY;
-	struct crn_page_run *at;
-
-	if (crn_likely(l->count + more <= l->capacity))
-		return 0;
-	while (capacity < l->count + more)
-		capacity *= 2;
-	at = crn_block_alloc(l->arena, capacity * sizeof(*at));
-	if (!at)
-		return CAIRN_EMEMORY;
-	crn_copy(at, l->at, l->count * sizeof(*at));
-	crn_block_free(l->arena, l->at, l->capacity * sizeof(*at));
-	l->at = at;
-	l->capacity = capacity;
-	return 0;
+	return crn_table_grow(l->arena, (void **)&l->at, &l->capacity, l->count, l->count + more,
+		sizeof(*l->at));
 }
 
 int crn_range_list_add(struct crn_range_list *l, uintptr_t begin, uintptr_t end)

@@ -115,21 +115,8 @@ static int soft_open(void **out, struct crn_track_env *env)
 
 static int spans_reserve(struct soft_tracker *t, size_t more)
 {
-	size_t capacity = t->span_capacity ? t->span_capacity : 64;
-	struct soft_span *spans;
-
-	if (t->span_count + more <= t->span_capacity)
-		return 0;
-	while (capacity < t->span_count + more)
-		capacity *= 2;
-	spans = crn_block_alloc(t->env->arena, capacity * sizeof(*spans));
-	if (!spans)
-		return CAIRN_EMEMORY;
-	crn_copy(spans, t->spans, t->span_count * sizeof(*spans));
-	crn_block_free(t->env->arena, t->spans, t->span_capacity * sizeof(*spans));
-	t->spans = spans;
-	t->span_capacity = capacity;
-	return 0;
+	return crn_table_grow(t->env->arena, (void **)&t->spans, &t->span_capacity, t->span_count,
+		t->span_count + more, sizeof(*t->spans));
 }
 
 static int mirror_range(struct soft_tracker *t, uintptr_t begin, uintptr_t end, bool doubtful)
@@ -365,55 +352,20 @@ static int soft_interval_begin(void *tracker)
 	return 0; /* interval_end has cleared the bits before it copied */
 }
 
-static size_t count_dirty(struct soft_tracker *t, size_t *bare)
-{
-	size_t count = 0;
-
-	*bare = 0;
-	for (size_t i = 0; i < t->dirty.count; i++) {
-		for (uintptr_t p = t->dirty.at[i].begin; p < t->dirty.at[i].end;
-			p += CRN_PAGE_SIZE) {
-			*bare += !*crn_mirror_slot(&t->mirror, p);
-			count++;
-		}
-	}
-	return count;
-}
-
-static size_t count_gone(struct soft_tracker *t)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < t->gone.count; i++) {
-		uintptr_t a = t->gone.at[i].begin, b = t->gone.at[i].end;
-
-		for (; crn_mirror_next(&t->mirror, &a, &b); a = b, b = t->gone.at[i].end)
-			count += crn_pages(b - a);
-	}
-	return count;
-}
-
 static int soft_interval_end(void *tracker, struct crn_sink *sink)
 {
 	struct soft_tracker *t = tracker;
-	size_t count, bare;
 
 	CRN_TRY(scan_all(t));
 	CRN_TRY(clear_all(t)); /* before the copy: what is written from here on is marked again */
 	if (crn_thread_count() != 1)
 		CRN_TRY(recheck_all(t));
-	count = count_dirty(t, &bare) + count_gone(t);
-	if (sink->prepare)
-		CRN_TRY(sink->prepare(sink, count, bare));
-
+	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, sink));
 	for (size_t i = 0; i < t->dirty.count; i++)
 		CRN_TRY(crn_mirror_turn(
 			&t->mirror, t->dirty.at[i].begin, t->dirty.at[i].end, false, sink));
-	for (size_t i = 0; i < t->gone.count; i++)
-		CRN_TRY(crn_mirror_give(&t->mirror, t->gone.at[i].begin, t->gone.at[i].end, sink));
 	crn_range_list_shrink(&t->dirty, 0);
-	crn_range_list_shrink(&t->gone, 0);
-	return 0;
+	return crn_mirror_give(&t->mirror, &t->gone, sink);
 }
 
 static int soft_undo(void *tracker, struct crn_sink *sink)
