@@ -385,6 +385,8 @@ void crn_effects_unlock(void);
  * Take the program's interval back: inverses in reverse order, input to be given again. After
  * memory.
  */
+/* Before memory: open what the program has made read-only since, where the engine would not. */
+void crn_inverses_open_memory(void);
 void crn_inverses_run(void);
 /* Forget the inverses; the files that were held open may go. */
 void crn_inverses_drop(void);

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "effects/effects.h"
 #include "effects/planted.h"
+#include "session/session.h"
 
 struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd)
 {
@@ -66,6 +67,16 @@ static long keep_mapping(const struct crn_inverse *inv)
 	return -ENOENT;
 }
 
+/* The trackers that refuse stores themselves must know whose a refusal is. */
+static long protect(const struct crn_inverse *inv)
+{
+	long ret = crn_sys3(SYS_mprotect, inv->a, inv->b, inv->c);
+
+	if (ret >= 0)
+		crn_protection_changed(crn_agent->session, inv->a, inv->b, (int)inv->c);
+	return ret;
+}
+
 static long run(const struct crn_inverse *inv)
 {
 	switch ((enum crn_inverse_kind)inv->kind) {
@@ -92,7 +103,7 @@ static long run(const struct crn_inverse *inv)
 	case CRN_INV_BREAK:
 		return crn_sys1(SYS_brk, inv->a) == (long)inv->a ? 0 : -ENOMEM;
 	case CRN_INV_PROTECT:
-		return crn_sys3(SYS_mprotect, inv->a, inv->b, inv->c);
+		return protect(inv);
 	case CRN_INV_ACTION:
 		crn_sigaction_put(inv->fd, (const struct crn_sigaction *)inv->text);
 		return 0;
@@ -108,6 +119,28 @@ static long run(const struct crn_inverse *inv)
 		return crn_sys1(SYS_umask, inv->a);
 	}
 	return -EINVAL;
+}
+
+/*
+ * Under trackers that take permissions away, the engine takes tracked memory for writable: what it
+ * refuses is refused by the tracker, who opens it. Memory that the program itself has made
+ * read-only since the checkpoint is opened here; its inverse sets the protection that it had. All
+ * of its pages were saved and opened before the change, so no store slips by. What may not be
+ * opened (a file that is open for reading) cannot have been written either.
+ */
+void crn_inverses_open_memory(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	if (!e->kernel_needs_open_pages)
+		return;
+	for (uint32_t i = 0; i < e->inverse_count; i++) {
+		const struct crn_inverse *inv = &e->inverses[i];
+
+		if (inv->kind == CRN_INV_PROTECT)
+			crn_sys3(SYS_mprotect, inv->a, inv->b,
+				PROT_READ | PROT_WRITE | (inv->c & PROT_EXEC));
+	}
 }
 
 void crn_inverses_run(void)

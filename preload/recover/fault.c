@@ -79,8 +79,10 @@ static _Noreturn void go_back(
 	struct crn_restored restored = {0};
 	char peer[96];
 	uint64_t ns;
-	int ret = crn_memory_restore(crn_agent->session, crn_agent->newest, NULL, &restored);
+	int ret;
 
+	crn_inverses_open_memory();
+	ret = crn_memory_restore(crn_agent->session, crn_agent->newest, NULL, &restored);
 	/* it was restorable a moment ago: the engine is broken, and with it the program */
 	if (ret < 0)
 		crn_error("the restore failed: %s", cairn_strerror(ret));

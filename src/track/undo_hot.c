@@ -226,7 +226,13 @@ static int unseal(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin
 		if (clean(w) && !a->hot)
 			save_page(u, w, page, 0);
 	}
-	return 0;
+	/*
+	 * The program's mprotect has opened what mprotect guards; userfaultfd's protection outlives
+	 * it, and a store would fault for ever at a page whose word says open.
+	 */
+	if (a->hot || a->guard == &undo_guard_mprotect)
+		return 0;
+	return a->guard->open(u, begin, end, false);
 }
 
 static int mark_exec(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)

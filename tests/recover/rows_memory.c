@@ -112,6 +112,38 @@ static void body_mprotect(bool again)
 		munmap(area, LEN);
 }
 
+static void setup_read_only(void)
+{
+	setup_area();
+	CHECK(mprotect(area, LEN, PROT_READ) == 0);
+}
+
+/* The other way round: written when it was opened, and closed again after the crash. */
+static void body_mprotect_open(bool again)
+{
+	int fd = open(letters(), O_RDONLY);
+
+	CHECK(is_all('a'));
+	CHECK(read(fd, area, 1) == -1 && errno == EFAULT);
+	CHECK(CALL(mprotect, area, LEN, PROT_READ | PROT_WRITE) == 0);
+	memset(area, 'c', LEN);
+	close(fd);
+	if (again)
+		munmap(area, LEN);
+}
+
+/* Twice, over different parts: the protections of the checkpoint come back one by one. */
+static void body_mprotect_twice(bool again)
+{
+	CHECK(is_all('a'));
+	memset(area, 'c', LEN);
+	CHECK(CALL(mprotect, area + 4096, 2 * 4096, PROT_READ) == 0);
+	CHECK(CALL(mprotect, area + 4096, 4096, PROT_READ | PROT_WRITE) == 0);
+	area[4096] = 'd';
+	if (again)
+		munmap(area, LEN);
+}
+
 static void body_mprotect_part(bool again)
 {
 	CHECK(is_all('a'));
@@ -201,6 +233,8 @@ const struct row rows_memory[] = {
 	{"munmap", setup_area, body_munmap, false, false},
 	{"munmap_part", setup_area, body_remap_over, false, false},
 	{"mprotect", setup_area, body_mprotect, false, false},
+	{"mprotect_open", setup_read_only, body_mprotect_open, false, false},
+	{"mprotect_twice", setup_area, body_mprotect_twice, false, false},
 	{"mprotect_part", setup_area, body_mprotect_part, false, false},
 	{"madvise_dontneed", setup_area, body_dontneed, false, false},
 	{"madvise_free", setup_area, body_free, false, false},
