@@ -11,11 +11,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 #include "cairn/cairn.h"
 #include "commands.h"
 #include "elf_file.h"
+#include "findings.h"
 #include "plan.h"
 
 #define EXIT_OPTION  2
@@ -420,6 +422,44 @@ static int become(struct run *r, struct plan_builder *b)
 		errno == ENOENT ? EXIT_MISSING : EXIT_REFUSED, r->program[0], strerror(errno));
 }
 
+static bool tracker_works(const char *name)
+{
+	struct tracker_finding found[8];
+	struct crn_host host;
+	size_t count;
+
+	crn_host_probe(&host);
+	count = find_trackers(found, sizeof(found) / sizeof(found[0]), &host);
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(found[i].name, name))
+			return found[i].works;
+	return false;
+}
+
+/*
+ * The session opens inside the program, which would run on without checkpoints if its tracker
+ * cannot. `auto` always finds one. In a child, because a seccomp filter may kill who asks.
+ */
+static int check_tracker(const char *name)
+{
+	int status = -1;
+	pid_t pid;
+
+	if (!strcmp(name, "auto"))
+		return 0;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		_exit(!tracker_works(name));
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status == 0 || pid < 0)
+		return 0;
+	fprintf(stderr, "cairn run: tracker %s cannot run on this host: see `cairn doctor`\n",
+		name);
+	return EXIT_REFUSED;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]",
@@ -442,6 +482,8 @@ int cmd_run(int argc, char **argv)
 		return EXIT_OPTION;
 	}
 	status = check_program(r.program[0], r.path, 0);
+	if (!status)
+		status = check_tracker(r.config.tracker);
 	if (!status)
 		status = resolve_functions(&r, &b);
 	return status ? status : become(&r, &b);

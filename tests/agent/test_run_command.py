@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -79,6 +80,17 @@ def test_programs(folder: Path) -> None:
     expect(got == (3, "from the script here\n", ""), "a script runs, its status is its own", got)
 
 
+def test_trackers() -> None:
+    """A tracker that this host cannot run is refused before the program runs; the others run it."""
+    doctor = subprocess.run([CAIRN, "doctor", "--json"], capture_output=True, text=True, timeout=60)
+    for tracker in json.loads(doctor.stdout)["trackers"]:
+        arguments = ("--tracker", tracker["name"], "--", "echo", "ran")
+        if tracker["works"]:
+            expect(run(*arguments) == (0, "ran\n", ""), f"{tracker['name']} runs it")
+        else:
+            refused(126, "see `cairn doctor`", *arguments)
+
+
 def test_children() -> None:
     """Whoever is executed below has the agent too, also behind a shell that closes descriptors."""
     script = "exec 2>&1; /bin/true; env true; sh -c 'exec true'"
@@ -96,6 +108,7 @@ def main() -> None:
     try:
         test_command_line()
         test_programs(folder)
+        test_trackers()
         test_children()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
