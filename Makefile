@@ -33,7 +33,7 @@ help: ## List the targets
 
 deps: ## Install what building, testing and the demo need (apt; root or sudo)
 	@scripts/install_deps.sh build test
-	@scripts/install_deps.sh --optional servers
+	@scripts/install_deps.sh --optional servers qemu
 
 demo: ## The main job: stock Redis survives crashes under load (installs what it lacks)
 	@scripts/install_deps.sh build demo
@@ -42,7 +42,7 @@ demo: ## The main job: stock Redis survives crashes under load (installs what it
 
 test: ## All tests that this host can run (installs what they lack)
 	@scripts/install_deps.sh build test
-	@scripts/install_deps.sh --optional servers
+	@scripts/install_deps.sh --optional servers qemu
 	@$(MAKE) --no-print-directory build
 	@$(PYTHON) scripts/run_tests.py --build $(BUILD)
 

@@ -4,7 +4,7 @@
 #
 #	install_deps.sh [--check|--optional] SET...
 #
-#	SET         build | test | servers | demo | bench | lint
+#	SET         build | test | servers | qemu | demo | bench | lint
 #	--check     install nothing; name what is missing and fail
 #	--optional  what cannot be installed is named, but is no failure (its tests are skipped)
 #
@@ -20,6 +20,7 @@ packages_of() {
 		echo redis-server redis-tools nginx-light lighttpd apache2-utils memcached
 		echo sqlite3 lua5.4 perl
 		;;
+	qemu) echo qemu-system-x86 ;; # the soft-dirty tracker, on another kernel
 	demo) echo redis-server redis-tools python3 ;;
 	bench) echo python3-venv ;;
 	lint) echo clang-format-14 shellcheck git ;;
@@ -42,6 +43,7 @@ have() {
 	redis-tools) tool=redis-cli ;;
 	nginx-light) tool=nginx ;;
 	apache2-utils) tool=ab ;;
+	qemu-system-x86) tool=qemu-system-x86_64 ;;
 	binutils) tool=readelf ;;
 	*) tool= ;;
 	esac
