@@ -2,13 +2,16 @@
 /*
  * long crn_frozen_clone(struct crn_frozen_control *control, long parent)
  *
- * Clone this process with no exit signal; the child sleeps until the parent dies or kills it. The
+ * Clone this process with no exit signal; the child sleeps until the parent dies, executes another
+ * program or kills it. The
  * child's memory is the checkpoint, so it must not write to a single byte of it: after the clone it
  * works in registers alone, and tells of its progress in the control block, which is shared memory.
  * Signals are blocked by the caller.
  *
  *	control +0	uint32_t state: 0, then 1 (frozen) or a negated errno
  *	control +8	struct pollfd { 0, POLLIN, 0 }
+ *	control +16	int32_t lock: the descriptor that the parent holds its lock by, or negative
+ *	control +24	struct flock: that lock, for reading
  *
  * Returns the child's pid or -errno, in the parent only.
  */
@@ -20,6 +23,7 @@
 crn_frozen_clone:
 	pushq	%rbx
 	pushq	%r12
+	pushq	%r13
 	movq	%rdi, %rbx
 	movq	%rsi, %r12
 	movl	$56, %eax		/* clone: a copy of everything, no SIGCHLD */
@@ -31,28 +35,40 @@ crn_frozen_clone:
 	syscall
 	testq	%rax, %rax
 	jz	1f
+	popq	%r13
 	popq	%r12
 	popq	%rbx
 	ret
 
 1:	movl	$112, %eax		/* setsid: no terminal, no process group of the program */
 	syscall
-	/* close_range: locks, pipes and sockets belong to the program alone */
-	movl	$436, %eax
+	movl	16(%rbx), %r13d
 	xorl	%edi, %edi
+	testl	%r13d, %r13d
+	js	5f
+	movl	$33, %eax		/* dup2: the parent's lock becomes descriptor 0 */
+	movl	%r13d, %edi
+	xorl	%esi, %esi
+	syscall
+	testq	%rax, %rax
+	js	2f
+	movl	$1, %edi
+/* close_range: locks, pipes, sockets are the program's alone */
+5:	movl	$436, %eax
 	movl	$0xffffffff, %esi
 	xorl	%edx, %edx
 	syscall
 	testq	%rax, %rax
 	js	2f
+	testl	%r13d, %r13d
+	jns	6f
 	movl	$434, %eax		/* pidfd_open(parent): gets descriptor 0 */
 	movq	%r12, %rdi
 	xorl	%esi, %esi
 	syscall
 	testq	%rax, %rax
 	js	2f
-	/* getppid: the parent may have died before the pidfd was there */
-	movl	$110, %eax
+6:	movl	$110, %eax
 	syscall
 	cmpq	%rax, %r12
 	jne	4f
@@ -77,12 +93,21 @@ crn_frozen_clone:
 	cmpl	$1, %r12d
 	jne	4f
 
-3:	movl	$7, %eax		/* poll(pidfd): readable when the parent has died */
+3:	testl	%r13d, %r13d
+	js	7f
+	/* fcntl(F_SETLKW): ours when the parent's files are closed */
+	movl	$72, %eax
+	xorl	%edi, %edi
+	movl	$7, %esi
+	leaq	24(%rbx), %rdx
+	syscall
+	jmp	8f
+7:	movl	$7, %eax		/* poll(pidfd): readable when the parent has died */
 	leaq	8(%rbx), %rdi
 	movl	$1, %esi
 	movl	$-1, %edx
 	syscall
-	cmpq	$-4, %rax		/* EINTR: stopped and continued */
+8:	cmpq	$-4, %rax		/* EINTR: stopped and continued */
 	je	3b
 4:	movl	$231, %eax		/* exit_group */
 	xorl	%edi, %edi

@@ -23,6 +23,32 @@
 /* frozen.S */
 long crn_frozen_clone(struct crn_frozen_control *control, long parent);
 
+#define GET_SEALS 1034
+
+static void lock_take(struct crn_frozen_control *control)
+{
+	int fd = crn_fd_memory("cairn-frozen", 0);
+
+	control->lock_fd = -1;
+	if (fd < 0)
+		return;
+	control->lock.type = F_WRLCK;
+	if (crn_sys3(SYS_fcntl, fd, F_SETLK, &control->lock) < 0) {
+		crn_fd_close(fd);
+		return;
+	}
+	control->lock.type = F_RDLCK;
+	control->lock_fd = fd;
+}
+
+/*
+ * A number that is open may be another file by now: one that has no seals to tell of is not ours.
+ */
+bool crn_frozen_alive(const struct crn_frozen_control *control)
+{
+	return control->lock_fd < 0 || crn_sys3(SYS_fcntl, control->lock_fd, GET_SEALS, 0) >= 0;
+}
+
 int crn_frozen_open(struct crn_frozen_control **out)
 {
 	long at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
@@ -32,11 +58,14 @@ int crn_frozen_open(struct crn_frozen_control **out)
 		return (int)at;
 	*out = (struct crn_frozen_control *)at;
 	(*out)->poll.events = POLLIN_BIT;
+	lock_take(*out);
 	return 0;
 }
 
 void crn_frozen_close(struct crn_frozen_control *control)
 {
+	if (crn_frozen_alive(control))
+		crn_fd_close(control->lock_fd);
 	(void)crn_memory_unmap(control, CRN_PAGE_SIZE);
 }
 
@@ -58,9 +87,12 @@ static int handshake(struct crn_frozen_control *control, int pid)
 
 int crn_frozen_take(struct crn_frozen_control *control)
 {
-	uint64_t mask = crn_signal_mask(SIG_SETMASK, ~0ull);
+	uint64_t mask;
 	int pid, state;
 
+	if (!crn_frozen_alive(control))
+		return -EBADF;
+	mask = crn_signal_mask(SIG_SETMASK, ~0ull);
 	/* SAFETY: signals are blocked in both, so that no handler runs on the child's copy of the
 	 * stack. */
 	__atomic_store_n(&control->state, 0, __ATOMIC_RELAXED);

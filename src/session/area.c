@@ -239,6 +239,8 @@ int crn_area_born(cairn_t *c, uintptr_t begin, uintptr_t end, uint64_t born)
 		if (a->flags & (CRN_AREA_EXPLICIT | CRN_AREA_STACK) && born > a->born)
 			continue;
 		a->born = born;
+		if (c->ops->area_born)
+			CRN_TRY(c->ops->area_born(c->tracker, a));
 		c->youngest = CRN_MAX(c->youngest, born);
 	}
 	return 0;

@@ -55,6 +55,8 @@ struct fork_range {
 	uint32_t flags;  /* enum crn_area_flags */
 	int fork_advice; /* MADV_DONTFORK or MADV_WIPEONFORK that is lifted around forks, or 0 */
 	uint64_t born, last;
+	/* put where another mapping was: what is in neither process may still differ */
+	bool placed;
 	uintptr_t witness; /* a populated page, to notice such advice by; 0: not found yet */
 };
 
@@ -292,6 +294,7 @@ static int fork_area_add(void *tracker, struct crn_area *area)
 		.flags = area->flags,
 		.born = area->born,
 		.last = LAST_OPEN,
+		.placed = t->count && area->born <= snapshot_at(t, t->count - 1)->id,
 	};
 	return 0;
 }
@@ -338,6 +341,31 @@ static int fork_area_gone(void *tracker, struct crn_area *area)
 		r->begin = CRN_MAX(r->begin, area->begin);
 		r->end = CRN_MIN(r->end, area->end);
 		r->last = newest;
+	}
+	return 0;
+}
+
+/* The children know what the mapping that it serves as has held. */
+static int fork_area_born(void *tracker, struct crn_area *area)
+{
+	struct fork_tracker *t = tracker;
+	size_t count = t->range_count;
+
+	for (size_t i = 0; i < count; i++) {
+		struct fork_range rest[2], *r = &t->ranges[i];
+		size_t n;
+
+		if (r->last != LAST_OPEN || r->end <= area->begin || r->begin >= area->end)
+			continue;
+		CRN_TRY(ranges_reserve(t, 2));
+		r = &t->ranges[i];
+		n = range_outside(r, area->begin, area->end, rest);
+		for (size_t k = 0; k < n; k++)
+			t->ranges[t->range_count++] = rest[k];
+		r->begin = CRN_MAX(r->begin, area->begin);
+		r->end = CRN_MIN(r->end, area->end);
+		r->placed |= area->born < r->born;
+		r->born = area->born;
 	}
 	return 0;
 }
@@ -411,6 +439,8 @@ static int fork_kept_check(void *tracker, uint64_t id)
 
 	if (!s)
 		return CAIRN_EEVICTED;
+	if (!crn_frozen_alive(t->control))
+		return -EBADF;
 	/* Somebody (the OOM killer, an operator) may have killed the child. */
 	if (crn_frozen_read(s->pid, &word, (uintptr_t)t->control, sizeof(word)) != sizeof(word))
 		return CAIRN_EFAILED;
@@ -419,16 +449,16 @@ static int fork_kept_check(void *tracker, uint64_t id)
 
 struct fork_source {
 	int pid, pagemap;
-	bool anonymous;
+	bool anonymous, placed;
 };
 
 /* Equal entries are equal pages: both absent, the same swap slot, or the same frame (0 if we may
  * not see it). */
-static bool entries_equal(uint64_t a, uint64_t b)
+static bool entries_equal(uint64_t a, uint64_t b, bool placed)
 {
 	a &= ~ENTRY_NOISE;
 	b &= ~ENTRY_NOISE;
-	return a == b && (!(a & CRN_PAGEMAP_PRESENT) || (a & ENTRY_PFN));
+	return a == b && !(placed && !a) && (!(a & CRN_PAGEMAP_PRESENT) || (a & ENTRY_PFN));
 }
 
 /* [begin, end) is at most BATCH pages and may differ: compare, store what does. */
@@ -477,7 +507,7 @@ static int restore_batch(
 	while (i < count) {
 		size_t k = i;
 
-		while (k < count && !entries_equal(mine[k], theirs[k]))
+		while (k < count && !entries_equal(mine[k], theirs[k], from->placed))
 			k++;
 		if (k > i)
 			CRN_TRY(restore_run(t, from->pid, begin + i * CRN_PAGE_SIZE,
@@ -509,6 +539,7 @@ static int fork_kept_restore(void *tracker, uint64_t id)
 			/* younger than the checkpoint: stays as it is; or no longer there */
 			continue;
 		from.anonymous = !(r->flags & CRN_AREA_FILE);
+		from.placed = r->placed;
 		for (uintptr_t at = r->begin; at < r->end && err >= 0; at += BATCH * CRN_PAGE_SIZE)
 			err = restore_batch(
 				t, &from, at, CRN_MIN(at + BATCH * CRN_PAGE_SIZE, r->end));
@@ -631,7 +662,7 @@ static int fork_undo(void *tracker, struct crn_sink *sink)
 
 static int fork_rebase(void *tracker, uintptr_t page, const void *content)
 {
-	return CAIRN_EUNSUPPORTED;
+	return CAIRN_EUNSUPPORTED; /* kept_restore */
 }
 
 static int fork_look(void *tracker, uintptr_t page, const void **old)
@@ -659,6 +690,7 @@ const struct crn_tracker_ops crn_tracker_fork = {
 	.area_add = fork_area_add,
 	.area_drop = fork_area_drop,
 	.area_gone = fork_area_gone,
+	.area_born = fork_area_born,
 	.interval_begin = fork_interval_begin,
 	.interval_end = fork_interval_end,
 	.undo = fork_undo,

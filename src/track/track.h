@@ -139,6 +139,11 @@ struct crn_tracker_ops {
 	 * undone.
 	 */
 	int (*area_gone)(void *t, struct crn_area *area);
+	/*
+	 * While a restore runs: a newer mapping serves as one that was there before, or stays as
+	 * news. From now on it counts as born at area->born. NULL: the tracker has no use for that.
+	 */
+	int (*area_born)(void *t, struct crn_area *area);
 
 	int (*interval_begin)(void *t);
 	/*
