@@ -106,6 +106,7 @@ int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 void crn_cut_look(cairn_t *c)
 {
 	uintptr_t last[CRN_PROBE_MAX];
+	const uint32_t kind = CRN_AREA_FILE | CRN_AREA_SEGMENT;
 	size_t n = 0;
 
 	c->cut = false;
@@ -115,7 +116,7 @@ void crn_cut_look(cairn_t *c)
 			n = 0;
 		}
 		/* Whatever is cut off a file, the end of the mapping goes first. */
-		if (i < c->area_count && c->areas[i]->flags & CRN_AREA_FILE)
+		if (i < c->area_count && (c->areas[i]->flags & kind) == CRN_AREA_FILE)
 			last[n++] = c->areas[i]->end - 1;
 	}
 	c->env.closed = c->unreadable || c->cut;

@@ -386,7 +386,7 @@ void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
 
 static int read_maps(cairn_t *c)
 {
-	struct crn_mapping m, before = { .end = 0 };
+	struct crn_mapping m, before = { .end = 0, .inode = 0 };
 	/*
 	 * The kernel writes a thread's rseq area and the signal frames on its stack, and kills who
 	 * forbids it.
@@ -407,6 +407,9 @@ static int read_maps(cairn_t *c)
 
 		if (refuses && (flags & CRN_AREA_STACK || holds_thread(c, &m)))
 			flags |= CRN_AREA_HOT;
+		if (flags & CRN_AREA_FILE && !m.shared && m.inode == before.inode &&
+			m.begin == before.end)
+			flags |= CRN_AREA_SEGMENT;
 		CRN_TRY(add_explicit(c, &m, flags));
 		if (c->mode == CRN_SURFACE_LIST) {
 			named = named && before.end == m.begin;

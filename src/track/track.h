@@ -49,6 +49,7 @@ enum crn_area_flags {
 	 * only.
 	 */
 	CRN_AREA_NEW = 1u << 5,
+	CRN_AREA_SEGMENT = 1u << 6, /* of a loaded object: nobody cuts that file short */
 };
 
 enum crn_tracker_caps {
