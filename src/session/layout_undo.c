@@ -203,6 +203,16 @@ static int map_again(cairn_t *c, const struct crn_piece *p, uintptr_t begin, uin
 	return p->flags & CRN_PIECE_REFUSED ? 0 : crn_area_track(c, begin, end, flags, 0);
 }
 
+/* A newer mapping in [begin, end) is the older one from now on. */
+static int serve(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags)
+{
+	if (!(c->ops->caps & CRN_TRACK_KEEPS))
+		return crn_area_born(c, begin, end, 0);
+	/* What was kept is known by its area: that has to begin again. */
+	CRN_TRY(crn_area_vanish(c, begin, end));
+	return crn_area_track(c, begin, end, flags, 0);
+}
+
 /*
  * Map what is not mapped in [begin, end) and track it. A newer mapping that had to stay serves as
  * the old one.
@@ -218,7 +228,7 @@ static int fill_place(cairn_t *c, const struct crn_piece *p)
 			CRN_TRY(map_again(c, p, at, next));
 		} else {
 			next = CRN_MIN(c->areas[i]->end, p->end);
-			CRN_TRY(crn_area_born(c, at, next, 0));
+			CRN_TRY(serve(c, at, next, p->flags & CRN_AREA_FLAGS & ~CRN_AREA_FILE));
 		}
 	}
 	return 0;
