@@ -208,7 +208,8 @@ static void note_failed(cairn_t *c, uint64_t id)
 	c->failed[c->failed_count++ % CRN_FAILED_KEPT] = id;
 }
 
-static int end_interval(cairn_t *c)
+/* *lost is set if the past of the interval could not be kept; the new checkpoint is good. */
+static int end_interval(cairn_t *c, int *lost)
 {
 	struct crn_sink *sink;
 	uint64_t pages;
@@ -231,7 +232,7 @@ static int end_interval(cairn_t *c)
 		 * is not.
 		 */
 		crn_journal_abort(c->journal);
-		crn_lost(&c->env, 0, CAIRN_EMEMORY);
+		*lost = CAIRN_EMEMORY;
 		err = 0;
 		break;
 	}
@@ -280,7 +281,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 		CRN_TRY(reserve_image(c, m, jump->rsp, &image));
 	/* Before the interval ends: what handlers lose afterwards belongs to the next one. */
 	lost = __atomic_exchange_n(&c->lost, 0, __ATOMIC_RELAXED);
-	err = end_interval(c);
+	err = end_interval(c, &lost);
 	if (err < 0) {
 		c->lost = lost ? lost : c->lost;
 		return err;

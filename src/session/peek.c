@@ -23,17 +23,21 @@ const void *crn_newest_content(cairn_t *c, uintptr_t page)
 static int peek_page(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, size_t len)
 {
 	uintptr_t page = crn_page_down(addr);
-	const void *content;
+	const void *content, *newest;
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return c->ops->kept_peek(c->tracker, id, addr, buf, len);
-	content = crn_newest_content(c, page);
+again:
+	newest = content = crn_newest_content(c, page);
 	if (id != crn_mark_newest(c)->id)
 		CRN_TRY(crn_journal_look(c->journal, id, page, content, &content));
 	if (content)
 		crn_copy(buf, (const uint8_t *)content + (addr - page), len);
 	else
 		crn_fill(buf, 0, len);
+	/* Another thread may have stored to the live page while we read it: then it has a copy. */
+	if (newest == (const void *)page && crn_newest_content(c, page) != newest)
+		goto again;
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "os/thread.h"
 #include "track/undo_pages.h"
 
 /*
@@ -457,9 +458,12 @@ int undo_look(void *t, uintptr_t page, const void **old)
 {
 	struct crn_undo_pages *u = t;
 	struct undo_area *a = undo_find(u, page);
-	uintptr_t word = a ? atomic_load(undo_word_of(a, page)) : 0;
+	uintptr_t word = 0;
 
 	*old = NULL;
+	/* While a handler is at it the page may be open already, and the frame not yet named. */
+	while (a && (word = atomic_load(undo_word_of(a, page))) & UNDO_BUSY)
+		crn_yield();
 	if (!(word & UNDO_OPEN))
 		return 0;
 	*old = undo_frame(word);

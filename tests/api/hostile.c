@@ -305,6 +305,57 @@ static void variables(void)
 	CHECK_OK(cairn_close(c));
 }
 
+/* ---- Threads that store while the past is read: a count never goes back ---- */
+
+#define COUNTERS 32
+#define DEPTH    40
+
+static volatile uint64_t *counters;
+static volatile bool enough;
+
+static void *count_up(void *arg)
+{
+	while (!enough)
+		for (size_t i = 0; i < COUNTERS; i++)
+			counters[i * PAGE / 8]++;
+	return NULL;
+}
+
+static void read_counts(void)
+{
+	uint64_t last[COUNTERS] = { 0 }, oldest, newest, value;
+
+	CHECK_OK(cairn_range(c, &oldest, &newest));
+	for (uint64_t id = oldest; id <= newest; id++) {
+		for (size_t i = 0; i < COUNTERS; i++) {
+			const void *at = (const void *)&counters[i * PAGE / 8];
+
+			CHECK_OK(cairn_peek(c, id, at, &value, sizeof(value)));
+			CHECK(value >= last[i]);
+			last[i] = value;
+		}
+	}
+}
+
+static void counting_threads(void)
+{
+	time_t end = time(NULL) + 3;
+	pthread_t thread;
+	uint64_t id;
+
+	open_session("none", strcmp(tracker, "fork") == 0 ? 4 : DEPTH);
+	counters = (volatile uint64_t *)map_pages(COUNTERS);
+	CHECK_OK(cairn_area_add(c, (void *)counters, COUNTERS * PAGE));
+	CHECK_OK(pthread_create(&thread, NULL, count_up, NULL));
+	while (time(NULL) < end) {
+		for (int i = 0; i < DEPTH; i++)
+			CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		read_counts();
+	}
+	enough = true;
+	CHECK_OK(pthread_join(thread, NULL));
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -317,6 +368,7 @@ static const struct {
 	{ "cut_private", cut_private },
 	{ "many_threads", many_threads },
 	{ "variables", variables },
+	{ "counting_threads", counting_threads },
 };
 
 int main(int argc, char **argv)
