@@ -11,6 +11,7 @@ one's.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from under_cairn import Failed, cairn_run, expect, expect_checkpoints, main, need_program
@@ -30,6 +31,27 @@ def load(server: Server, requests: int) -> None:
             rate = apache_bench(server.port, path, requests, keep_alive)
             how = "keep-alive" if keep_alive else "a connection each"
             print(f"ok    ab {path} {how}: {rate:.0f} requests/s", flush=True)
+
+
+def open_connections(port: int) -> int:
+    """Accepted sockets of this port that some process still holds."""
+    count = 0
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        listening, held = fields[3] == "0A", fields[9] != "0"
+        count += int(fields[1].split(":")[1], 16) == port and held and not listening
+    return count
+
+
+def wait_until_idle(server: Server) -> None:
+    """
+    lighttpd ends with status 1 when a signal stops it before it has closed its last connection
+    (bare as well), so both are stopped when the clients' closes have arrived.
+    """
+    end = time.monotonic() + 15
+    while open_connections(server.port) and time.monotonic() < end:
+        time.sleep(0.01)
+    expect(open_connections(server.port) == 0, "all connections are closed")
 
 
 def compare(bare: Server, cairn: Server) -> None:
@@ -53,6 +75,8 @@ def test(build: Path, mode: str, folder: Path) -> None:
         load(cairn, 200 if mode == "fork" else 2000)
         expect_checkpoints(build, mode, cairn)
         compare(bare, cairn)
+        wait_until_idle(bare)
+        wait_until_idle(cairn)
         expected, got = bare.stop(), cairn.stop()
         expect(expected == got, f"exit status {got}, bare {expected}")
     except Exception as error:
