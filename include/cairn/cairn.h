@@ -35,7 +35,11 @@
  * "mprotect" needs none for its checkpoints.
  *
  * Threads and signals. Any thread may call; calls are serialised. Nothing here may be called from
- * a signal handler except cairn_restore(), whose purpose includes leaving one.
+ * a signal handler except cairn_restore(), whose purpose includes leaving one; it answers -EDEADLK
+ * if the handler has interrupted a call of the same thread. "uffd" and "mprotect" serve first
+ * stores by SIGBUS and SIGSEGV: install handlers of your own for these before cairn_open, whose
+ * handler passes on what is not its, and do not store to areas while they are blocked. Those two
+ * trackers hold other signals back while they rearrange pages.
  */
 #ifndef CAIRN_CAIRN_H
 #define CAIRN_CAIRN_H
@@ -167,7 +171,9 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * "This is about to be, or was, written behind your back": DMA, another process. Under trackers
  * that keep old content from the first store ("uffd", "mprotect") call it before the write;
  * elsewhere either way. Under "uffd" and "mprotect" a system call that writes into a clean page
- * fails with EFAULT: touch its buffer first. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
+ * fails with EFAULT: touch its buffer first. There madvise(MADV_DONTNEED, _REMOVE) takes clean
+ * pages away unseen, and their past with them: touch those before, too. Errors: CAIRN_ENOTAREA,
+ * CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
 
