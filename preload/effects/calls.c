@@ -6,6 +6,8 @@
  * A call costs what is asked for: without a session nothing but sites is looked at, without
  * --recover no hook runs, and a call that changes nothing runs without an after-hook.
  */
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include "effects/effects.h"
 #include "effects/hooks.h"
 #include "sites/sites.h"
@@ -111,6 +113,20 @@ static bool agent_has_work(void)
 	return crn_agent->config.site_count || crn_agent->session;
 }
 
+/*
+ * A filter that is about to be installed was not written for the calls that a checkpoint makes: the
+ * first one would be the program's death. Asking whether filters are there at all passes no filter.
+ */
+static bool installs_filter(const struct crn_call *call)
+{
+	if (call->nr == SYS_prctl && call->args[0] == PR_SET_SECCOMP)
+		return call->args[1] == SECCOMP_MODE_STRICT || call->args[2];
+	if (call->nr != SYS_seccomp)
+		return false;
+	return call->args[0] == SECCOMP_SET_MODE_STRICT ||
+		(call->args[0] == SECCOMP_SET_MODE_FILTER && call->args[2]);
+}
+
 /* What follows from a call that has its result: checkpoints. */
 static void finish(struct crn_call *call, const struct crn_row *row)
 {
@@ -199,6 +215,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		return CRN_CALL_RUN;
 	if (crn_refused(call, row))
 		return CRN_CALL_ANSWERED;
+	if (installs_filter(call))
+		crn_sites_end("the program installs a seccomp filter");
 	if (crn_agent->session && crn_agent->effects)
 		verdict = before_with_session(call, row);
 	if (verdict == CRN_CALL_ANSWERED) {

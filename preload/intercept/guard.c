@@ -80,12 +80,8 @@ static void say_once(uint32_t *said, const char *what)
 
 static bool call_prctl(struct crn_call *c)
 {
-	static uint32_t said_seccomp, said_dispatch;
+	static uint32_t said_dispatch;
 
-	if (c->nr == SYS_seccomp ? c->args[0] <= 1 : c->args[0] == PR_SET_SECCOMP)
-		say_once(&said_seccomp,
-			"the program installs a seccomp filter: "
-			"checkpoints and recovery end where it forbids the calls they need");
 	if (c->nr == SYS_prctl && c->args[0] == PR_SET_SYSCALL_USER_DISPATCH) {
 		say_once(&said_dispatch,
 			"the program asked for syscall user dispatch, which is in use: refused");

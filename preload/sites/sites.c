@@ -162,6 +162,53 @@ void crn_site_output(struct crn_call *call)
 	lock_drop();
 }
 
+/* Nothing of the program's may be left in our keeping. False: it cannot be given back now. */
+static bool let_go(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+	bool alone = crn_agent->thread_count == 1;
+
+	if (!e)
+		return true;
+	crn_effects_lock();
+	/* Input that is still to be given again; pages that only a closed tracker leaves open. */
+	if (e->pending_count || (e->kernel_needs_open_pages && !alone)) {
+		crn_effects_unlock();
+		return false;
+	}
+	crn_effects_settle();
+	crn_effects_commit();
+	e->open = false;
+	crn_effects_unlock();
+	return true;
+}
+
+void crn_sites_end(const char *why)
+{
+	cairn_t *session = crn_agent->session;
+	bool protects = crn_agent->effects && crn_agent->effects->kernel_needs_open_pages;
+
+	lock_take();
+	if (crn_agent->config.site_count && !let_go()) {
+		crn_warn("%s: checkpoints go on, and it dies if they are forbidden", why);
+	} else if (crn_agent->config.site_count) {
+		crn_warn("%s: no checkpoints and no recovery from here on", why);
+		crn_sites_exit();
+		crn_agent->config.site_count = 0;
+		crn_agent->config.stats = false;
+		crn_agent->session_refused = true;
+		crn_agent->session = NULL;
+		crn_agent->effects = NULL;
+		crn_agent->recover = NULL;
+		crn_agent->sites = NULL;
+		crn_agent->stat = NULL;
+		/* Other threads may be on their way out of the tables: those stay where they are. */
+		if (session && protects)
+			cairn_close(session);
+	}
+	lock_drop();
+}
+
 void crn_sites_exit(void)
 {
 	/* A process that passed no site (a short-lived child) has nothing to say. */

@@ -27,6 +27,12 @@ bool crn_site_is_outgoing(const struct crn_call *call);
 /* The process ends: print the summary if that was asked for. */
 void crn_sites_exit(void);
 
+/*
+ * No more checkpoints in this process, `why` in one line: called before the program takes away
+ * what they need. Memory, descriptors and input are left as the program has them.
+ */
+void crn_sites_end(const char *why);
+
 /* stat_memory.c */
 int crn_stat_open(struct crn_sites *sites);
 void crn_stat_update(struct crn_sites *sites, bool all);
