@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include <signal.h>
+#include <sys/resource.h>
 #include <Zydis/Zydis.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -490,7 +492,7 @@ static int write_part(int fd, const void *data, size_t size)
 	return size ? crn_fd_write(fd, data, size) : 0;
 }
 
-int plan_write(const struct plan_builder *b, const struct crn_config *config)
+static int write_parts(const struct plan_builder *b, const struct crn_config *config)
 {
 	struct crn_plan head = { .object_count = b->object_count,
 		.site_count = b->site_count,
@@ -522,6 +524,26 @@ int plan_write(const struct plan_builder *b, const struct crn_config *config)
 				F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0))
 		return -errno;
 	return high;
+}
+
+/* RLIMIT_FSIZE is meant for the program's files: not for the plan, and not our death by SIGXFSZ. */
+int plan_write(const struct plan_builder *b, const struct crn_config *config)
+{
+	struct sigaction ignore = { .sa_handler = SIG_IGN }, old;
+	struct rlimit limit, wide;
+	int fd;
+
+	sigaction(SIGXFSZ, &ignore, &old);
+	getrlimit(RLIMIT_FSIZE, &limit);
+	wide = (struct rlimit){ RLIM_INFINITY, RLIM_INFINITY };
+	if (setrlimit(RLIMIT_FSIZE, &wide) < 0) {
+		wide = (struct rlimit){ limit.rlim_max, limit.rlim_max };
+		setrlimit(RLIMIT_FSIZE, &wide);
+	}
+	fd = write_parts(b, config);
+	setrlimit(RLIMIT_FSIZE, &limit);
+	sigaction(SIGXFSZ, &old, NULL);
+	return fd;
 }
 
 void plan_free(struct plan_builder *b)

@@ -202,7 +202,7 @@ void crn_sites_end(const char *why)
 		crn_agent->recover = NULL;
 		crn_agent->sites = NULL;
 		crn_agent->stat = NULL;
-		/* Other threads may be on their way out of the tables: those stay where they are. */
+		/* Other threads may be on their way out of the tables: those stay. */
 		if (session && protects)
 			cairn_close(session);
 	}

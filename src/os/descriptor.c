@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "os/descriptor.h"
@@ -95,10 +96,22 @@ void crn_fd_close(int fd)
 	crn_sys1(SYS_close, fd);
 }
 
+/* Beyond RLIMIT_FSIZE, a sandbox's favourite, ftruncate would raise SIGXFSZ. */
+static bool too_large(uint64_t size)
+{
+	uint64_t limit[2];
+
+	return crn_sys4(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, limit) == 0 && limit[0] < size;
+}
+
 int crn_fd_memory(const char *name, uint64_t size)
 {
-	int fd = (int)crn_sys2(SYS_memfd_create, name, 1 /* MFD_CLOEXEC */);
+	int fd;
 	long err;
+
+	if (too_large(size))
+		return -EFBIG;
+	fd = (int)crn_sys2(SYS_memfd_create, name, 1 /* MFD_CLOEXEC */);
 
 	fd = crn_fd_raise(fd);
 	if (fd < 0)

@@ -91,6 +91,18 @@ def test_trackers() -> None:
             refused(126, "see `cairn doctor`", *arguments)
 
 
+def test_limits() -> None:
+    """A limit on the program's files is not one on ours: neither side dies of SIGXFSZ."""
+    for command in (["run", "--at", "wait", "--"], ["run", "--at", "output", "--recover", "--"]):
+        inner = "import resource, select; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0));"
+        inner += "select.select([], [], [], 0); print('alive', flush=True); print('still')"
+        got = run(*command[1:], sys.executable, "-c", inner)
+        expect(got[:2] == (0, "alive\nstill\n"), f"{command} under a limit of its own", got)
+    shell = f"ulimit -S -f 0; exec {CAIRN} run -- echo limited"
+    got = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
+    expect((got.returncode, got.stdout) == (0, "limited\n"), "cairn run under a limit", got)
+
+
 def test_children() -> None:
     """Whoever is executed below has the agent too, also behind a shell that closes descriptors."""
     script = "exec 2>&1; /bin/true; env true; sh -c 'exec true'"
@@ -109,6 +121,7 @@ def main() -> None:
         test_command_line()
         test_programs(folder)
         test_trackers()
+        test_limits()
         test_children()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
