@@ -29,7 +29,7 @@ static void say(const char *line, size_t len)
 	int fd = crn_log_start();
 
 	if (fd >= 0)
-		crn_fd_write(fd, line, CRN_MIN(len, (size_t)CRN_LOG_LINE_MAX - 1));
+		crn_fd_write_line(fd, line, CRN_MIN(len, (size_t)CRN_LOG_LINE_MAX - 1));
 }
 
 void crn_report_recovery(

@@ -99,7 +99,7 @@ static void print(const char *text, size_t len, size_t size)
 	int fd = crn_log_start();
 
 	if (fd >= 0)
-		crn_fd_write(fd, text, CRN_MIN(len, size - 1));
+		crn_fd_write_line(fd, text, CRN_MIN(len, size - 1));
 }
 
 static void summary_json(const struct crn_stat_page *p)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "os/descriptor.h"
+#include "os/signal.h"
 #include "os/sys.h"
 
 static int soft_limit(void)
@@ -149,6 +151,22 @@ int crn_fd_write(int fd, const void *buf, size_t len)
 		len -= (size_t)done;
 	}
 	return 0;
+}
+
+int crn_fd_write_line(int fd, const void *buf, size_t len)
+{
+	const uint64_t set = 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1), none[2] = { 0 };
+	uint64_t mask, before = 0;
+	int err;
+
+	mask = crn_signal_mask(SIG_BLOCK, set);
+	crn_sys2(SYS_rt_sigpending, &before, sizeof(before));
+	err = crn_fd_write(fd, buf, len);
+	/* Ours is taken back; one that was pending before is the program's. */
+	if ((err == -EPIPE || err == -EFBIG) && !(before & set))
+		crn_sys4(SYS_rt_sigtimedwait, &set, NULL, none, sizeof(set));
+	crn_signal_mask(SIG_SETMASK, mask);
+	return err;
 }
 
 long crn_file_read(const char *path, char *buf, size_t size)

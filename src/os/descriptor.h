@@ -50,6 +50,11 @@ int crn_fd_memory(const char *name, uint64_t size);
 long crn_fd_read(int fd, void *buf, size_t len);
 /* Until all is written or an error comes. */
 int crn_fd_write(int fd, const void *buf, size_t len);
+/*
+ * The same for lines to somebody who may be gone, or beyond RLIMIT_FSIZE: raises neither SIGPIPE
+ * nor SIGXFSZ, which the program would die of.
+ */
+int crn_fd_write_line(int fd, const void *buf, size_t len);
 
 /*
  * A small file (of /proc, /sys) as a string: its length without the NUL, or -errno. Cut at size -

@@ -15,7 +15,7 @@ static int log_fd = -1;
 
 static void write_line(const char *line, size_t len)
 {
-	crn_fd_write(log_fd, line, len);
+	crn_fd_write_line(log_fd, line, len);
 }
 
 static enum crn_log_level level_wanted(void)

@@ -98,6 +98,19 @@ def test_limits() -> None:
         inner += "select.select([], [], [], 0); print('alive', flush=True); print('still')"
         got = run(*command[1:], sys.executable, "-c", inner)
         expect(got[:2] == (0, "alive\nstill\n"), f"{command} under a limit of its own", got)
+    inner = "import io, os, resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0));"
+    inner += "import ctypes; ctypes.CDLL(None).syscall(425, 1, 0); print('alive')"
+    shell = f"exec {CAIRN} run --at wait -- {sys.executable} -c \"{inner}\" 2>"
+    with tempfile.NamedTemporaryFile() as lines:
+        got = subprocess.run(["sh", "-c", shell + lines.name], stdout=subprocess.PIPE, check=False)
+    expect((got.returncode, got.stdout) == (0, b"alive\n"), "a line to a limited file", got)
+    reader, writer = os.pipe()
+    os.close(reader)
+    asks = ["perl", "-e", "syscall(425, 1, 0); print qq(alive\\n)"]
+    got = subprocess.run([CAIRN, "run", "--at", "wait", "--", *asks], stdout=subprocess.PIPE,
+                         stderr=writer, check=False)
+    os.close(writer)
+    expect((got.returncode, got.stdout) == (0, b"alive\n"), "a line to a reader that is gone", got)
     shell = f"ulimit -S -f 0; exec {CAIRN} run -- echo limited"
     got = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     expect((got.returncode, got.stdout) == (0, "limited\n"), "cairn run under a limit", got)
