@@ -25,6 +25,10 @@ KINDS: dict[str, type[NginxServer] | type[LighttpdServer]] = {
 }
 
 
+def kind_of_server() -> type[NginxServer] | type[LighttpdServer]:
+    return KINDS[os.environ.get("SERVER", "nginx")]
+
+
 def load(server: Server, requests: int) -> None:
     for path in ("/100", "/70000"):
         for keep_alive in (False, True):
@@ -63,7 +67,7 @@ def compare(bare: Server, cairn: Server) -> None:
 
 
 def test(build: Path, mode: str, folder: Path) -> None:
-    kind = KINDS[os.environ.get("SERVER", "nginx")]
+    kind = kind_of_server()
     need_program(kind.program, "ab")
     write_files(folder / "www")
     bare = kind(folder / "bare", [], folder / "www")
