@@ -67,11 +67,27 @@ static long keep_mapping(const struct crn_inverse *inv)
 	return -ENOENT;
 }
 
+/*
+ * Inaccessible memory is no part of a surface. Opened since (a thread's malloc arena grows so), it
+ * looked like a new mapping to the restore, which took it away. The reserve must not have a hole:
+ * somebody else's mapping would come to lie in it.
+ */
+static void reserve_again(uintptr_t begin, size_t len)
+{
+	for (size_t at = 0; at < len; at += CRN_PAGE_SIZE)
+		crn_sys6(SYS_mmap, begin + at, CRN_PAGE_SIZE, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+}
+
 /* The trackers that refuse stores themselves must know whose a refusal is. */
 static long protect(const struct crn_inverse *inv)
 {
 	long ret = crn_sys3(SYS_mprotect, inv->a, inv->b, inv->c);
 
+	if (ret == -ENOMEM && inv->c == PROT_NONE) {
+		reserve_again(inv->a, inv->b);
+		ret = crn_sys3(SYS_mprotect, inv->a, inv->b, inv->c);
+	}
 	if (ret >= 0)
 		crn_protection_changed(crn_agent->session, inv->a, inv->b, (int)inv->c);
 	return ret;

@@ -144,6 +144,23 @@ static void body_mprotect_twice(bool again)
 		munmap(area, LEN);
 }
 
+static void setup_reserve(void)
+{
+	area = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(area != MAP_FAILED);
+}
+
+/* As malloc's arenas grow: no hole may be left where the reserve was. */
+static void body_mprotect_reserve(bool again)
+{
+	CHECK(is_mapped(area) && is_mapped(area + 4096) && is_mapped(area + LEN - 4096));
+	CHECK(CALL(mprotect, area + 4096, 4 * 4096, PROT_READ | PROT_WRITE) == 0);
+	CHECK(area[4096] == 0 && area[4 * 4096] == 0);
+	memset(area + 4096, 'c', 4 * 4096);
+	if (again)
+		munmap(area, LEN);
+}
+
 static void body_mprotect_part(bool again)
 {
 	CHECK(is_all('a'));
@@ -235,6 +252,7 @@ const struct row rows_memory[] = {
 	{"mprotect", setup_area, body_mprotect, false, false},
 	{"mprotect_open", setup_read_only, body_mprotect_open, false, false},
 	{"mprotect_twice", setup_area, body_mprotect_twice, false, false},
+	{"mprotect_reserve", setup_reserve, body_mprotect_reserve, false, false},
 	{"mprotect_part", setup_area, body_mprotect_part, false, false},
 	{"madvise_dontneed", setup_area, body_dontneed, false, false},
 	{"madvise_free", setup_area, body_free, false, false},
