@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 	options.keep = 8;
 	err = cairn_open(&c, &options);
 	if (err == CAIRN_ENOTRACK) {
-		fprintf(stderr, "skipped: no %s here\n", options.tracker);
+		printf("SKIP: tracker %s (this host cannot run it)\n", options.tracker);
 		return 77;
 	}
 	expect(err >= 0, "cairn_open", err);
