@@ -4,6 +4,7 @@
  * refused.
  */
 #include <asm/prctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -18,6 +19,9 @@
 #endif
 #ifndef ARCH_SHSTK_ENABLE
 #define ARCH_SHSTK_ENABLE 0x5001
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
 #endif
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -38,6 +42,12 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 			return false;
 		refuse_once(0, "a user shadow stack", "a restore cannot put it back");
 		call->result = -EOPNOTSUPP;
+		return true;
+	case SYS_madvise:
+		/* Guard pages cannot be copied. Answer as kernels before 6.13 do. */
+		if (call->args[2] != MADV_GUARD_INSTALL)
+			return false;
+		call->result = -EINVAL;
 		return true;
 	case SYS_setsockopt:
 		if (call->args[1] != SOL_SOCKET || call->args[2] != SO_ZEROCOPY)

@@ -128,6 +128,27 @@ def test_children() -> None:
     expect(got == (0, "bare\n", ""), "a program without our environment runs bare", got)
 
 
+GUARD = """
+import ctypes, mmap, time
+libc = ctypes.CDLL(None, use_errno=True)
+pages = mmap.mmap(-1, 8192)
+pages[:] = bytes(8192)
+where = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+answer = libc.madvise(ctypes.c_void_p(where), 4096, 102)
+select = __import__("select")
+for _ in range(3):
+    pages[4096] += 1
+    select.select([], [], [], 0.001)
+print(answer, ctypes.get_errno(), pages[4096])
+"""
+
+
+def test_guard_pages() -> None:
+    """MADV_GUARD_INSTALL is answered as by a kernel that lacks it: no checkpoint could read on."""
+    got = run("--at", "wait", "--", "python3", "-c", GUARD)
+    expect(got[:2] == (0, "-1 22 3\n"), "guard pages are not installed", got)
+
+
 def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="cairn-test-"))
     try:
@@ -136,6 +157,7 @@ def main() -> None:
         test_trackers()
         test_limits()
         test_children()
+        test_guard_pages()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if failures else 0)
