@@ -29,12 +29,21 @@ static bool stack_written(const struct crn_thread *t)
 	return crn_interval_dirty(crn_agent->session, begin, end - begin) != 0;
 }
 
+/*
+ * A call in this interval, or in the one before: then it may have run while the checkpoint was
+ * being taken, and the copy is torn between before and after it.
+ */
+static bool ran_lately(const struct crn_thread *t, const struct crn_effects *e)
+{
+	return t->interval && t->interval + 1 >= e->interval;
+}
+
 int crn_bystander(const struct crn_thread *self)
 {
 	const struct crn_effects *e = crn_agent->effects;
 
 	for (const struct crn_thread *t = crn_agent->threads; t; t = t->next)
-		if (t != self && t->live && (t->interval == e->interval || stack_written(t)))
+		if (t != self && t->live && (ran_lately(t, e) || stack_written(t)))
 			return t->tid;
 	return 0;
 }
