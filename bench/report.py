@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import goals
+import report_smc
 from plots import draw
+from serving import PARTS as SERVER_PARTS
 
 
 @dataclass
@@ -28,6 +30,11 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def times(one: float, other: float) -> str:
+    """As a multiple of the other, which may be less than the clock can tell."""
+    return f"{number(one / other)}x" if other else "-"
+
+
 def of(lines: list[dict], table: str, **wanted: object) -> list[dict]:
     return [
         line
@@ -37,11 +44,9 @@ def of(lines: list[dict], table: str, **wanted: object) -> list[dict]:
 
 
 def missing_rows(lines: list[dict], table: str, columns: int) -> list[list[str]]:
-    return [
-        [line["row"], f"not here: {line['missing']}", *[""] * (columns - 2)]
-        for line in of(lines, table)
-        if "missing" in line
-    ]
+    """One row for each that is missing, however many parts of the table say so."""
+    found = dict.fromkeys((x["row"], x["missing"]) for x in of(lines, table) if "missing" in x)
+    return [[row, f"not here: {why}", *[""] * (columns - 2)] for row, why in found]
 
 
 def table1(lines: list[dict]) -> Section | None:
@@ -95,7 +100,7 @@ def by_pages(
             elif row == "memcpy":
                 texts.append(number(cycles))
             else:
-                texts.append(f"{number(cycles)} ({number(cycles / floor[count])}x)")
+                texts.append(f"{number(cycles)} ({times(cycles, floor.get(count, 0))})")
         section.rows.append([row, *texts])
     section.rows += missing_rows(lines, table, len(section.head))
     return section
@@ -140,6 +145,21 @@ def empty(lines: list[dict]) -> Section | None:
     return section
 
 
+def tax(lines: list[dict]) -> Section | None:
+    found = [line for line in of(lines, "tax") if "cycles" in line]
+    if not found:
+        return None
+    section = Section(
+        "What a feed costs others",
+        "A first store to a page of new anonymous memory that nobody tracks.",
+        ["while there is", "where", "cycles"],
+    )
+    for line in found:
+        section.rows.append([line["row"], line["where"], number(line["cycles"])])
+    section.rows += missing_rows(lines, "tax", 3)
+    return section
+
+
 def keep(lines: list[dict]) -> Section | None:
     found = [line for line in of(lines, "keep") if "keep" in line]
     if not found:
@@ -171,8 +191,56 @@ def handover(lines: list[dict]) -> Section | None:
     for line in found:
         if not line["row"].startswith("copy"):
             floor = floors[line["keep"]]
-            ratio = number(line["cycles"] / floor)
+            ratio = times(line["cycles"], floor)
             section.rows.append([str(line["keep"]), number(floor), number(line["cycles"]), ratio])
+    return section
+
+
+def hot(lines: list[dict]) -> Section | None:
+    found = [line for line in of(lines, "hot") if line.get("what") == "interval"]
+    if not found:
+        return None
+    section = Section(
+        "Hot pages",
+        "15 pages that every interval writes and n that come once, or the mixed workload (12 of 20 "
+        "hot pages, 3 of 4000 by Zipf's law), in 64 MiB. Cycles of the checkpoint alone and of the "
+        "interval (stores, faults, checkpoint) beside a memcpy of the pages written; the floor of "
+        "the mixed workload includes its stores. Wrong: overcopied and undercopied pages.",
+        ["tracker", "strategy", "K", "pages", "memcpy", "checkpoint", "ratio", "interval", "ratio",
+         "wrong"],
+        plot="hot.png",
+    )
+    for line in found:
+        same = {k: line[k] for k in ("row", "strategy", "keep", "cold")}
+        alone = of(lines, "hot", what="checkpoint", **same)[0]["cycles"]
+        pages = "mixed" if line["cold"] < 0 else f"15 + {line['cold']}"
+        section.rows.append(
+            [line["row"], line["strategy"], str(line["keep"]), pages, number(line["floor"])]
+            + [number(alone), times(alone, line["floor"]), number(line["cycles"])]
+            + [times(line["cycles"], line["floor"])]
+            + [f"{line['overcopied']:.1f} + {line['undercopied']:.1f}"]
+        )
+    section.rows += missing_rows(lines, "hot", len(section.head))
+    return section
+
+
+def protect(lines: list[dict]) -> Section | None:
+    found = [line for line in of(lines, "protect") if "cycles" in line]
+    if not found:
+        return None
+    section = Section(
+        "CAIRN_PROTECT: the engine's memory closed between calls",
+        "Cycles for 15 stores with their faults and a checkpoint, without and with it. The price "
+        "grows with the engine's memory: a mirror is as large as the area.",
+        ["tracker", "area", "without", "with", "ratio"],
+    )
+    for without, closed in zip(found[::2], found[1::2], strict=True):
+        section.rows.append(
+            [without["row"], f"{without['kib'] // 1024} MiB"]
+            + [number(line["cycles"]) for line in (without, closed)]
+            + [times(closed["cycles"], without["cycles"])]
+        )
+    section.rows += missing_rows(lines, "protect", len(section.head))
     return section
 
 
@@ -201,7 +269,8 @@ def serving(lines: list[dict], part: str) -> Section | None:
     )
     for line in found:
         if "missing" in line:
-            section.rows.append([line["row"], f"not here: {line['missing'].splitlines()[0]}"])
+            why = report_smc.first_line(line["missing"])
+            section.rows.append([line["row"], f"not here: {why}"])
             continue
         spread = f"{line['ratio_least']:.2f} to {line['ratio_most']:.2f}" if "ratio" in line else ""
         ratio = f"{line['ratio']:.2f}" if "ratio" in line else "1"
@@ -222,11 +291,15 @@ def sections(lines: list[dict]) -> list[Section]:
         lambda: restores(lines, "rewind"),
         lambda: empty(lines),
         lambda: handover(lines),
+        lambda: tax(lines),
         lambda: keep(lines),
+        lambda: hot(lines),
+        lambda: protect(lines),
         lambda: backtrack(lines),
-        *(lambda part=part: serving(lines, part) for part in ("redis", "nginx", "lighttpd")),
+        *(lambda part=part: serving(lines, part) for part in SERVER_PARTS),
     ]
-    return [section for make in makers if (section := make())]
+    found = [section for make in makers if (section := make())]
+    return found + report_smc.sections(lines, Section)
 
 
 def goals_section(lines: list[dict]) -> Section | None:
@@ -252,7 +325,8 @@ def markdown(title: str, intro: str, parts: list[Section], plots: set[str]) -> s
     out = [f"# {title}", "", intro, ""]
     for part in parts:
         out += [f"## {part.title}", "", part.text, ""]
-        out += ["| " + " | ".join(part.head) + " |", "|" + "---|" * len(part.head)]
+        if part.head:
+            out += ["| " + " | ".join(part.head) + " |", "|" + "---|" * len(part.head)]
         for row in part.rows:
             cells = row + [""] * (len(part.head) - len(row))
             out.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")

@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Measure, and write the report. Without arguments everything, in about a quarter of an hour:
+Measure, and write the report. Without arguments everything, smc and traces in their quick form, in
+about half an hour:
 
     run.py [--build DIR] [--results DIR] [--toy] [PART...]
 
-    table1 trackers restore empty handover keep backtrack    native, against libcairn
-    redis nginx lighttpd    servers at a checkpoint per wake-up
+    table1 trackers restore empty handover keep hot protect tax backtrack alternate
+                                                    native, against libcairn
+    redis nginx lighttpd redis-1 redis-pipeline    servers at a checkpoint per wake-up
+    smc             the SMC paper's evaluation: smc.PROGRAM, hmmsearch, recovery
+    traces          recorded runs through every strategy: traces.PROGRAM
     native, servers                                 all of either
     report FILE                                     only the report, from an earlier run's lines
 
 Each result is one JSON line with the machine, kernel, commit and settings in it. A run gets a
-folder of its own under results/: results.jsonl, report.md, report.html and the plots.
+folder of its own under results/: results.jsonl, report.md, report.html and the plots. Ctrl-C ends
+it with a report of what there is; the same command at the same commit then goes on from there.
 """
 
 from __future__ import annotations
@@ -20,7 +25,6 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,12 +32,23 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "scripts" / "demo"))
 
+import hmmsearch  # noqa: E402
+import recovering  # noqa: E402
 import report  # noqa: E402
 import serving  # noqa: E402
+import smc  # noqa: E402
+import tracing  # noqa: E402
+from loads import PROGRAMS  # noqa: E402
+from progress import Estimate, Meter  # noqa: E402
 from results import Results, load  # noqa: E402
 
-NATIVE = ("table1", "trackers", "restore", "empty", "handover", "keep", "backtrack")
-SERVERS = ("redis", "nginx", "lighttpd")
+NATIVE = ("table1", "trackers", "restore", "empty", "handover", "keep", "hot", "protect",
+          "tax", "backtrack", "alternate")
+SERVERS = serving.PARTS
+SMC = (*(f"smc.{name}" for name in PROGRAMS), "hmmsearch", "recovery")
+TRACES = tuple(f"traces.{name}" for name in PROGRAMS)
+GROUPS = {"native": NATIVE, "servers": SERVERS, "smc": SMC, "traces": TRACES}
+GROUPS["all"] = tuple(part for group in GROUPS.values() for part in group)
 
 
 def native(build: Path, part: str, toy: bool) -> Iterator[dict]:
@@ -63,11 +78,11 @@ def backtrack(build: Path, toy: bool) -> Iterator[dict]:
 
 def expand(parts: list[str]) -> list[str]:
     wanted: list[str] = []
-    for part in parts or ["native", "servers"]:
-        some = {"native": NATIVE, "servers": SERVERS, "all": NATIVE + SERVERS}.get(part, (part,))
-        for one in some:
-            if one not in NATIVE + SERVERS:
-                sys.exit(f"run.py: no such part: {one}; there are {', '.join(NATIVE + SERVERS)}")
+    for part in parts or ["all"]:
+        for one in GROUPS.get(part, (part,)):
+            if one not in GROUPS["all"]:
+                there = ", ".join((*GROUPS, *GROUPS["all"]))
+                sys.exit(f"run.py: no such part: {one}; there are {there}")
             if one not in wanted:
                 wanted.append(one)
     return wanted
@@ -80,9 +95,118 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--results", type=Path, help="folder (default: results/DATE-COMMIT)")
     parser.add_argument("--toy", action="store_true", help="tiny sizes: does it still work?")
-    parser.add_argument("--pairs", type=int, default=7, help="interleaved rounds of a server")
+    parser.add_argument(
+        "--fresh", action="store_true", help="measure again what results/ has of this commit"
+    )
+    parser.add_argument(
+        "--rounds", "--pairs", type=int, help="interleaved rounds of a server (7; 3 if quick)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="smaller loads for smc and traces (default for all)"
+    )
+    parser.add_argument(
+        "--strategies", help="for smc: names with commas (all); for servers: the first (auto)"
+    )
+    parser.add_argument("--trackers", help="for smc: names with commas (async,uffd,mprotect)")
+    parser.add_argument("--surfaces", help="for smc: names with commas (program,all)")
+    parser.add_argument("--keep-traces", type=Path, help="folder to leave recorded traces in")
     parser.add_argument("parts", nargs="*")
     return parser.parse_args()
+
+
+def smc_settings(arguments: argparse.Namespace) -> smc.Settings:
+    quick = arguments.quick or not arguments.parts
+
+    def names(text: str | None) -> tuple[str, ...] | None:
+        return tuple(text.split(",")) if text else None
+
+    return smc.Settings(
+        build=arguments.build.resolve(),
+        rounds=1 if arguments.toy else arguments.rounds or (3 if quick else 7),
+        toy=arguments.toy,
+        quick=quick,
+        trackers=names(arguments.trackers) or smc.TRACKERS,
+        surfaces=names(arguments.surfaces) or smc.SURFACES,
+        strategies=names(arguments.strategies),
+    )
+
+
+def missing(part: str, build: Path) -> str | None:
+    if part in NATIVE:
+        return None
+    if part in SERVERS:
+        return serving.missing(part, build)
+    if not (build / "bin" / "cairn").exists():
+        return "cairn is not built"
+    if part == "hmmsearch":
+        return hmmsearch.missing()
+    return PROGRAMS[part.split(".")[1]].missing() if "." in part else None
+
+
+def group_of(part: str) -> str:
+    return next(name for name, parts in GROUPS.items() if part in parts)
+
+
+def steps_of(part: str, settings: smc.Settings) -> int:
+    """How many runs it will report, for the estimate of the time that is left."""
+    if part.startswith("smc."):
+        return smc.steps(settings)
+    return hmmsearch.steps(settings) if part == "hmmsearch" else 1
+
+
+def measure(
+    part: str, arguments: argparse.Namespace, settings: smc.Settings, log: smc.RunLog
+) -> Iterator[dict]:
+    build = settings.build
+    if part == "alternate":
+        return tracing.alternate(build, settings.toy)
+    if part in NATIVE:
+        return native(build, part, arguments.toy)
+    if part in SERVERS:
+        strategy = settings.strategies[0] if settings.strategies else None
+        return serving.measure(part, build, arguments.toy, arguments.rounds or 7, strategy)
+    if part == "hmmsearch":
+        return hmmsearch.measure(settings, log)
+    if part == "recovery":
+        return recovering.measure(settings)
+    group, name = part.split(".")
+    if group == "smc":
+        return smc.measure(name, settings, log)
+    return tracing.measure(name, settings, arguments.keep_traces)
+
+
+def measure_all(
+    parts: list[str], arguments: argparse.Namespace, results: Results, meter: Meter
+) -> None:
+    settings = smc_settings(arguments)
+    for part in parts:
+        meter.start(part)
+        log = smc.RunLog(part, results.runs, meter)
+        count = sum(results.add(part, line) for line in measure(part, arguments, settings, log))
+        if count == 0:
+            raise RuntimeError(f"{part} measured nothing")
+        meter.end(count)
+        results.finish(part)
+
+
+def wanted_parts(arguments: argparse.Namespace, results: Results) -> list[str]:
+    """Those that can be measured here and have not been."""
+    wanted = []
+    for part in expand(arguments.parts):
+        if part in results.whole:
+            print(f"{part}: is there already")
+        elif reason := missing(part, arguments.build.resolve()):
+            print(f"{part}: skipped: {reason}")
+        else:
+            wanted.append(part)
+    return wanted
+
+
+def settings_text(arguments: argparse.Namespace) -> str:
+    settings = smc_settings(arguments)
+    names = (settings.strategies or ("all",), settings.trackers, settings.surfaces)
+    size = "quick" if settings.quick else "full"
+    return " ".join([size, f"rounds={arguments.rounds}", *(",".join(one) for one in names)])
 
 
 def main() -> int:
@@ -91,29 +215,24 @@ def main() -> int:
         lines = Path(arguments.parts[1])
         print(report.write(load(lines), lines.parent))
         return 0
-    build = arguments.build.resolve()
-    results = Results(arguments.results, build, arguments.toy)
-    skipped = []
-    for part in expand(arguments.parts):
-        begin = time.monotonic()
-        print(f"{part} ...", end=" ", flush=True)
-        if part in NATIVE:
-            lines = native(build, part, arguments.toy)
-        elif missing := serving.missing(part, build):
-            print(f"skipped: {missing}")
-            skipped.append(part)
-            continue
-        else:
-            lines = serving.measure(part, build, arguments.toy, arguments.pairs)
-        count = sum(results.add(line) for line in lines)
-        print(f"{count} results, {time.monotonic() - begin:.0f} s", flush=True)
-        if count == 0:
-            raise RuntimeError(f"{part} measured nothing")
-    if skipped and not results.lines:
-        print(f"SKIP: {', '.join(skipped)}")
+    fresh = arguments.fresh or arguments.toy
+    results = Results(arguments.results, arguments.toy, settings_text(arguments), fresh)
+    parts = wanted_parts(arguments, results)
+    if not parts and not results.lines:
+        print("SKIP: nothing that could be measured here")
         return 77
+    settings = smc_settings(arguments)
+    steps = {part: steps_of(part, settings) for part in parts}
+    meter = Meter(Estimate(steps, {part: group_of(part) for part in parts}))
+    status = 0
+    try:
+        with meter:
+            measure_all(parts, arguments, results, meter)
+    except KeyboardInterrupt:
+        print(f"interrupted: the same command goes on; what there is: {results.folder}")
+        status = 130
     print(report.write(results.lines, results.folder))
-    return 0
+    return status
 
 
 if __name__ == "__main__":

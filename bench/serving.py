@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
 Servers at a checkpoint per wake-up: requests per second of redis, nginx and lighttpd under each
-tracker, beside the bare server. All variants of a server run at the same time and are loaded turn
+tracker, beside the bare server; redis with one connection and with pipelined requests where it
+recovers. All variants of a server run at the same time and are loaded turn
 by turn, in an order that rotates, so that each round is one pair per variant with the bare
 server; figures are medians over the rounds. Checkpoints are counted by `cairn stat` before and
 after a load.
@@ -9,6 +10,7 @@ after a load.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -25,22 +27,32 @@ from servers import (
     ServerError,
     figures,
     search_path,
+    tied,
 )
-from throughput import requests_per_second
+from throughput import measured, requests_per_second
 
 # Under Cairn, by name: the options of `cairn run`.
 VARIANTS: dict[str, list[str]] = {
     "bare": [],
     "async": ["--at", "wait", "--tracker", "async"],
+    "async, scan": ["--at", "wait", "--tracker", "async", "--feed", "scan"],
     "uffd": ["--at", "wait", "--tracker", "uffd"],
     "mprotect": ["--at", "wait", "--tracker", "mprotect"],
     "fork": ["--at", "wait", "--tracker", "fork"],
     "recover": ["--at", "wait", "--recover"],
+    "recover, each": ["--at", "wait", "--recover", "--commit=each"],
     "no site": ["--at", "timer:3600000"],
 }
 
+# What is compared where recovery is the question: nobody is told what may be undone.
+RECOVERY = ("bare", "async", "recover", "recover, each")
+
+# Redis by part: connections and requests sent before the first answer is waited for.
+REDIS_LOADS = {"redis": (50, 1), "redis-1": (1, 1), "redis-pipeline": (50, 16)}
+
+PARTS = (*REDIS_LOADS, "nginx", "lighttpd")
 PROGRAMS = {
-    "redis": ("redis-server", "redis-benchmark"),
+    **dict.fromkeys(REDIS_LOADS, ("redis-server", "redis-benchmark")),
     "nginx": ("nginx", "ab"),
     "lighttpd": ("lighttpd", "ab"),
 }
@@ -67,24 +79,29 @@ def missing(part: str, build: Path) -> str | None:
     return None
 
 
-def redis_load(port: int, requests: int) -> float:
-    return requests_per_second(port, "set", requests)
+def redis_load(part: str) -> Callable[[int, int], float]:
+    connections, pipeline = REDIS_LOADS[part]
+
+    def load(port: int, requests: int) -> float:
+        return requests_per_second(port, "set", requests, connections, pipeline)
+
+    return load
 
 
 def web_load(port: int, requests: int) -> float:
     """ab with keep-alive over a file of 4 KiB."""
     command = [shutil.which("ab") or "ab", "-q", "-k", "-c", "20", "-n", str(requests)]
-    done = subprocess.run(
-        [*command, f"http://127.0.0.1:{port}/file"], stdout=subprocess.PIPE, text=True, timeout=120
-    )
+    command = tied([*command, f"http://127.0.0.1:{port}/file"])
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120)
     lines = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
-    if done.returncode or lines.get("Failed requests", "").strip() != "0":
-        raise ServerError(f"ab failed: {done.stdout}")
-    return float(lines["Requests per second"].split()[0])
+    rate = lines.get("Requests per second", "").split()
+    if done.returncode or lines.get("Failed requests", "").strip() != "0" or not rate:
+        raise ServerError(f"ab failed: {done.stdout[-400:]}")
+    return float(rate[0])
 
 
 def make(part: str, folder: Path, under: list[str]) -> Server:
-    if part == "redis":
+    if part in REDIS_LOADS:
         return RedisServer(folder, under)
     www = folder.parent / "www"
     if not www.exists():
@@ -98,8 +115,13 @@ def make(part: str, folder: Path, under: list[str]) -> Server:
 def one_load(
     build: Path, variant: Variant, load: Callable[[int, int], float], seconds: float, keep: bool
 ) -> None:
-    before = figures(build, variant.server) if variant.name != "bare" else {}
-    rate = load(variant.server.port, variant.requests)
+    before: dict = {}
+
+    def once(requests: int) -> float:
+        before.update(figures(build, variant.server) if variant.name != "bare" else {})
+        return load(variant.server.port, requests)
+
+    rate, variant.requests = measured(once, variant.requests)
     after = figures(build, variant.server) if variant.name != "bare" else {}
     if keep:
         variant.rates.append(rate)
@@ -118,11 +140,16 @@ def takes_checkpoints(build: Path, variant: Variant) -> bool:
     return figures(build, variant.server).get("checkpoints", 0) > 0
 
 
-def start_all(part: str, build: Path, folder: Path) -> tuple[list[Variant], list[dict]]:
+def start_all(
+    part: str, build: Path, folder: Path, strategy: str | None
+) -> tuple[list[Variant], list[dict]]:
     started, failed = [], []
     for name, options in VARIANTS.items():
-        under = [str(build / "bin" / "cairn"), "run", *options, "--"] if options else []
-        variant = Variant(name, make(part, folder / name.replace(" ", "-"), under))
+        if part not in ("redis", "nginx", "lighttpd") and name not in RECOVERY:
+            continue
+        named = ["--strategy", strategy] if strategy else []
+        under = [str(build / "bin" / "cairn"), "run", *options, *named, "--"] if options else []
+        variant = Variant(name, make(part, folder / re.sub("[, ]+", "-", name), under))
         try:
             variant.server.start()
             started.append(variant)
@@ -131,14 +158,17 @@ def start_all(part: str, build: Path, folder: Path) -> tuple[list[Variant], list
     return started, failed
 
 
-def measure(part: str, build: Path, toy: bool, rounds: int) -> Iterator[dict]:
-    load = redis_load if part == "redis" else web_load
+def measure(
+    part: str, build: Path, toy: bool, rounds: int, strategy: str | None = None
+) -> Iterator[dict]:
+    """`strategy`: of all variants; None: the default."""
+    load = redis_load(part) if part in REDIS_LOADS else web_load
     seconds = 0.05 if toy else 1.0
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
     variants: list[Variant] = []
     try:
-        variants, failed = start_all(part, build, folder)
+        variants, failed = start_all(part, build, folder, strategy)
         yield from failed
         for variant in variants:
             variant.requests = 100 if toy else 500
@@ -149,7 +179,7 @@ def measure(part: str, build: Path, toy: bool, rounds: int) -> Iterator[dict]:
             variant.server.stop()
             yield {"table": part, "row": variant.name, "missing": variant.server.last_words()}
         for number in range(1 if toy else rounds):
-            turn = number % len(variants)
+            turn = number % max(1, len(variants))
             for variant in variants[turn:] + variants[:turn]:
                 one_load(build, variant, load, seconds, keep=True)
         yield from lines(part, variants)

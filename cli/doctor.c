@@ -92,10 +92,24 @@ static void print_host(const struct findings *f)
 			f->killed_at);
 }
 
+static void print_strategies(const struct findings *f)
+{
+	bool cold = false;
+
+	printf("\n  strategy auto is decay where the tracker has hot pages (");
+	for (size_t i = 0, n = 0; i < f->tracker_count; i++) {
+		if (!strcmp(f->trackers[i].strategy, "none"))
+			cold = true;
+		else
+			printf("%s%s", n++ ? ", " : "", f->trackers[i].name);
+	}
+	printf(")%s\n", cold ? ", and none elsewhere" : "");
+}
+
 static void print_text(const struct findings *f)
 {
 	const char *all = auto_tracker(f->trackers, f->tracker_count, false);
-	const char *areas = auto_tracker(f->trackers, f->tracker_count, true);
+	const char *run = auto_tracker(f->trackers, f->tracker_count, true);
 
 	print_host(f);
 	printf("\nTrackers, best first (cost: 15 pages written in 64 MiB, relative to "
@@ -103,9 +117,10 @@ static void print_text(const struct findings *f)
 	for (size_t i = 0; i < f->tracker_count; i++)
 		printf("  %-4s %-10s %s\n", f->trackers[i].works ? "yes" : "no",
 			f->trackers[i].name, f->trackers[i].detail);
-	printf("\n  auto takes %s for whole programs and %s for explicit areas: the first that "
-	       "works\n",
-		all ? all : "nothing", areas ? areas : "nothing");
+	printf("\n  auto takes the first that works: %s under `cairn run` and for explicit areas, "
+	       "%s where a\n  program of your own tracks all of itself\n",
+		run ? run : "nothing", all ? all : "nothing");
+	print_strategies(f);
 
 	printf("\nFeatures\n");
 	for (size_t i = 0; i < f->feature_count; i++) {
@@ -160,6 +175,7 @@ static void print_json(const struct findings *f)
 		h->seccomp);
 	print_string("killed_at", f->killed_at[0] ? f->killed_at : NULL, ",");
 	printf("\"auto\":{");
+	print_string("run", auto_tracker(f->trackers, f->tracker_count, true), ",");
 	print_string("program", auto_tracker(f->trackers, f->tracker_count, false), ",");
 	print_string("areas", auto_tracker(f->trackers, f->tracker_count, true), "},");
 
@@ -170,6 +186,7 @@ static void print_json(const struct findings *f)
 		printf("%s{", i ? "," : "");
 		print_string("name", t->name, ",");
 		printf("\"works\":%s,\"areas_only\":%s,", truth(t->works), truth(t->areas_only));
+		print_string("strategy", t->strategy, ",");
 		print_string("detail", t->detail, "}");
 	}
 	printf("],\"features\":[");

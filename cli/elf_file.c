@@ -69,7 +69,7 @@ static const Elf64_Phdr *segment(const struct elf_file *f, uint32_t type)
 	return NULL;
 }
 
-enum elf_kind elf_kind(const struct elf_file *f, const char **interpreter)
+enum elf_kind elf_kind_of(const struct elf_file *f, const char **interpreter)
 {
 	const Elf64_Phdr *p = segment(f, PT_INTERP);
 	const char *text;

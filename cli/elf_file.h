@@ -32,7 +32,7 @@ int elf_open(struct elf_file *f, const char *path);
 void elf_close(struct elf_file *f);
 
 /* What kind of program is in the file; *interpreter points into it or is NULL. */
-enum elf_kind elf_kind(const struct elf_file *f, const char **interpreter);
+enum elf_kind elf_kind_of(const struct elf_file *f, const char **interpreter);
 
 /*
  * The bytes that are at [address, address + size) once loaded, or NULL if the file does not hold

@@ -28,13 +28,17 @@ struct tracker_finding {
 	const char *name;
 	bool works;
 	bool areas_only;  /* explicit areas only, unless the agent is there */
+	const char *strategy; /* that `auto` takes under it */
 	char detail[160]; /* what it costs here, or why it does not work */
 };
 
 /* One for each tracker that Cairn has, best first. */
 size_t find_trackers(struct tracker_finding *out, size_t max, const struct crn_host *host);
 
-/* The tracker that `auto` takes; NULL if none works. */
+/*
+ * The tracker that `auto` takes, for explicit areas and under `cairn run` or for all of a program
+ * that opens a session of its own; NULL if none works.
+ */
 const char *auto_tracker(const struct tracker_finding *trackers, size_t count, bool explicit_areas);
 
 #endif

@@ -15,6 +15,7 @@ struct command {
 static const struct command commands[] = {
 	{ "run", cmd_run, "run an unmodified program with checkpoints, recover it from crashes" },
 	{ "doctor", cmd_doctor, "what this host can do, what is missing, and how to switch it on" },
+	{ "profile", cmd_profile, "find the sites at which a program is best checkpointed" },
 	{ "stat", cmd_stat, "live figures of a program that runs under `cairn run`" },
 	{ NULL, NULL, NULL },
 };

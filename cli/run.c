@@ -10,22 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 #include "cairn/cairn.h"
 #include "commands.h"
+#include "context_option.h"
 #include "elf_file.h"
 #include "findings.h"
+#include "function_search.h"
 #include "plan.h"
+#include "runnable.h"
+#include "session/session.h"
 
 #define EXIT_OPTION  2
-#define EXIT_REFUSED 126
-#define EXIT_MISSING 127
 #define KEEP_MAX     65536
 #define KEEP_RECOVER 8
 #define TIMER_MS_MAX 86400000ul
+#define TIMER_NS_MIN 50000u
 
 struct run {
 	struct crn_config config;
@@ -38,10 +39,14 @@ enum {
 	OPT_AT = 256,
 	OPT_TRACKER,
 	OPT_STRATEGY,
+	OPT_FEED,
+	OPT_CONTEXT,
 	OPT_KEEP,
 	OPT_SURFACE,
 	OPT_RECOVER,
+	OPT_COMMIT,
 	OPT_STATS,
+	OPT_TRACE,
 	OPT_MEMORY,
 	OPT_PROTECT
 };
@@ -49,11 +54,19 @@ enum {
 static const struct argp_option options[] = {
 	{ "at", OPT_AT, "SITE[/N]", 0,
 		"checkpoint at SITE, or at every N-th hit of it: wait, output, func:SYMBOL, "
-		"func:0xOFFSET, timer:MS; may be repeated",
+		"func:[OBJECT:]0xOFFSET, timer:MS; may be repeated",
 		0 },
 	{ "tracker", OPT_TRACKER, "NAME", 0,
 		"auto (default), async, uffd, mprotect, softdirty, fork", 0 },
-	{ "strategy", OPT_STRATEGY, "NAME", 0, "which pages to copy eagerly: none (default)", 0 },
+	{ "feed", OPT_FEED, "NAME", 0,
+		"how async learns of writes: auto (default), bpf, scan", 0 },
+	{ "strategy", OPT_STRATEGY, "NAME[:PARAM=VALUE,...]", 0,
+		"which pages to copy eagerly: auto (default), none, decay, ...; see "
+		"cairn-run(1)", 0 },
+	{ "context", OPT_CONTEXT, "EXPR", 0,
+		"a working set for each value of EXPR at a site: site, result, events, fd, "
+		"reg:NAME, word:REG+OFFSET",
+		0 },
 	{ "keep", OPT_KEEP, "K", 0, "checkpoints to keep: 1, or 8 with --recover", 0 },
 	{ "surface", OPT_SURFACE, "S", 0, "all (default), program, or mapping names and ranges",
 		0 },
@@ -61,13 +74,23 @@ static const struct argp_option options[] = {
 	{ "protect", OPT_PROTECT, NULL, 0, "keep the engine's copies read-only meanwhile", 0 },
 	{ "recover", OPT_RECOVER, NULL, 0,
 		"go back to the last checkpoint when the program crashes", 0 },
+	{ "commit", OPT_COMMIT, "HOW", 0,
+		"with --recover: hold (default) what is sent until the next wait, or a checkpoint "
+		"after each output",
+		0 },
 	{ "stats", OPT_STATS, "json", OPTION_ARG_OPTIONAL, "print a summary at exit", 0 },
+	{ "trace", OPT_TRACE, "FILE", 0,
+		"record which pages each interval writes, for cairn-bench; other processes than "
+		"the first add .PID",
+		0 },
 	{ 0 },
 };
 
+/* The last two know a program that is built for them, and are refused as what cannot run here. */
 static const char *const trackers[] = { "auto", "async", "uffd", "mprotect", "softdirty", "fork",
-	NULL };
-static const char *const strategies[] = { "none", NULL };
+	"shadow", "undolog", NULL };
+
+static const char *const feeds[] = { "auto", "bpf", "bpf-images", "scan", NULL };
 
 static bool known(const char *const *names, const char *name)
 {
@@ -86,6 +109,30 @@ static bool number(const char *text, unsigned long max, unsigned long *out)
 	errno = 0;
 	*out = strtoul(text, &end, 0);
 	return !*end && !errno && *out <= max;
+}
+
+/* Milliseconds, down to the nanosecond: "5", "0.25". */
+static bool milliseconds(const char *text, uint64_t *ns)
+{
+	uint64_t scale = 1000000, value = 0;
+	bool point = false, digit = false;
+
+	for (; *text; text++) {
+		if (*text == '.' && !point) {
+			point = true;
+			continue;
+		}
+		if (*text < '0' || *text > '9' || (point && scale == 1))
+			return false;
+		digit = true;
+		if (point)
+			scale /= 10;
+		value = value * 10 + (uint64_t)(*text - '0');
+		if (value > TIMER_MS_MAX * 1000000)
+			return false;
+	}
+	*ns = value * scale;
+	return digit && *ns >= TIMER_NS_MIN && *ns <= TIMER_MS_MAX * 1000000;
 }
 
 static bool size_text(const char *text, uint64_t *out)
@@ -136,9 +183,9 @@ static void site_option(struct run *r, char *arg, struct argp_state *state)
 		s->kind = CRN_SITE_FUNC;
 	} else if (!strncmp(arg, "timer:", 6)) {
 		s->kind = CRN_SITE_TIMER;
-		if (!number(arg + 6, TIMER_MS_MAX, &n) || n == 0)
-			argp_error(state, "not a number of milliseconds in site %s", s->text);
-		s->argument = n;
+		if (!milliseconds(arg + 6, &s->argument))
+			argp_error(state, "not a number of milliseconds (0.05 to %lu) in site %s",
+				TIMER_MS_MAX, s->text);
 	} else {
 		argp_error(state,
 			"unknown site: %s (wait, output, func:SYMBOL, func:0xOFFSET, timer:MS)",
@@ -152,9 +199,55 @@ static void site_option(struct run *r, char *arg, struct argp_state *state)
 static void name_option(char *to, size_t size, const char *const *names, const char *what,
 	const char *arg, struct argp_state *state)
 {
+	char list[128] = "";
+
+	for (const char *const *n = names; *n; n++)
+		snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+			n > names ? ", " : "", *n);
 	if (!known(names, arg) || strlen(arg) >= size)
-		argp_error(state, "unknown %s: %s", what, arg);
+		argp_error(state, "unknown %s: %s (%s)", what, arg, list);
 	strcpy(to, arg);
+}
+
+static void text_option(
+	char *to, size_t size, const char *what, const char *arg, struct argp_state *state)
+{
+	if (!*arg || strlen(arg) >= size)
+		argp_error(state, "%s empty or too long", what);
+	strcpy(to, arg);
+}
+
+static void surface_option(struct crn_config *c, const char *arg, struct argp_state *state)
+{
+	text_option(c->surface, sizeof(c->surface), "surface", arg, state);
+	if (crn_surface_check(arg) < 0)
+		argp_error(state,
+			"not a surface: %s (all, program, none, or a list of mapping names and of "
+			"ranges of whole pages, 0xBEGIN-0xEND)",
+			arg);
+}
+
+static void memory_option(struct crn_config *c, const char *arg, struct argp_state *state)
+{
+	if (!size_text(arg, &c->memory_max))
+		argp_error(state, "--memory-max takes a size like 512M, not %s", arg);
+	if (c->memory_max < CRN_MEMORY_MIN)
+		argp_error(state, "--memory-max takes at least %luM, not %s", CRN_MEMORY_MIN >> 20,
+			arg);
+}
+
+/* The program may change its directory before it comes to its first site. */
+static void trace_option(struct crn_config *c, const char *arg, struct argp_state *state)
+{
+	char here[PATH_MAX] = "";
+	size_t len;
+
+	if (*arg != '/' && !getcwd(here, sizeof(here)))
+		argp_error(state, "--trace: no working directory: %s", strerror(errno));
+	len = (size_t)snprintf(c->trace, sizeof(c->trace), "%s%s%s", here, *here ? "/" : "", arg);
+	if (!*arg || len >= sizeof(c->trace))
+		argp_error(state, "--trace: file name empty or too long: %s", arg);
+	c->trace_pid = getpid();
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -170,8 +263,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_TRACKER:
 		name_option(c->tracker, sizeof(c->tracker), trackers, "tracker", arg, state);
 		return 0;
+	case OPT_FEED:
+		name_option(c->feed, sizeof(c->feed), feeds, "feed", arg, state);
+		return 0;
 	case OPT_STRATEGY:
-		name_option(c->strategy, sizeof(c->strategy), strategies, "strategy", arg, state);
+		text_option(c->strategy, sizeof(c->strategy), "strategy", arg, state);
+		return 0;
+	case OPT_CONTEXT:
+		if (!context_option(&c->context, arg))
+			argp_error(state, "unknown context: %s", arg);
 		return 0;
 	case OPT_KEEP:
 		if (!number(arg, KEEP_MAX, &n) || n == 0)
@@ -181,13 +281,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r->keep_given = true;
 		return 0;
 	case OPT_SURFACE:
-		if (!*arg || strlen(arg) >= sizeof(c->surface))
-			argp_error(state, "surface empty or too long");
-		strcpy(c->surface, arg);
+		surface_option(c, arg, state);
 		return 0;
 	case OPT_MEMORY:
-		if (!size_text(arg, &c->memory_max))
-			argp_error(state, "--memory-max takes a size like 512M, not %s", arg);
+		memory_option(c, arg, state);
 		return 0;
 	case OPT_PROTECT:
 		c->flags |= CAIRN_PROTECT;
@@ -195,11 +292,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_RECOVER:
 		c->recover = true;
 		return 0;
+	case OPT_COMMIT:
+		if (strcmp(arg, "each") != 0 && strcmp(arg, "hold") != 0)
+			argp_error(state, "--commit takes each or hold, not %s", arg);
+		c->commit_each = !strcmp(arg, "each");
+		return 0;
 	case OPT_STATS:
 		if (arg && strcmp(arg, "json"))
 			argp_error(state, "--stats takes nothing or json, not %s", arg);
 		c->stats = true;
 		c->stats_json = arg != NULL;
+		return 0;
+	case OPT_TRACE:
+		trace_option(c, arg, state);
 		return 0;
 	case ARGP_KEY_ARGS:
 		r->program = state->argv + state->next;
@@ -212,152 +317,40 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* A word for scripts and people alike: what, why. */
-static int refuse(int status, const char *program, const char *why)
-{
-	fprintf(stderr, "cairn run: %s: %s\n", program, why);
-	return status;
-}
-
-/* As execvp looks for it. False with errno. */
-static bool find_program(const char *name, char *path)
-{
-	const char *at = getenv("PATH"), *end;
-	int error = ENOENT;
-
-	if (strchr(name, '/')) {
-		snprintf(path, PATH_MAX, "%s", name);
-		return access(path, X_OK) == 0;
-	}
-	if (!at)
-		at = "/bin:/usr/bin";
-	for (; *name; at = end + 1) {
-		end = strchrnul(at, ':');
-		snprintf(
-			path, PATH_MAX, "%.*s%s%s", (int)(end - at), at, end > at ? "/" : "", name);
-		if (access(path, X_OK) == 0)
-			return true;
-		if (errno == EACCES)
-			error = EACCES;
-		if (!*end)
-			break;
-	}
-	errno = error;
-	return false;
-}
-
-/* The program that a script names in its first line; false if it is none. */
-static bool script_interpreter(const char *path, char *out)
-{
-	FILE *f = fopen(path, "re");
-	char line[256] = "", *at = line + 2, *end;
-	bool ok;
-
-	if (!f)
-		return false;
-	ok = fgets(line, sizeof(line), f) && line[0] == '#' && line[1] == '!';
-	fclose(f);
-	if (!ok)
-		return false;
-	at += strspn(at, " \t");
-	end = at + strcspn(at, " \t\n");
-	*end = 0;
-	return *at && snprintf(out, PATH_MAX, "%s", at) < PATH_MAX;
-}
-
-/* Would the kernel give it more rights than we have, so that ld.so ignores LD_PRELOAD? */
-static bool gains_rights(const char *path, const struct stat *st)
-{
-	char caps[64];
-
-	return ((st->st_mode & S_ISUID) && st->st_uid != geteuid()) ||
-		((st->st_mode & S_ISGID) && st->st_gid != getegid()) ||
-		((st->st_mode & (S_ISUID | S_ISGID)) && geteuid() != getuid()) ||
-		getxattr(path, "security.capability", caps, sizeof(caps)) >= 0;
-}
-
-/*
- * Everything that would keep the agent out of the program. 0, or the exit status after a message.
- */
-static int check_program(const char *name, char *path, int depth)
-{
-	const char *interpreter;
-	enum elf_kind kind;
-	struct elf_file f;
-	struct stat st;
-	int e;
-
-	if (!find_program(name, path))
-		return refuse(errno == EACCES ? EXIT_REFUSED : EXIT_MISSING, name, strerror(errno));
-	if (stat(path, &st) < 0)
-		return refuse(EXIT_MISSING, name, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return refuse(EXIT_REFUSED, name, "not a program");
-	if (st.st_mode & (S_ISUID | S_ISGID))
-		return refuse(
-			EXIT_REFUSED, name, "setuid and setgid programs cannot be run under Cairn");
-	if (gains_rights(path, &st))
-		return refuse(EXIT_REFUSED, name,
-			"programs with file capabilities cannot be run under Cairn");
-	e = elf_open(&f, path);
-	if (e == -ENOEXEC) {
-		char next[PATH_MAX];
-
-		if (depth < 4 && script_interpreter(path, next))
-			return check_program(next, path, depth + 1);
-		return refuse(EXIT_REFUSED, name, "not a 64-bit x86 program");
-	}
-	if (e < 0)
-		return refuse(EXIT_REFUSED, name, strerror(-e));
-	kind = elf_kind(&f, &interpreter);
-	elf_close(&f);
-	if (kind == ELF_STATIC)
-		return refuse(
-			EXIT_REFUSED, name, "statically linked programs cannot be run under Cairn");
-	if (kind != ELF_DYNAMIC)
-		return refuse(EXIT_REFUSED, name, "not a 64-bit x86 program");
-	return 0;
-}
-
-static int plan_entry(
-	struct plan_builder *b, const char *path, uint32_t i, const struct crn_site_spec *s)
+static int plan_entry(struct plan_builder *b, const char *path, const char *object, uint32_t i,
+	const struct crn_site_spec *s)
 {
 	int e = plan_add_function(b, path, i, s->argument);
 
 	if (e == -ENOTSUP)
 		return refuse(CRN_EXIT_USAGE, s->text,
 			"the function begins with a branch: its entry cannot be a site");
-	return e < 0 ? refuse(CRN_EXIT_USAGE, s->text, "no code there") : 0;
+	if (e < 0)
+		return refuse(CRN_EXIT_USAGE, s->text, "no code there");
+	snprintf(b->functions[b->function_count - 1].object, sizeof(b->functions[0].object), "%s",
+		object);
+	return 0;
 }
 
-/* Look up func:SYMBOL and func:0xOFFSET in the program. */
+/* Look up each func: site in the program, and in the objects that it has at its start. */
 static int resolve_functions(struct run *r, struct plan_builder *b)
 {
-	struct elf_file f;
 	int status = 0;
 
 	for (uint32_t i = 0; i < r->config.site_count && !status; i++) {
 		struct crn_site_spec *s = &r->config.sites[i];
-		char name[sizeof(s->text)];
-		unsigned long offset;
-		char *slash;
+		struct found_function found;
+		const char *why;
 
 		if (s->kind != CRN_SITE_FUNC)
 			continue;
-		strcpy(name, s->text + 5);
-		slash = strrchr(name, '/');
-		if (slash)
-			*slash = 0;
-		if (elf_open(&f, r->path) < 0)
-			return refuse(EXIT_REFUSED, r->path, "cannot be read");
-		if (!strncmp(name, "0x", 2) ? !number(name, ULONG_MAX, &offset)
-					    : !elf_symbol(&f, name, &s->argument))
-			status = refuse(CRN_EXIT_USAGE, s->text, "no such function in the program");
-		else if (!strncmp(name, "0x", 2))
-			s->argument = offset;
-		elf_close(&f);
-		if (!status)
-			status = plan_entry(b, r->path, i, s);
+		why = function_find(s->text + 5, r->path, &found);
+		if (why) {
+			status = refuse(CRN_EXIT_USAGE, s->text, why);
+			continue;
+		}
+		s->argument = found.address;
+		status = plan_entry(b, found.path, found.object, i, s);
 	}
 	return status;
 }
@@ -412,8 +405,11 @@ static int become(struct run *r, struct plan_builder *b)
 	plan_add_system(b);
 	fd = plan_write(b, &r->config);
 	plan_free(b);
-	if (fd < 0)
-		return refuse(EXIT_REFUSED, r->path, strerror(-fd));
+	if (fd < 0) {
+		fprintf(stderr, "cairn run: the agent's plan cannot be handed over by memfd: %s\n",
+			strerror(-fd));
+		return EXIT_REFUSED;
+	}
 	snprintf(text, sizeof(text), "%d", fd);
 	if (setenv(CRN_PLAN_ENV, text, 1) < 0 || preload(agent) < 0)
 		return EXIT_REFUSED;
@@ -422,13 +418,18 @@ static int become(struct run *r, struct plan_builder *b)
 		errno == ENOENT ? EXIT_MISSING : EXIT_REFUSED, r->program[0], strerror(errno));
 }
 
-static bool tracker_works(const char *name)
+static bool tracker_works(const char *name, const char *feed)
 {
 	struct tracker_finding found[8];
 	struct crn_host host;
 	size_t count;
 
 	crn_host_probe(&host);
+	if (!strcmp(feed, "bpf") || !strcmp(feed, "bpf-images")) {
+		crn_host_probe_feeds(&host);
+		if (!host.bpf)
+			return false;
+	}
 	count = find_trackers(found, sizeof(found) / sizeof(found[0]), &host);
 	for (size_t i = 0; i < count; i++)
 		if (!strcmp(found[i].name, name))
@@ -437,11 +438,13 @@ static bool tracker_works(const char *name)
 }
 
 /*
- * The session opens inside the program, which would run on without checkpoints if its tracker
- * cannot. `auto` always finds one. In a child, because a seccomp filter may kill who asks.
+ * The session opens inside the program, which would run on without checkpoints if its tracker or
+ * feed cannot. `auto` always finds one. In a child, because a seccomp filter may kill who asks.
  */
-static int check_tracker(const char *name)
+static int check_tracker(const struct crn_config *c)
 {
+	bool fed = *c->feed && strcmp(c->feed, "auto") != 0;
+	const char *name = fed ? "async" : c->tracker;
 	int status = -1;
 	pid_t pid;
 
@@ -450,14 +453,65 @@ static int check_tracker(const char *name)
 	fflush(NULL);
 	pid = fork();
 	if (pid == 0)
-		_exit(!tracker_works(name));
+		_exit(!tracker_works(name, c->feed));
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (status == 0 || pid < 0)
 		return 0;
-	fprintf(stderr, "cairn run: tracker %s cannot run on this host: see `cairn doctor`\n",
-		name);
+	fprintf(stderr, "cairn run: tracker %s%s%s cannot run on this host: see `cairn doctor`\n",
+		name, fed ? " with feed " : "", fed ? c->feed : "");
 	return EXIT_REFUSED;
+}
+
+/* What an oracle needs. NULL, or why it cannot be one. */
+static const char *check_oracle(const char *strategy)
+{
+	static const char name[] = "oracle", key[] = "profile=";
+	char path[PATH_MAX];
+	const char *at;
+
+	if (strncmp(strategy, name, strlen(name)) != 0)
+		return NULL;
+	at = strstr(strategy, key);
+	if (!at)
+		return "an oracle needs the trace of an earlier run: oracle:profile=/PATH";
+	snprintf(path, sizeof(path), "%s", at + strlen(key));
+	path[strcspn(path, ",")] = 0;
+	return access(path, R_OK) < 0 ? "the oracle's profile cannot be read" : NULL;
+}
+
+static bool bound(const char *strategy)
+{
+	return !strncmp(strategy, "oracle-count", strlen("oracle-count"));
+}
+
+/* Options that make no sense together. 0, or the exit status after a message. */
+static int check_options(const struct crn_config *c)
+{
+	bool any = !strcmp(c->tracker, "auto");
+	const char *wrong = NULL;
+	char why[CRN_STRATEGY_WHY];
+
+	if (crn_strategy_check(c->strategy, c->tracker, why) < 0)
+		wrong = why;
+	else if (check_oracle(c->strategy))
+		wrong = check_oracle(c->strategy);
+	else if (bound(c->strategy) && (c->recover || *c->trace))
+		wrong = "strategy oracle-count keeps no checkpoints and notices no writes: it goes "
+			"with neither --recover nor --trace";
+	else if (*c->feed && strcmp(c->feed, "auto") != 0 && !any &&
+		strcmp(c->tracker, "async") != 0)
+		wrong = "--feed is for tracker async: the others are told of each write";
+	else if (*c->trace && !strcmp(c->tracker, "fork"))
+		wrong = "--trace: tracker fork does not know which pages are written";
+	/* Half of a heap put back is worse than a crash: allocators live in mmap and in brk. */
+	else if (c->recover && strcmp(c->surface, "all") != 0)
+		wrong = "--recover needs --surface all: memory left out would not match what is "
+			"put back";
+	if (!wrong)
+		return 0;
+	fprintf(stderr, "cairn run: %s\n", wrong);
+	return EXIT_OPTION;
 }
 
 int cmd_run(int argc, char **argv)
@@ -465,7 +519,7 @@ int cmd_run(int argc, char **argv)
 	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]",
 		"Run an unmodified program with checkpoints of its memory.", NULL, NULL, NULL };
 	static struct run r = {
-		.config = { .tracker = "auto", .strategy = "none", .surface = "all", .keep = 1 }
+		.config = { .tracker = "auto", .strategy = "auto", .surface = "all", .keep = 1 }
 	};
 	static struct plan_builder b;
 	int status;
@@ -473,17 +527,14 @@ int cmd_run(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r);
 	if (r.config.recover && !r.keep_given)
 		r.config.keep = KEEP_RECOVER;
-	/*
-	 * Half of a heap put back is worse than a crash: allocators live in mmap as well as in brk.
-	 */
-	if (r.config.recover && strcmp(r.config.surface, "all") != 0) {
-		fprintf(stderr, "cairn run: --recover needs --surface all: memory left out "
-				"would not match what is put back\n");
-		return EXIT_OPTION;
-	}
-	status = check_program(r.program[0], r.path, 0);
+	/* A page that is copied in vain would be in the trace as one that was written. */
+	if (*r.config.trace && !strcmp(r.config.strategy, "auto"))
+		strcpy(r.config.strategy, "none");
+	status = check_options(&r.config);
 	if (!status)
-		status = check_tracker(r.config.tracker);
+		status = check_program(r.program[0], r.path);
+	if (!status)
+		status = check_tracker(&r.config);
 	if (!status)
 		status = resolve_functions(&r, &b);
 	return status ? status : become(&r, &b);

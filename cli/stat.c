@@ -164,13 +164,20 @@ static void print_json(const struct crn_stat_page *p)
 	       ", \"checkpoint_ns\": %" PRIu64 ", \"restore_ns\": %" PRIu64 ", \"areas\": %" PRIu64
 	       ", \"surface_bytes\": %" PRIu64 ", \"mirror_bytes\": %" PRIu64
 	       ", \"journal_bytes\": %" PRIu64 ", \"engine_bytes\": %" PRIu64
-	       ", \"engine_bytes_max\": %" PRIu64 "}\n",
+	       ", \"engine_bytes_max\": %" PRIu64 ", \"held\": %" PRIu64
+	       ", \"strategy\": \"%s\", \"strategy_why\": \"%s\""
+	       ", \"hot_pages\": %" PRIu64 ", \"overcopied\": %" PRIu64
+	       ", \"undercopied\": %" PRIu64 ", \"promotions\": %" PRIu64
+	       ", \"evictions\": %" PRIu64 ", \"contexts\": %" PRIu64
+	       ", \"feed\": \"%s\", \"scans\": %" PRIu64 "}\n",
 		p->pid, s->tracker, p->keep, p->recover ? "true" : "false", seconds_open(p),
 		p->newest, p->hits, p->checkpoints, p->outputs, p->failed, p->nested, p->recoveries,
 		p->refused, p->resets, p->recovery_ns, p->recovery_ns_last, s->pages_saved,
 		s->pages_eager, s->pages_restored, s->faults, s->checkpoint_ns, s->restore_ns,
 		s->areas, s->surface_bytes, s->mirror_bytes, s->journal_bytes, s->engine_bytes,
-		s->engine_bytes_max);
+		s->engine_bytes_max, p->held, s->strategy, s->strategy_why, s->hot_pages,
+		s->overcopied,
+		s->undercopied, s->promotions, s->evictions, s->contexts, s->feed, s->scans);
 }
 
 static void print_text(const struct crn_stat_page *p)
@@ -180,6 +187,8 @@ static void print_text(const struct crn_stat_page *p)
 
 	printf("process      %d, for %.1f s\n", p->pid, seconds);
 	printf("tracker      %s, keeps %u\n", s->tracker, p->keep);
+	if (s->feed[0])
+		printf("feed         %s, %" PRIu64 " scans\n", s->feed, s->scans);
 	for (uint32_t i = 0; i < p->site_count && i < sizeof(p->sites) / sizeof(p->sites[0]); i++)
 		printf("site         %s\n", p->sites[i]);
 	printf("sites passed %" PRIu64 " (%" PRIu64 " nested)\n", p->hits, p->nested);
@@ -189,6 +198,10 @@ static void print_text(const struct crn_stat_page *p)
 		seconds > 0 ? (double)p->checkpoints / seconds : 0);
 	printf("each         %.1f pages, %.1f us\n", mean(s->pages_saved, s->checkpoints),
 	       mean(s->checkpoint_ns, s->checkpoints) / 1000);
+	printf("strategy     %s (%s): %" PRIu64
+	       " pages hot; each %.2f overcopied, %.2f undercopied\n",
+		s->strategy, s->strategy_why, s->hot_pages, mean(s->overcopied, s->checkpoints),
+		mean(s->undercopied, s->checkpoints));
 	printf("surface      %.1f MiB in %" PRIu64 " areas\n", (double)s->surface_bytes / 1048576,
 		s->areas);
 	printf("engine       %.1f MiB (at most %.1f): mirror %.1f, journal %.1f\n",
@@ -196,9 +209,9 @@ static void print_text(const struct crn_stat_page *p)
 		(double)s->mirror_bytes / 1048576, (double)s->journal_bytes / 1048576);
 	if (p->recover)
 		printf("recoveries   %" PRIu64 " (%.0f us on average), %" PRIu64
-		       " refused, %" PRIu64 " connections reset\n",
+		       " refused, %" PRIu64 " connections reset, %" PRIu64 " sends held\n",
 			p->recoveries, mean(p->recovery_ns, p->recoveries) / 1000, p->refused,
-			p->resets);
+			p->resets, p->held);
 }
 
 static int no_page(pid_t pid)

@@ -53,6 +53,8 @@ struct crn_call {
 	struct crn_thread *thread;
 	uintptr_t site; /* address of the program's syscall instruction (or of its patched mov) */
 	uint32_t effect;  /* enum crn_effect, filled by effects/ */
+	uint8_t waits;    /* effects/: an accept: 1 it does not wait, 2 it does, 0 not asked yet */
+	bool covered;     /* a checkpoint was taken at its entry: its return needs none */
 	/* not a call but the site config.sites[spec - 1], func or timer; 0 for calls */
 	uint32_t spec;
 	/* set by an after-hook: make the call once more, hooks and all; the program sees nothing */
@@ -71,12 +73,21 @@ struct crn_pending {
 	struct crn_call call;
 	uint64_t rsp;     /* the program's: tells pending calls of one thread apart */
 	long original[6]; /* the argument registers as the program loaded them */
+	uint64_t began_ns; /* timer.c: when its timeout began; 0: nobody asks */
 	uint64_t words[2]; /* intercept/: what stands in for a mask of the program */
 	bool after;     /* effects/ asked for its after-hook */
 	bool waits;     /* the call waits under words[0] as its signal mask */
 	bool masked;    /* words stand in for a mask with reserved signals */
+	bool left;      /* a handler of the program was begun in it, and may be running */
 };
+#define CRN_SITES_MAX   16
 #define CRN_PENDING_MAX 24
+
+/* What another thread may know of a call: enough to tell which memory the kernel may write. */
+struct crn_in_flight {
+	long nr;
+	long args[6];
+};
 #define CRN_PUT_OFF_MAX 4
 
 /*
@@ -98,8 +109,6 @@ struct crn_thread {
 	uint32_t index;
 	bool live;
 	uint32_t in_vfork;        /* a vfork child runs in our memory: everything passes through */
-	/* the thread's own stack mapping, if known (0: unknown) */
-	uintptr_t stack_begin, stack_end;
 	/* of the newest checkpoint that this thread took; xstate is there */
 	struct crn_context context;
 	/* what the program believes; the kernel always has the agent's */
@@ -122,13 +131,18 @@ struct crn_thread {
 	/* about to end; the slot is free when the kernel knows tid no more */
 	uintptr_t descriptor; /* the thread pointer it was born with; 0: the first thread */
 	bool exiting;
-	/* effects/: calls made again because a page was closed meanwhile */
-	uint32_t faults_in_row;
 	long last_nr;                /* of the last system call that was begun */
 	uint64_t r11;                /* of the program, at the entry of a function that is a site */
 	uint32_t interrupted_spec;   /* the site at which crn_enter_interrupted runs */
+	int32_t timers[CRN_SITES_MAX]; /* timer.c: its timers by site, plus 1; 0: none */
+	uint64_t rest[2];   /* timer.c: a struct timespec, what is left of a timeout */
+	int32_t late_timer, late_timer_pid; /* late_timer.c; of which process: 0 there is none */
 	/* effects/: the last interval in which a call of this thread was seen */
 	uint32_t interval;
+	/* effects/: of a vfork child that borrows this slot */
+	struct crn_in_flight borrowed;
+	/* odd while pending[] is being changed: who reads it in another thread looks again */
+	uint32_t pending_turn;
 	uint32_t pending_count;
 	struct crn_pending pending[CRN_PENDING_MAX];
 	struct crn_thread *next;
@@ -142,9 +156,40 @@ static inline struct crn_thread *crn_thread_self(void)
 	return t;
 }
 
+/*
+ * intercept/: the calls of a thread that may be running now, outermost first; any thread may ask.
+ * At most CRN_PENDING_MAX + 1.
+ */
+uint32_t crn_calls_in_flight(const struct crn_thread *t, struct crn_in_flight *out);
+/*
+ * Is this other thread in a call that comes back to its after-hook? Then nothing of the program
+ * runs in it before that hook has had the lock of effects/.
+ */
+bool crn_thread_in_call(const struct crn_thread *t);
+/* The i-th slot of all that were ever used, or NULL; it may be dead (`live`). */
+struct crn_thread *crn_thread_slot(uint32_t i);
+/* The kernel knows it no more, not only has it said that it ends. Asks the kernel. */
+bool crn_thread_is_over(const struct crn_thread *t);
+
 /* effects/calls.c. Called by intercept/ for every system call of the program. */
 enum crn_verdict crn_call_before(struct crn_call *call);
 void crn_call_after(struct crn_call *call);
+/* Instead of it, for a call that the before-hook has answered; the registers are past it. */
+void crn_call_answered(struct crn_call *call);
+/* intercept/timer.c: take the checkpoint of a timer that came while no thread could; in a hook. */
+void crn_timer_turn(struct crn_call *call);
+/* Is any site a timer? Then calls come back to their after-hooks. */
+bool crn_timer_wanted(void);
+/* Instead of both, for a call of a vfork child, which runs in our memory. */
+void crn_call_borrowed(const struct crn_call *call);
+/* A signal is about to end the process. */
+void crn_call_process_dies(void);
+/* On a new thread, before anything of the program runs there. */
+void crn_call_thread_begins(const struct crn_thread *t);
+/* Before the thread's slot and memory are lent to a vfork child: sets in_vfork. */
+void crn_call_vfork_begins(struct crn_thread *t);
+/* The thread is about to end: the kernel then marks the robust mutexes that it holds. */
+void crn_call_thread_ends(struct crn_thread *t);
 
 /* intercept/signals.c tells effects/ which signals the program has been given in this interval. */
 void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info);
@@ -178,24 +223,46 @@ void crn_sigaction_put(int sig, const struct crn_sigaction *in); /* undo of rt_s
  */
 void crn_signal_forward(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext);
 
+/* Which number tells one kind of work from another: --context. */
+enum crn_context_kind {
+	CRN_CONTEXT_NONE,
+	CRN_CONTEXT_SITE,     /* the system call, or which of the sites */
+	CRN_CONTEXT_RESULT,   /* what the call returned */
+	CRN_CONTEXT_EVENTS,   /* which kinds of descriptors are ready */
+	CRN_CONTEXT_FD,       /* the first one that is */
+	CRN_CONTEXT_REGISTER, /* of the program, at the site */
+	CRN_CONTEXT_WORD,     /* 8 bytes at register + offset */
+};
+
+struct crn_context_spec {
+	uint32_t kind;  /* enum crn_context_kind */
+	uint32_t index; /* of the register in struct crn_regs */
+	int64_t offset;
+};
+
 /* What `cairn run` asked for; parsed once at start from the environment. */
 struct crn_config {
 	char tracker[16];
-	char strategy[16];
+	char feed[16];
+	char strategy[128];
+	struct crn_context_spec context;
 	char surface[256];
 	uint32_t keep;
 	uint32_t flags;        /* enum cairn_flags */
 	uint64_t memory_max;
 	bool recover;
+	bool commit_each;      /* a checkpoint for each output; else outputs are held (hold.h) */
 	bool stats;            /* summary at exit */
+	char trace[256];       /* file for the pages that each interval writes; "": none */
+	int32_t trace_pid;     /* who writes that file; others add .PID to its name */
 	bool stats_json;
 	uint32_t site_count;
 	struct crn_site_spec {
 		uint32_t kind;      /* enum crn_site_kind */
 		uint32_t every;     /* a checkpoint at every N-th hit */
-		uint64_t argument;  /* func: address; timer: milliseconds */
+		uint64_t argument;  /* func: address; timer: nanoseconds */
 		char text[96];      /* as given, for messages */
-	} sites[16];
+	} sites[CRN_SITES_MAX];
 };
 enum crn_site_kind { CRN_SITE_WAIT, CRN_SITE_OUTPUT, CRN_SITE_FUNC, CRN_SITE_TIMER };
 
@@ -236,7 +303,10 @@ struct crn_agent {
 	struct crn_stat_page *stat;  /* shared with `cairn stat` */
 	uint32_t refused_said;       /* effects/: refusals that have been reported */
 	uint32_t site_lock;          /* sites/: one checkpoint at a time */
+	uint32_t maps_lock;          /* effects/: memory is being taken away, or a session opened */
+	uint32_t opening;            /* sites/: a session is being opened; see in_flight.c */
 	bool session_refused;        /* sites/: it could not be opened; not tried again */
+	struct crn_legacy *legacy;   /* effects/: of a forked child, until its session is open */
 };
 extern struct crn_agent *crn_agent __attribute__((visibility("hidden")));
 
@@ -248,6 +318,20 @@ extern struct crn_agent *crn_agent __attribute__((visibility("hidden")));
 void crn_site_hit(struct crn_call *call, enum crn_site_kind kind);
 /* Take a checkpoint here and now because an output has been done. */
 void crn_site_output(struct crn_call *call);
+/*
+ * Take a checkpoint at the entry of a call that may wait: a restore to it makes the call again.
+ * Held output is sent with it.
+ */
+void crn_site_commit(struct crn_call *call);
+
+/* What is held has been held for too long, and no call comes: send it, take a checkpoint. */
+void crn_site_late(struct crn_call *call);
+/* effects/: has output been held for too long? The thread's timer has come round. */
+bool crn_hold_is_late(void);
+void crn_hold_looked_at(void);
+/* intercept/: look after this thread's held output while it computes; from a hook. */
+void crn_late_timer_start(struct crn_thread *t);
+void crn_late_timer_stop(struct crn_thread *t);
 
 /* effects/: a checkpoint was taken: forget inverses, settle delayed closes and munmaps. */
 void crn_effects_commit(void);

@@ -47,7 +47,8 @@ struct crn_plan_object {
 #define CRN_RELATIVES_MAX 4
 struct crn_plan_function {
 	uint32_t site;     /* index into config.sites */
-	uint64_t offset;   /* from the program's base */
+	uint64_t offset;   /* from its object's base */
+	char object[44];   /* file name of a shared object; empty: the program */
 	/* bytes of whole instructions that a jump or, if `trap`, int3 replaces */
 	uint8_t displaced;
 	uint8_t trap;      /* no room for a jump, or a branch lands inside it */

@@ -133,9 +133,9 @@ static int arm(void)
 	r = crn_thread_enter(t);
 	if (r < 0) {
 		crn_here.sud = false;
-		crn_warn("syscall user dispatch is not available (%d): calls outside libc are not "
+		crn_warn("syscall user dispatch is not available (%s): calls outside libc are not "
 			 "intercepted",
-			r);
+			cairn_strerror(r));
 		r = crn_thread_enter(t);
 	}
 	return r;

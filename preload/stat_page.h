@@ -15,7 +15,7 @@
 
 #define CRN_STAT_NAME    "cairn-stat"
 #define CRN_STAT_MAGIC   0x3170617473726343ull
-#define CRN_STAT_VERSION 1
+#define CRN_STAT_VERSION 4
 #define CRN_STAT_SIZE    4096
 
 struct crn_stat_page {
@@ -40,6 +40,7 @@ struct crn_stat_page {
 	uint64_t recovery_ns;      /* sum */
 	uint64_t recovery_ns_last;
 	struct cairn_stats engine; /* at most 50 ms old while checkpoints are taken */
+	uint64_t held;             /* sends that were held until a checkpoint covered them */
 };
 
 _Static_assert(sizeof(struct crn_stat_page) <= CRN_STAT_SIZE, "one page");

@@ -18,6 +18,9 @@ import time
 from pathlib import Path
 
 TRACKERS = ("async", "uffd", "mprotect", "fork", "softdirty")
+HOT_TRACKERS = ("async", "uffd", "mprotect")
+STRATEGIES = ("none", "random", "decay", "last", "gspec", "histase", "active-rnd", "active-fifo",
+              "active-cks", "meta", "random", "none")
 
 
 def parse_args() -> argparse.Namespace:
@@ -29,6 +32,10 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, help="the first seed (default: random)")
     return parser.parse_args()
+
+
+def strategy_for(tracker: str, seed: int) -> str:
+    return STRATEGIES[seed % len(STRATEGIES)] if tracker in HOT_TRACKERS else "none"
 
 
 def run_one(command: list[str]) -> tuple[list[str], int, str]:
@@ -55,7 +62,8 @@ def main() -> int:
                for t in args.tracker or TRACKERS)
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         while time.monotonic() < end:
-            batch = [[program, "--row", row, "--tracker", tracker, "--seed", str(s)]
+            batch = [[program, "--row", row, "--tracker", tracker, "--seed", str(s),
+                      "--strategy", strategy_for(tracker, s)]
                      for s, row, tracker in itertools.islice(endless, args.jobs * 8)]
             for command, status, output in pool.map(run_one, batch):
                 if status in counts:

@@ -4,7 +4,7 @@
 #
 #	install_deps.sh [--check|--optional] SET...
 #
-#	SET         build | test | servers | qemu | demo | bench | lint
+#	SET         build | test | compiler | servers | qemu | demo | bench | lint
 #	--check     install nothing; name what is missing and fail
 #	--optional  what cannot be installed is named, but is no failure (its tests are skipped)
 #
@@ -12,17 +12,35 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Is there such a package to install, or installed?
+can_have() {
+	dpkg-query -W "$1" >/dev/null 2>&1 || apt-cache show "$1" 2>/dev/null | grep -q '^Version:'
+}
+
 packages_of() {
 	case $1 in
-	build) echo gcc libc6-dev cmake ninja-build pkg-config binutils libzydis-dev python3 ;;
+	build)
+		echo gcc libc6-dev cmake ninja-build pkg-config binutils libzydis-dev libdw-dev
+		echo python3
+		;;
 	test) echo g++ libcmocka-dev git ;;
+	compiler) # cairn-cc: 22 where the archive has it (security updates have), else 19
+		for version in 22 19; do
+			if [ $version = 19 ] || can_have clang-$version; then
+				echo clang-$version lld-$version llvm-$version-dev
+				break
+			fi
+		done
+		echo g++ csmith libcsmith-dev
+		;;
 	servers)
 		echo redis-server redis-tools nginx-light lighttpd apache2-utils memcached
-		echo sqlite3 lua5.4 perl
+		echo sqlite3 lua5.4 perl apache2-bin postgresql bind9 dnsperf
+		echo libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
 		;;
 	qemu) echo qemu-system-x86 ;; # the soft-dirty tracker, on another kernel
 	demo) echo redis-server redis-tools python3 ;;
-	bench) echo python3-venv ;;
+	bench) echo python3-venv hmmer ;;
 	lint) echo clang-format-14 shellcheck git ;;
 	*)
 		echo "install_deps.sh: unknown set '$1'" >&2
@@ -37,7 +55,10 @@ have() {
 	local tool
 	case $1 in
 	gcc | g++ | cmake | python3 | git | perl | pkg-config) tool=$1 ;;
-	redis-server | lighttpd | memcached | sqlite3 | lua5.4) tool=$1 ;;
+	redis-server | lighttpd | memcached | sqlite3 | lua5.4 | dnsperf) tool=$1 ;;
+	apache2-bin) tool=apache2 ;;
+	hmmer) tool=hmmsearch ;;
+	bind9) tool=named ;;
 	clang-format-14 | shellcheck) tool=$1 ;;
 	ninja-build) tool=ninja ;;
 	redis-tools) tool=redis-cli ;;
@@ -120,10 +141,10 @@ if [ ${#missing[@]} -gt 0 ]; then
 	install_missing
 fi
 
-# The report of `make bench` draws with matplotlib, in a virtual environment of this tree.
+# What the report of `make bench` draws with, and its bar, in a virtual environment of this tree.
 case " $* " in
 *" bench "*)
-	if ! .venv/bin/python -c 'import matplotlib' >/dev/null 2>&1; then
+	if ! .venv/bin/python -c 'import matplotlib, rich' >/dev/null 2>&1; then
 		[ "$mode" != check ] || exit 1
 		python3 -m venv .venv
 		.venv/bin/pip install -q -r bench/requirements.txt

@@ -18,6 +18,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 
+LINES_MAX = 60  # of the output of a test that failed
+
+
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", type=Path, default=Path("build"))
@@ -31,8 +34,7 @@ def parse_args() -> argparse.Namespace:
 def ctest(args: argparse.Namespace, report: Path) -> None:
     command = ["ctest", "--test-dir", str(args.build), "-j", str(args.jobs), "--no-tests=error",
                "--output-junit", str(report), "--test-output-size-passed", "100000",
-               "--test-output-size-failed", "200000", "--stop-time", "23:59:59"]
-    command = command[:-2]
+               "--test-output-size-failed", "200000"]
     for option, value in (("-R", args.regex), ("-E", args.exclude), ("-L", args.label)):
         if value:
             command += [option, value]
@@ -48,6 +50,13 @@ def ctest(args: argparse.Namespace, report: Path) -> None:
 def skip_reason(output: str) -> str:
     reasons = re.findall(r"^SKIP: (.*)$", output, re.MULTILINE)
     return reasons[-1] if reasons else "no feature named"
+
+
+def last_lines(output: str) -> str:
+    """Whole lines, enough of them to understand a failure on a machine that is gone by then."""
+    lines = output.rstrip().splitlines()
+    left_out = len(lines) - LINES_MAX
+    return "\n".join([f"({left_out} lines before)"] * (left_out > 0) + lines[-LINES_MAX:])
 
 
 def print_skipped(skipped: dict[str, list[str]]) -> None:
@@ -85,7 +94,7 @@ def main() -> int:
         else:
             failed.append((name, output))
     for name, output in failed:
-        print(f"\n==== FAILED {name}\n{output.rstrip()}")
+        print(f"\n==== FAILED {name}\n{last_lines(output)}")
     print()
     print_skipped(skipped)
     print("slowest: " + ", ".join(f"{n} {t:.1f} s" for t, n in sorted(slowest, reverse=True)[:5]))

@@ -27,7 +27,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
 # How many breaches of a soft limit the tree has today. Lower them; never raise them.
-RATCHET = {"function_length": 0, "file_length": 1}
+RATCHET = {"function_length": 0, "file_length": 0}
 
 # Who may include what (docs/ARCHITECTURE.md, "Includes point one way"). `cairn` is include/cairn/.
 CORE = {"base", "os", "track", "speculate", "journal", "history", "session", "rt"}
@@ -35,7 +35,8 @@ LAW: dict[str, set[str]] = {
     "cairn": {"cairn"},
     "base": {"base", "cairn"},
     "os": {"base", "os", "cairn"},
-    "track": {"base", "os", "track", "cairn"},
+    "rt": {"base", "os", "rt", "cairn"},
+    "track": {"base", "os", "rt", "track", "cairn"},
     "speculate": {"speculate"},
     "journal": {"base", "os", "journal", "cairn"},
     "history": {"base", "os", "history", "cairn"},
@@ -214,7 +215,9 @@ def rule_dead_files(tree: Tree) -> Iterator[Breach]:
     """Every source is in a CMakeLists.txt or a script; every header is included somewhere."""
     lists = [p for p in tree.files if p.name == "CMakeLists.txt"]
     builders = "\n".join(tree.text(p) for p in lists + tree.with_suffix(".cmake", ".py", ".sh"))
-    code = "\n".join(tree.text(p) for p in tree.with_suffix(".c", ".h", ".S", ".def", ".py"))
+    code = "\n".join(
+        tree.text(p) for p in tree.with_suffix(".c", ".cpp", ".h", ".S", ".def", ".py")
+    )
     for path in tree.with_suffix(".c", ".S"):
         if f"{path.parent.name}/*{path.suffix}" not in builders and not listed(path.stem, builders):
             yield str(path), 1, "not in any CMakeLists.txt: dead"

@@ -63,6 +63,7 @@ static int run_tracker(size_t t)
 	int ret;
 
 	options.tracker = trackers[t];
+	options.strategy = "none"; /* the tracker's own price */
 	options.surface = "none";
 	ret = cairn_open(&session, &options);
 	if (ret < 0)

@@ -37,6 +37,7 @@ static int run(size_t t, size_t k)
 	int ret;
 
 	options.tracker = trackers[t];
+	options.strategy = "none"; /* the tracker's own price */
 	options.surface = "none";
 	options.keep = keeps[k];
 	ret = cairn_open(&session, &options);

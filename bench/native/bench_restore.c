@@ -104,6 +104,7 @@ static bool open_session(const char *tracker)
 	int ret;
 
 	options.tracker = tracker;
+	options.strategy = "none"; /* the tracker's own price */
 	options.surface = "none";
 	ret = cairn_open(&session, &options);
 	if (ret < 0)

@@ -13,14 +13,26 @@
 
 #define TABLE "trackers"
 
-static const char *const trackers[] = { "async", "softdirty", "uffd", "mprotect", "fork" };
+/* `async` by the scan, by the feed that needs none, and by the one that needs no mirror. */
+static const struct {
+	const char *row, *tracker, *feed;
+} trackers[] = {
+	{ "async", "async", "scan" },
+	{ "async+bpf", "async", "bpf" },
+	{ "async+images", "async", "bpf-images" },
+	{ "softdirty", "softdirty", NULL },
+	{ "uffd", "uffd", NULL },
+	{ "mprotect", "mprotect", NULL },
+	{ "fork", "fork", NULL },
+};
 static const uint32_t counts[] = { 1, 5, 15, 50, 200, 1000 };
 #define TRACKERS (sizeof(trackers) / sizeof(trackers[0]))
 #define COUNTS   (sizeof(counts) / sizeof(counts[0]))
 
 struct figures {
 	struct series total[COUNTS], stores[COUNTS], checkpoint[COUNTS];
-	int missing; /* why there are none */
+	uint64_t bytes[COUNTS]; /* of mirror, undo pages and images */
+	int missing;            /* why there are none */
 };
 
 static struct figures figures[TRACKERS];
@@ -38,14 +50,27 @@ static int repeats(const char *tracker, size_t bytes, uint32_t count)
 	return bytes > 64 * MIB ? (count >= 200 ? 20 : 40) : (count >= 200 ? 60 : 300);
 }
 
-static void run_tracker(struct figures *f, const char *tracker, char *area, size_t bytes, int round)
+static uint64_t held_bytes(cairn_t *session)
 {
+	struct cairn_stats stats = { .size = sizeof(stats) };
+	int ret = cairn_stats(session, &stats);
+
+	if (ret < 0)
+		fail("cairn_stats", cairn_strerror(ret));
+	return stats.mirror_bytes;
+}
+
+static void run_tracker(struct figures *f, size_t which, char *area, size_t bytes, int round)
+{
+	const char *tracker = trackers[which].tracker;
 	struct cairn_options options = CAIRN_OPTIONS_INIT;
 	cairn_t *session;
 	uint64_t id;
 	int ret;
 
 	options.tracker = tracker;
+	options.feed = trackers[which].feed;
+	options.strategy = "none"; /* the tracker's own price */
 	options.surface = "none";
 	options.memory_max = 4 * bytes + 256 * MIB;
 	ret = cairn_open(&session, &options);
@@ -76,6 +101,7 @@ static void run_tracker(struct figures *f, const char *tracker, char *area, size
 			series_add(&f->stores[n], begin, between);
 			series_add(&f->checkpoint[n], between, end);
 		}
+		f->bytes[n] = held_bytes(session);
 	}
 	ret = cairn_close(session);
 	if (ret < 0)
@@ -111,12 +137,15 @@ static void emit_all(size_t bytes)
 		struct figures *f = &figures[t];
 
 		if (f->missing)
-			emit_missing(TABLE, trackers[t], cairn_strerror(f->missing));
+			emit_missing(TABLE, trackers[t].row, cairn_strerror(f->missing));
 		for (size_t n = 0; n < COUNTS && !f->missing; n++) {
-			emit(TABLE, trackers[t], &f->total[n], 1,
-				"\"mib\":%zu,\"pages\":%u,\"stores\":%llu,\"checkpoint\":%llu", mib,
-				counts[n], (unsigned long long)series_quantile(&f->stores[n], 0.5),
-				(unsigned long long)series_quantile(&f->checkpoint[n], 0.5));
+			emit(TABLE, trackers[t].row, &f->total[n], 1,
+				"\"mib\":%zu,\"pages\":%u,\"stores\":%llu,\"checkpoint\":%llu,"
+				"\"bytes\":%llu",
+				mib, counts[n],
+				(unsigned long long)series_quantile(&f->stores[n], 0.5),
+				(unsigned long long)series_quantile(&f->checkpoint[n], 0.5),
+				(unsigned long long)f->bytes[n]);
 			series_free(&f->total[n]);
 			series_free(&f->stores[n]);
 			series_free(&f->checkpoint[n]);
@@ -148,7 +177,7 @@ int main(int argc, char **argv)
 		for (int round = 0; round < rounds; round++) {
 			run_floor(area, copy, bytes, round);
 			for (size_t t = 0; t < TRACKERS; t++)
-				run_tracker(&figures[t], trackers[t], area, bytes, round);
+				run_tracker(&figures[t], t, area, bytes, round);
 		}
 		emit_all(bytes);
 	}

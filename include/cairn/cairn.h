@@ -29,17 +29,23 @@
  * CAIRN_E* codes below -4000; cairn_strerror() names both. errno is not used. A
  * failed call changes nothing, and out-parameters are then untouched.
  *
- * Descriptors. The engine's lie high, away from the program's. A program that closes all that it
- * does not know (close_range, closefrom) closes them too, unless the agent is there, which keeps
- * them: calls then answer -EBADF and change nothing, until the session is closed and opened anew.
- * "mprotect" needs none for its checkpoints.
+ * Descriptors. The engine's lie high, away from the program's. The program may close all that it
+ * does not know (close_range, closefrom) and open files of its own under their numbers: what can be
+ * is opened anew; for what cannot ("async", "uffd") a session has a keeper, a small process that
+ * holds the same files. It is never seen by wait() without __WALL, sends no SIGCHLD, and ends with
+ * the session, with the process, or at exec. Where there can be none (no process left, pidfd_getfd
+ * forbidden as in a container without CAP_SYS_PTRACE) or nothing can be fetched from it (it
+ * has changed its user since) calls then answer -EBADF and change nothing, until the session is
+ * closed and opened anew. Under the agent there is none: nobody can close what is its.
  *
  * Threads and signals. Any thread may call; calls are serialised. Nothing here may be called from
  * a signal handler except cairn_restore(), whose purpose includes leaving one; it answers -EDEADLK
- * if the handler has interrupted a call of the same thread. "uffd" and "mprotect" serve first
- * stores by SIGBUS and SIGSEGV: install handlers of your own for these before cairn_open, whose
- * handler passes on what is not its, and do not store to areas while they are blocked. Those two
- * trackers hold other signals back while they rearrange pages.
+ * if the handler has interrupted a call of the same thread. A session handles SIGSEGV and SIGBUS:
+ * memory that another thread unmaps while the engine copies it must not end the program, and "uffd"
+ * and "mprotect" serve first stores by them. Install handlers of your own for these two before
+ * cairn_open, whose handler passes on what is not its; under "uffd" and "mprotect" do not store to
+ * areas while they are blocked. Those two trackers hold other signals back while they rearrange
+ * pages.
  */
 #ifndef CAIRN_CAIRN_H
 #define CAIRN_CAIRN_H
@@ -71,6 +77,7 @@ enum cairn_error {
 	CAIRN_ENOTRACK = -4011, /* this host cannot run that tracker (see `cairn doctor`) */
 	CAIRN_ESHARED = -4012,  /* this tracker cannot roll back a MAP_SHARED mapping */
 	CAIRN_EAREAONLY = -4013, /* this tracker takes explicit areas only: surface "none" */
+	CAIRN_ESTRATEGY = -4014, /* no such strategy or parameter, or not with this tracker */
 	CAIRN_ENOTAREA = -4020, /* the range is not (wholly) inside a registered area */
 	CAIRN_EOVERLAP = -4021, /* the range overlaps an area that is registered already */
 	CAIRN_EUNMAPPED = -4022, /* the range is not mapped, or not readable and writable */
@@ -103,7 +110,11 @@ enum cairn_threads {
 };
 
 enum cairn_flags {
-	/* Mirror, undo pages and journal are read-only while the program runs. */
+	/*
+	 * The engine's memory (mirror, undo pages, journal, tables) is read-only while the program
+	 * runs: by a protection key where the processor has one to spare, else at the cost of two
+	 * or three mprotect(2) over all of it at the begin and end of each call.
+	 */
 	CAIRN_PROTECT = 1u << 0,
 };
 
@@ -113,15 +124,25 @@ enum cairn_flags {
  */
 struct cairn_options {
 	size_t size;
-	/* "auto" (default), "async", "uffd", "mprotect", "softdirty", "fork" */
+	/*
+	 * "auto" (default), "async", "uffd", "mprotect", "softdirty", "fork"; in a program that
+	 * cairn-cc has built "shadow" or "undolog", the one that it was built for
+	 */
 	const char *tracker;
-	const char *strategy; /* "none" (default): which pages to copy eagerly */
+	/* Which pages to copy eagerly: "auto" (default), "none", "NAME", "NAME:param=value,..." */
+	const char *strategy;
 	const char *surface;  /* "all" (default), "program", "none", or a list: see below */
 	uint32_t keep;        /* K, checkpoints kept: 1 (default) to 65536 */
 	uint32_t threads;     /* enum cairn_threads */
 	uint32_t flags;       /* enum cairn_flags */
 	uint32_t reserved;    /* 0 */
 	uint64_t memory_max;  /* bytes the engine may use; default: half of the machine's RAM */
+	/*
+	 * How "async" learns which pages were written: "auto" (default: the best that this process
+	 * may have and that proves itself), "bpf", "scan"; or "bpf-images", which keeps old pages
+	 * instead of a mirror, on explicit areas (cairn_open(3)). Other trackers take "auto" alone.
+	 */
+	const char *feed;
 };
 #define CAIRN_OPTIONS_INIT { .size = sizeof(struct cairn_options) }
 
@@ -135,9 +156,19 @@ struct cairn_options {
  * ("0x7f0000000000-0x7f0000100000"). Shared mappings are rolled back only when
  * named or added. Memory of the engine is never part of the surface.
  *
- * Returns 0; CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESURFACE, CAIRN_EOPTION, CAIRN_EBUSY, -ENOMEM,
- * or what the kernel refused. When the process runs under `cairn run`, this joins
- * the engine that is there and returns its handle.
+ * "shadow" and "undolog" know every store of the instrumented program and no areas: the surface is
+ * "all", cairn_area_add and cairn_changes answer CAIRN_EUNSUPPORTED, cairn_area_touch comes before
+ * the write. See cairn-cc(1) for what they do not see.
+ *
+ * strategy: a *hot* page is copied at the checkpoint and left writable, which costs a hundredth of
+ * noticing its first store; a strategy guesses which pages that pays for. cairn_open(3) lists them
+ * and their parameters; what is wrong with a name or a value is said in the log. "auto" is
+ * "decay" under "async", "uffd" and "mprotect"; the others have no hot pages and take "none" alone.
+ *
+ * Returns 0; CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESTRATEGY, CAIRN_ESURFACE, CAIRN_EOPTION,
+ * CAIRN_EBUSY, -EINVAL (a feed for a tracker that has none), -ENOMEM, or what the kernel refused.
+ * When the process runs under `cairn run`, this joins the engine that is there and returns its
+ * handle.
  */
 CRN_API CRN_MUST_CHECK int cairn_open(cairn_t **out, const struct cairn_options *options);
 
@@ -188,10 +219,24 @@ enum cairn_return {
  * Take a checkpoint of the surface, the caller's registers and its active stack. Like setjmp it
  * returns twice, and unlike setjmp the frame that called it may have returned by the time of the
  * restore. *id is written both times. The oldest checkpoint beyond K is evicted.
- * Errors: CAIRN_EMEMORY (the id is used up and marked failed; the program goes on).
+ * The active stack ends where the kernel's or libc's does. One of the program's own making
+ * (a coroutine's) ends with its area, if it is in one, else with its mapping.
+ * CAIRN_ETHREADS under "shadow" and "undolog" if there are other threads and CAIRN_THREADS_ALL.
+ * Errors, with which the id is used up and marked failed, and the program goes on: CAIRN_EMEMORY;
+ * CAIRN_EUNSUPPORTED on a stack in the heap that is no area (its end is not known); -EBUSY if a
+ * mapping of the surface belongs to a userfaultfd of the program's own (`async`; cairn_open too);
+ * -ENOMEM if RLIMIT_DATA leaves no room to open again what `mprotect` would close.
  */
 CRN_API CRN_MUST_CHECK int cairn_checkpoint(cairn_t *c, uint64_t *id)
 	__attribute__((returns_twice));
+
+/*
+ * From the next checkpoint on the program does work of this kind: a strategy keeps one working set
+ * for each key (a request type, a phase; any number), of which there are 64 at most. Programs
+ * whose intervals alternate between unlike kinds of work are predicted better so. Before the first
+ * call the key is 0. Returns 0; no effect under strategy "none".
+ */
+CRN_API CRN_MUST_CHECK int cairn_context(cairn_t *c, uint64_t key);
 
 /*
  * Attach up to 4096 bytes to a kept checkpoint (a request number, device state): copied; replaces
@@ -206,10 +251,11 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
 /*
  * Go back to checkpoint `id` and run on from there: does not return on success. Everything newer is
  * gone; `id` is again the open checkpoint and may be restored again. The signal mask comes back
- * too, except under "uffd" and "mprotect", whose checkpoints make no system call: there SIGSEGV and
- * the other faults are unblocked and the rest is left. Must be called by the thread that took it.
+ * too, except under "uffd", "mprotect" and any strategy but "none", where a checkpoint need make no
+ * system call: there SIGSEGV and the other faults are unblocked and the rest is left. Must be
+ * called by the thread that took it.
  * Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
- * CAIRN_ETHREADS.
+ * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (strategy "oracle-count").
  */
 CRN_API CRN_MUST_CHECK int cairn_restore(cairn_t *c, uint64_t id);
 
@@ -272,6 +318,15 @@ struct cairn_stats {
 	uint64_t journal_bytes;  /* what undoes the older ones */
 	uint64_t engine_bytes;   /* everything the engine occupies */
 	uint64_t engine_bytes_max;
+	char strategy[32];       /* in use: what "auto" took, or as given; cut to fit */
+	uint64_t hot_pages;      /* now */
+	uint64_t overcopied;     /* hot pages that an interval did not write, summed over all */
+	uint64_t undercopied;    /* pages written while cold, likewise */
+	uint64_t promotions, evictions; /* to hot, and back */
+	uint64_t contexts;       /* working sets now: see cairn_context */
+	char feed[16];           /* of "async": the feed in use; empty under other trackers */
+	uint64_t scans;          /* of "async": times that the whole surface was looked at */
+	char strategy_why[48];   /* "named", or why "auto" took it */
 };
 CRN_API CRN_MUST_CHECK int cairn_stats(cairn_t *c, struct cairn_stats *out);
 CRN_API CRN_MUST_CHECK int cairn_stats_reset(cairn_t *c);

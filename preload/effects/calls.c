@@ -8,7 +8,9 @@
  */
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
-#include "effects/effects.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/hold.h"
 #include "effects/hooks.h"
 #include "sites/sites.h"
 #include "session/session.h"
@@ -31,7 +33,13 @@
 #define MMSGHDR(a, n) {CRN_OUT_MMSGHDR, a, n, 0}
 #define FDSET(a) {CRN_OUT_FDSET, a, 0, 0}
 #define IOCTL(a) {CRN_OUT_IOCTL, a, 0, 0}
-#define LOOSE(a) {CRN_OUT_LOOSE, a, 0, 0}
+#define FUTEX(a) {CRN_OUT_FUTEX, a, 0, 0}
+#define FCNTL(a) {CRN_OUT_FCNTL, a, 0, 0}
+#define MESSAGE(a, n) {CRN_OUT_MESSAGE, a, n, 0}
+#define PAGES(a, n) {CRN_OUT_PAGES, a, n, 0}
+#define REGSET(a) {CRN_OUT_REGSET, a, 0, 0}
+#define XATTR(a) {CRN_OUT_XATTR, a, 0, 0}
+#define LOOSE(a, size) {CRN_OUT_FIXED, a, 0, size}
 
 static const struct crn_row rows[] = {
 #define CRN_CALL(nr, name, effect, site, hook, ...) \
@@ -127,6 +135,17 @@ static bool installs_filter(const struct crn_call *call)
 		(call->args[0] == SECCOMP_SET_MODE_FILTER && call->args[2]);
 }
 
+/* What had been held was sent before this call: a checkpoint must follow. */
+static bool uncovered(const struct crn_effects *e)
+{
+	return e->hold && e->hold->uncovered;
+}
+
+static bool goes_out(const struct crn_call *call)
+{
+	return call->effect == CRN_EFFECT_OUTPUT || call->effect == CRN_EFFECT_HELD;
+}
+
 /* What follows from a call that has its result: checkpoints. */
 static void finish(struct crn_call *call, const struct crn_row *row)
 {
@@ -134,16 +153,30 @@ static void finish(struct crn_call *call, const struct crn_row *row)
 	uint64_t before = crn_sites_taken();
 	bool open = e && e->open;
 
+	crn_timer_turn(call);
 	if (is_site(row) && call->result >= 0) {
-		if (row->site == CRN_CALL_WAIT)
-			crn_site_hit(call, CRN_SITE_WAIT);
-		else if (open ? call->effect == CRN_EFFECT_OUTPUT : crn_site_is_outgoing(call))
+		if (row->site == CRN_CALL_WAIT) {
+			if (crn_call_waits(call, row))
+				crn_site_hit(call, CRN_SITE_WAIT);
+		} else if (open ? goes_out(call) : crn_site_is_outgoing(call)) {
 			crn_site_hit(call, CRN_SITE_OUTPUT);
+		}
 	}
 	if (!open || crn_sites_taken() != before)
 		return;
-	if (call->effect == CRN_EFFECT_OUTPUT && !did_nothing(call->result))
+	if ((call->effect == CRN_EFFECT_OUTPUT && !did_nothing(call->result)) || uncovered(e))
 		crn_site_output(call);
+}
+
+/* A wait that is entered once more after a restore completes no wake-up. */
+static void count_wakeup(struct crn_effects *e)
+{
+	crn_effects_lock();
+	e->waited = true;
+	if (!e->waits_again)
+		e->wakeups++;
+	e->waits_again = false;
+	crn_effects_unlock();
 }
 
 static enum crn_verdict before_with_session(struct crn_call *call, const struct crn_row *row)
@@ -151,54 +184,76 @@ static enum crn_verdict before_with_session(struct crn_call *call, const struct 
 	struct crn_effects *e = crn_agent->effects;
 	enum crn_verdict verdict = CRN_CALL_RUN;
 
-	if (e->kernel_needs_open_pages)
-		crn_output_memory_of(call, row);
+	if (e->open && crn_call_waits(call, row))
+		count_wakeup(e);
+	/* First, because it may take a checkpoint, which closes pages. */
+	if (e->open && crn_hold_concerns(call, row) && crn_hold_call(call, row))
+		return CRN_CALL_ANSWERED;
+	if (e->kernel_needs_open_pages) {
+		struct crn_in_flight now = {.nr = call->nr};
+
+		crn_copy(now.args, call->args, sizeof(now.args));
+		crn_output_memory_of(&now);
+	}
 	if (row->hook == &crn_hook_madvise)
 		crn_madvise_prepare(call);
-	if (!e->open)
+	if (!e->open) {
+		/* The first checkpoint may be on its way. */
+		call->thread->interval = e->interval + 1;
 		return verdict;
+	}
 	crn_effects_lock();
 	call->thread->interval = e->interval;
-	if (row->site == CRN_CALL_WAIT)
-		e->wakeups++;
 	if (row->hook->before)
 		verdict = row->hook->before(call);
 	else if (row->hook->after)
 		verdict = CRN_CALL_RUN_THEN;
 	crn_effects_unlock();
-	if (verdict == CRN_CALL_RUN && call->effect == CRN_EFFECT_OUTPUT)
+	if (verdict == CRN_CALL_RUN && (call->effect == CRN_EFFECT_OUTPUT || uncovered(e) ||
+			(row->effect == CRN_EFFECT_INPUT && e->hold && e->hold->used)))
 		verdict = CRN_CALL_RUN_THEN;
 	return verdict;
 }
 
 /*
- * The buffers of a call were opened before it; while it sleeps, a checkpoint of another thread
- * closes their pages again, and the kernel then refuses to write there. Such a call is made again:
- * where calls sleep, EFAULT means that nothing was delivered. A pointer that is bad for its own
- * reasons keeps failing and is believed. Not covered: a buffer of several pages of which only a
- * later one was closed (a short count), and calls that consume before they fail (wait4's status).
+ * Does the kernel write memory for this call that a checkpoint of another thread must leave open?
+ * Then it stays on its thread's list (in_flight.c) until it is over.
  */
-#define AGAIN_MAX 8
-
-static bool closed_meanwhile_possible(const struct crn_row *row)
+static bool writes_memory(const struct crn_row *row)
 {
-	const struct crn_effects *e = crn_agent->effects;
-
-	return e && e->kernel_needs_open_pages && row->outs[0].kind != CRN_OUT_END;
+	return (row->outs[0].kind != CRN_OUT_END || row->hook == &crn_hook_birth) &&
+		crn_output_matters();
 }
 
-static bool make_again(struct crn_call *call, const struct crn_row *row)
+/*
+ * A thread that wakes up while another one recovers must stop at the lock before anything of the
+ * program runs in it (recover/bystander.c), also if it went to sleep before there was a session.
+ */
+static bool others_may_recover(void)
 {
-	struct crn_thread *t = call->thread;
+	return crn_agent->config.recover && crn_agent->thread_count > 1;
+}
 
-	if (call->result != -EFAULT || !closed_meanwhile_possible(row) ||
-		t->faults_in_row == AGAIN_MAX) {
-		t->faults_in_row = 0;
-		return false;
-	}
-	t->faults_in_row++;
-	call->again = true;
-	return true;
+static void after_with_session(struct crn_call *call, const struct crn_row *row)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	if (!e || !e->open)
+		return;
+	crn_effects_lock();
+	call->thread->interval = e->interval;
+	if (row->hook->after)
+		row->hook->after(call);
+	crn_effects_unlock();
+}
+
+/* The first call of a forked child that has input to be given: from here on it is given. */
+static void inherit(struct crn_call *call)
+{
+	crn_site_commit(call);
+	if (crn_agent->legacy)
+		crn_warn("replayed input was pending at the fork: this child does not see it");
+	crn_agent->legacy = NULL;
 }
 
 enum crn_verdict crn_call_before(struct crn_call *call)
@@ -209,26 +264,58 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 	if (!crn_agent || call->thread->in_vfork)
 		return CRN_CALL_RUN;
 	call->effect = row->effect;
-	if (row->hook == &crn_hook_process_exit)
+	if (row->hook == &crn_hook_process_exit) {
+		crn_hold_flush();
 		crn_sites_exit();
+	}
 	if (!agent_has_work())
 		return CRN_CALL_RUN;
 	if (crn_refused(call, row))
 		return CRN_CALL_ANSWERED;
+	if (crn_agent->legacy && !crn_agent->session)
+		inherit(call);
 	if (installs_filter(call))
 		crn_sites_end("the program installs a seccomp filter");
-	if (crn_agent->session && crn_agent->effects)
+	if (writes_memory(row) ? crn_output_ready() : crn_agent->session && crn_agent->effects)
 		verdict = before_with_session(call, row);
-	if (verdict == CRN_CALL_ANSWERED) {
-		finish(call, row);
+	if (verdict == CRN_CALL_ANSWERED)
 		return verdict;
+	if (row->site == CRN_CALL_MAPS && crn_map_call(call)) {
+		if (verdict == CRN_CALL_RUN_THEN)
+			after_with_session(call, row);
+		return CRN_CALL_ANSWERED;
 	}
-	if (verdict == CRN_CALL_RUN && closed_meanwhile_possible(row))
+	if (verdict == CRN_CALL_RUN && writes_memory(row))
+		verdict = CRN_CALL_RUN_THEN;
+	if (verdict == CRN_CALL_RUN && call->nr != SYS_rt_sigreturn &&
+		(site_configured(CRN_SITE_TIMER) || others_may_recover()))
 		verdict = CRN_CALL_RUN_THEN;
 	if (verdict == CRN_CALL_RUN &&
 		(is_site(row) || (row->site == CRN_CALL_MAPS && crn_agent->session)))
 		verdict = CRN_CALL_RUN_THEN;
 	return verdict;
+}
+
+void crn_call_answered(struct crn_call *call)
+{
+	if (crn_agent && !call->thread->in_vfork && agent_has_work())
+		finish(call, crn_row_of(call->nr));
+}
+
+void crn_call_process_dies(void)
+{
+	if (crn_agent)
+		crn_sites_exit();
+}
+
+/* crn_map_call's calls tell by themselves. */
+static void tell_of_map(const struct crn_call *call)
+{
+	if (call->nr == SYS_mmap && (unsigned long)call->result < -4095ul)
+		crn_maps_added(crn_agent->session, (int)call->args[2], (int)call->args[3],
+			(uintptr_t)call->result, (size_t)call->args[1]);
+	else if (call->nr != SYS_mmap)
+		crn_maps_changed(crn_agent->session);
 }
 
 void crn_call_after(struct crn_call *call)
@@ -239,16 +326,12 @@ void crn_call_after(struct crn_call *call)
 	if (!crn_agent || call->thread->in_vfork)
 		return;
 	e = crn_agent->effects;
-	if (make_again(call, row))
+	if (e && e->open && e->hold && crn_hold_missed(call, row)) {
+		call->again = true;
 		return;
-	if (row->site == CRN_CALL_MAPS && crn_agent->session)
-		crn_maps_changed(crn_agent->session);
-	if (e && e->open) {
-		crn_effects_lock();
-		call->thread->interval = e->interval;
-		if (row->hook->after)
-			row->hook->after(call);
-		crn_effects_unlock();
 	}
+	if (row->site == CRN_CALL_MAPS && crn_agent->session)
+		tell_of_map(call);
+	after_with_session(call, row);
 	finish(call, row);
 }

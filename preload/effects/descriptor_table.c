@@ -9,7 +9,7 @@
 #include <sys/sysmacros.h>
 #include "base/copy.h"
 #include "base/log.h"
-#include "effects/effects.h"
+#include "effects/hold.h"
 
 static struct crn_fd *entry(int fd, bool make)
 {
@@ -127,6 +127,9 @@ static void look(int fd, struct crn_fd *f)
 		f->dev = 0;
 		f->ino = (uint64_t)fd;
 	}
+	/* What inetd starts has its connection three times. */
+	if (f->kind == CRN_FD_STREAM && fd <= 2)
+		f->flags |= CRN_FDF_COPIED;
 	if (f->kind != CRN_FD_REGULAR)
 		return;
 	flags = crn_sys2(SYS_fcntl, fd, F_GETFL);
@@ -186,12 +189,17 @@ void crn_fd_copy(int newfd, int oldfd)
 {
 	struct crn_fd *from = entry(oldfd, false), *to = entry(newfd, true);
 
+	if (from && from->kind == CRN_FD_STREAM)
+		from->flags |= CRN_FDF_COPIED;
 	if (to)
 		*to = from && !is_anonymous(from->kind)
 			? *from
 			: (struct crn_fd){ .kind = CRN_FD_UNKNOWN };
-	if (to)
-		to->seek_interval = 0;
+	if (to) {
+		to->seek_round = 0;
+		to->hold = 0;
+		to->credit = 0;
+	}
 }
 
 bool crn_fd_is_socket(const struct crn_fd *f)
@@ -212,24 +220,59 @@ bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino)
 		(uint64_t)st.st_ino == ino;
 }
 
-bool crn_fd_has_twin(int fd)
+/* The next entry of the same object, from *at on, or NULL. */
+static struct crn_fd *same_object(const struct crn_fd *f, uint32_t *at)
 {
 	struct crn_effects *e = crn_agent->effects;
-	const struct crn_fd *f = entry(fd, false);
 
-	if (!f || f->kind == CRN_FD_UNKNOWN)
-		return false;
-	for (uint32_t c = 0; c < e->fd_chunks; c++) {
-		if (!e->fds[c])
+	for (; *at / CRN_FD_CHUNK < e->fd_chunks; ++*at) {
+		struct crn_fd *g = e->fds[*at / CRN_FD_CHUNK];
+
+		if (!g) {
+			*at |= CRN_FD_CHUNK - 1;
 			continue;
-		for (uint32_t i = 0; i < CRN_FD_CHUNK; i++) {
-			const struct crn_fd *g = &e->fds[c][i];
-
-			if (g != f && g->kind == f->kind && g->dev == f->dev && g->ino == f->ino)
-				return true;
 		}
+		g += *at % CRN_FD_CHUNK;
+		if (g->kind == f->kind && g->dev == f->dev && g->ino == f->ino)
+			return ++*at, g;
 	}
+	return NULL;
+}
+
+bool crn_fd_has_twin(int fd)
+{
+	const struct crn_fd *f = entry(fd, false), *g;
+	uint32_t at = 0;
+
+	if (f && f->kind != CRN_FD_UNKNOWN)
+		while ((g = same_object(f, &at)))
+			if (g != f)
+				return true;
 	return false;
+}
+
+void crn_fd_hold_set(int fd, uint8_t hold)
+{
+	const struct crn_fd *f = entry(fd, false);
+	struct crn_fd *g;
+	uint32_t at = 0;
+
+	if (f && f->kind == CRN_FD_STREAM)
+		while ((g = same_object(f, &at)))
+			g->hold = hold;
+}
+
+void crn_fd_credit_set(int fd, uint32_t credit)
+{
+	struct crn_fd *f = entry(fd, false), *g;
+	uint32_t at = 0;
+
+	if (!f || f->kind != CRN_FD_STREAM)
+		return;
+	if (f->flags & CRN_FDF_COPIED)
+		while ((g = same_object(f, &at)))
+			g->credit = 0;
+	f->credit = credit;
 }
 
 void crn_file_opened(int fd, bool fresh)

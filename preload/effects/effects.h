@@ -4,10 +4,14 @@
  *
  *	calls.c         one call: its row of effects.def, its hook, the sites that it is
  *	output_memory.c opens the memory that the kernel is about to write (signal trackers)
+ *	in_flight.c     keeps it open while the call lasts
  *	descriptor_table.c  what each descriptor is
  *	inverse.c       the journal of inverses
+ *	log_append.c    files that are cut back
  *	stream.c        bytes, datagrams, errors and sockets taken since the checkpoint, given again after a restore
+ *	inherited_input.c   input to be given again, across a fork
  *	epoll_mirror.c  every epoll set's items, because the kernel tells neither disarmed masks nor data by descriptor
+ *	hold*.c         what is sent, kept until a checkpoint covers it (hold.h)
  *	hooks_*.c       one hook per kind of call
  *	interval.c      checkpoint taken / restore asked / restore done
  *
@@ -33,6 +37,7 @@
 #include "base/status.h"
 #include "os/maps.h"
 #include "os/sys.h"
+#include "session/session.h"
 
 enum crn_effect {
 	CRN_EFFECT_NONE,
@@ -40,6 +45,7 @@ enum crn_effect {
 	CRN_EFFECT_INPUT,
 	CRN_EFFECT_OUTPUT,
 	CRN_EFFECT_REFUSE,
+	CRN_EFFECT_HELD, /* not in the table: an output that is kept until a checkpoint covers it */
 };
 
 enum crn_call_site { CRN_CALL_NONE_SITE, CRN_CALL_WAIT, CRN_CALL_SEND, CRN_CALL_MAPS };
@@ -57,7 +63,12 @@ enum crn_out_kind {
 	CRN_OUT_MMSGHDR,
 	CRN_OUT_FDSET,
 	CRN_OUT_IOCTL,
-	CRN_OUT_LOOSE,
+	CRN_OUT_FCNTL,
+	CRN_OUT_FUTEX,
+	CRN_OUT_MESSAGE,
+	CRN_OUT_PAGES,
+	CRN_OUT_REGSET,
+	CRN_OUT_XATTR,
 };
 
 struct crn_out {
@@ -86,6 +97,8 @@ struct crn_row {
 };
 /* Never NULL. */
 const struct crn_row *crn_row_of(long nr);
+/* Is it one of the event waits? accept on a listener that does not wait is none. */
+bool crn_call_waits(struct crn_call *call, const struct crn_row *row);
 
 /* ---- Memory of the program, which may be anything -------------------------------------------- */
 
@@ -99,8 +112,21 @@ int crn_user_write(uintptr_t dst, const void *src, size_t len);
  * themselves.
  */
 void crn_output_memory(uintptr_t addr, size_t len);
-/* The same for everything that the call's row names. */
-void crn_output_memory_of(const struct crn_call *call, const struct crn_row *row);
+/* The same for everything that a call's row names. */
+void crn_output_memory_of(const struct crn_in_flight *call);
+/* Tell of each range that the kernel may write for the call; lengths as the program gave them. */
+void crn_output_ranges(const struct crn_in_flight *call, crn_output_fn fn, void *arg);
+
+/* While a session is opened, and while memory is taken away: not both at once. */
+void crn_maps_hold(void);
+void crn_maps_release(void);
+
+/* in_flight.c: is the tracker (or may it be, before there is a session) one that must know? */
+bool crn_output_matters(void);
+/* Is there a session whose pages must be opened for a call that is on its thread's list? Waits. */
+bool crn_output_ready(void);
+/* Is a vfork child using our memory? */
+bool crn_vfork_lives(void);
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
@@ -125,13 +151,19 @@ enum crn_fd_kind {
 enum crn_fd_flags {
 	CRN_FDF_APPEND = 1u << 0,   /* O_APPEND */
 	CRN_FDF_WRITEONLY = 1u << 1,
+	CRN_FDF_COPIED = 1u << 2,   /* a socket that may have another number as well */
 };
 
 struct crn_fd {
 	uint8_t kind;  /* enum crn_fd_kind */
 	uint8_t flags; /* enum crn_fd_flags */
 	uint16_t file; /* regular: index into files, 0 if none */
-	uint32_t seek_interval; /* the offset was journalled in this interval */
+	uint8_t hold;  /* a stream socket: enum crn_fd_hold (hold.h) */
+	uint32_t seek_round;    /* the offset was journalled in this round */
+	uint32_t credit;        /* bytes that its send buffer is known to have room for */
+	uint32_t connection;    /* a number that both ends share; 0: not asked yet */
+	/* input that a wait had announced was dropped, after so many wake-ups, plus 1; 0: none */
+	uint64_t dropped;
 	/* of the object; anonymous ones: 0 and the number of the descriptor */
 	uint64_t dev, ino;
 };
@@ -143,6 +175,8 @@ struct crn_fd {
 struct crn_file {
 	uint64_t dev, ino;
 	bool shared_view; /* it was synced, or opened more than once: every write is an output */
+	uint32_t append_round;   /* an append was journalled in this round, */
+	uint32_t append_inverse; /* by this inverse */
 };
 #define CRN_FILES_MAX 1024
 
@@ -162,6 +196,13 @@ bool crn_fd_is_socket(const struct crn_fd *f);
 bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino);
 /* Does another descriptor that we know of mean the same object? */
 bool crn_fd_has_twin(int fd);
+/* crn_fd.hold of this object (a stream socket), by whatever number: enum crn_fd_hold. */
+void crn_fd_hold_set(int fd, uint8_t hold);
+/*
+ * So many bytes may be held for this stream socket, by this number; by another one only after the
+ * kernel was asked again.
+ */
+void crn_fd_credit_set(int fd, uint32_t credit);
 /* The program opened this regular file by name; `fresh`: and thereby made it. */
 void crn_file_opened(int fd, bool fresh);
 struct crn_file *crn_file_of(const struct crn_fd *f);
@@ -187,6 +228,8 @@ enum crn_inverse_kind {
 	CRN_INV_TIMERFD,    /* the same for a timerfd */
 	CRN_INV_OPTION,     /* socket fd, level a, option b: text, c bytes */
 	CRN_INV_UMASK,      /* a */
+	/* fd was a long, is b longer by what was appended, its offset was c (log_append.c) */
+	CRN_INV_APPEND,
 };
 
 #define CRN_INVERSE_TEXT 128
@@ -205,11 +248,14 @@ struct crn_inverse {
  */
 struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd);
 
+/* The inverse that holds this high duplicate is void: the duplicate is closed now. */
+void crn_inverse_void(enum crn_inverse_kind kind, int other);
+
 /* ---- Streams: input taken, and input to give again ------------------------------------------- */
 
 enum crn_piece_kind { CRN_PIECE_BYTES, CRN_PIECE_ERROR, CRN_PIECE_SOCKET };
 
-/* One read's worth. Lies in the pool; name and data follow. */
+/* One read's worth. Lies in the pool; name, control data and data follow. */
 struct crn_piece {
 	uint32_t next;  /* offset in the pool, 0: last */
 	uint32_t size;  /* of data */
@@ -220,7 +266,19 @@ struct crn_piece {
 	 */
 	int32_t value;
 	uint32_t flags; /* msg_flags */
-	uint8_t text[] __attribute__((aligned(8))); /* name, then data */
+	uint32_t control_len;
+	uint32_t full; /* what the message was before it was cut to the buffers (MSG_TRUNC) */
+	/* name, control data, data: each from a multiple of 8 on */
+	uint8_t text[] __attribute__((aligned(8)));
+};
+
+/* How much of it one read takes. */
+enum crn_stream_shape {
+	CRN_SHAPE_BYTES,    /* any part, of several pieces */
+	CRN_SHAPE_MESSAGES, /* one piece; what does not fit is lost */
+	CRN_SHAPE_NUMBERS,  /* one piece, which is a number of 8 bytes: eventfd, timerfd */
+	CRN_SHAPE_SIGNALS,  /* whole records of a signalfd */
+	CRN_SHAPE_EVENTS,   /* whole events of inotify */
 };
 
 struct crn_stream {
@@ -230,7 +288,8 @@ struct crn_stream {
 	uint32_t cursor;   /* piece to be given next, 0: all have been taken */
 	uint32_t cursor_at; /* bytes of it that have been taken */
 	uint32_t begin_at;  /* bytes of the first piece that had been taken at the checkpoint */
-	bool boundaries;   /* one read takes at most one piece */
+	uint8_t shape;     /* enum crn_stream_shape */
+	uint32_t *claim;   /* NULL: nobody else may be given it (inherited_input.c) */
 };
 #define CRN_STREAMS_MAX 4096
 #define CRN_POOL_SIZE   (2u << 20)
@@ -244,25 +303,47 @@ bool crn_fd_pending(int fd);
 /* Bytes that a read could be given now. */
 size_t crn_stream_ready_bytes(const struct crn_stream *s);
 
-/* What one read has brought: `len` bytes in the program's buffers, and who sent them. */
+/* What one read has brought: `len` bytes in the program's buffers, who sent them, and what with. */
 struct crn_taken {
 	const struct iovec *iov;
 	size_t count, len;
-	const void *name;
+	const void *name, *control;
 	uint16_t name_len;
-	uint32_t flags;
+	uint32_t control_len, flags;
+	uint32_t full; /* 0: len */
 };
 /* Keep it (the cursor moves past it). Raises the call to an output when there is no room. */
 void crn_stream_keep(struct crn_call *call, int fd, const struct crn_taken *taken);
 void crn_stream_keep_error(struct crn_call *call, int fd);
+/* An error that the next read is to get, though nobody has read yet. */
+void crn_stream_owe_error(int fd, long error);
 /* An accepted socket; its offset in the pool, 0 if there was no room. */
 uint32_t crn_stream_keep_socket(struct crn_call *call, int listener, int fd);
+enum crn_give {
+	CRN_GIVE_PEEK = 1u << 0,    /* the cursor stays */
+	CRN_GIVE_DISCARD = 1u << 1, /* a buffer of NULL throws away */
+};
 /*
- * Give what fits into the program's buffers. The read's result. `peek` leaves the cursor; *out (may
- * be NULL) is the first piece.
+ * Give what fits into the program's buffers. The read's result. `how`: enum crn_give; *out (may be
+ * NULL) is the first piece.
  */
-long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, bool peek,
+long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, unsigned how,
 	struct crn_piece **out);
+/*
+ * A stream socket with something to give, of which the program wants `want` bytes at once: what the
+ * kernel has is put behind it, without waiting, as if nobody had read it yet.
+ */
+void crn_stream_pull(struct crn_stream *s, int fd, size_t want);
+/* Whose input was consumed last is the suspect: this descriptor's. */
+void crn_stream_consumed(int fd);
+static inline uint8_t *crn_piece_control(struct crn_piece *p)
+{
+	return p->text + (p->name_len + 7) / 8 * 8;
+}
+static inline uint8_t *crn_piece_data(struct crn_piece *p)
+{
+	return crn_piece_control(p) + (p->control_len + 7) / 8 * 8;
+}
 /*
  * The accepted socket to be given next, as an offset in the pool, or 0; crn_stream_skip moves past
  * it.
@@ -277,6 +358,8 @@ struct crn_piece *crn_piece_at(uint32_t offset);
 void crn_stream_closed(int fd);
 /* Interval ended: drop what was taken. Restore: everything kept is to be given again. */
 void crn_streams_commit(void);
+/* After streams have come from elsewhere. */
+void crn_streams_count(void);
 void crn_streams_rewind(void);
 /* The suspect's: nothing of it is given again. */
 void crn_stream_drop(struct crn_stream *s);
@@ -312,6 +395,10 @@ void crn_epoll_note(int epfd, int op, int fd, uint32_t events, uint64_t data);
 /* A wait of this interval returned these events. */
 void crn_epoll_delivered(const struct crn_call *call);
 void crn_epoll_forget_fd(int fd); /* closed: the kernel drops it from every set */
+/* Take it out of every set, as the kernel would if it were really closed; with inverses. */
+void crn_epoll_leave(struct crn_call *call, int fd);
+/* The number means another object, which is watched as the old one was. */
+void crn_epoll_join_again(int fd);
 void crn_epoll_closed(int epfd);
 void crn_epoll_rearm(void);       /* after a restore */
 
@@ -340,6 +427,9 @@ struct crn_effects {
 	bool drops_need_saving;
 	char unrecoverable[128];    /* why the open interval cannot be undone; "" if it can */
 	struct crn_thread *owner;   /* took the newest checkpoint */
+	bool at_wait;               /* the newest checkpoint lies at the entry of a wait ... */
+	bool waits_again;           /* ... which is about to be made again: no new wake-up */
+	bool waited;                /* the program is one that waits for events */
 
 	struct crn_fd **fds;        /* chunks of CRN_FD_CHUNK */
 	uint32_t fd_chunks;
@@ -351,6 +441,7 @@ struct crn_effects {
 
 	struct crn_inverse *inverses;
 	uint32_t inverse_count;
+	uint32_t round; /* changes when the journal is emptied: at a commit and by a restore */
 	struct crn_delayed *delayed;
 	uint32_t delayed_count;
 	uint64_t delayed_bytes;
@@ -364,6 +455,8 @@ struct crn_effects {
 	struct { uint64_t dev, ino; int32_t fd; } last_input; /* whose input was consumed last */
 
 	struct crn_epoll_set *epolls;
+
+	struct crn_hold *hold;      /* NULL: each output is followed by a checkpoint of its own */
 
 	struct crn_signal_log signals[CRN_SIGNALS_MAX];
 	uint32_t signal_count;

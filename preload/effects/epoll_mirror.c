@@ -227,6 +227,49 @@ void crn_epoll_forget_fd(int fd)
 			item_remove(&e->epolls[i], fd);
 }
 
+void crn_epoll_leave(struct crn_call *call, int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++) {
+		struct crn_epoll_set *set = &e->epolls[i];
+		struct crn_epoll_item *item = set->live ? crn_epoll_find(set, fd) : NULL;
+		struct crn_inverse *inv;
+
+		if (!item || crn_sys4(SYS_epoll_ctl, set->fd, EPOLL_CTL_DEL, fd, 0) < 0)
+			continue;
+		inv = crn_inverse_add(call, CRN_INV_EPOLL, set->fd);
+		if (inv) {
+			inv->other = fd;
+			/* One that had fired before the checkpoint comes back fired. */
+			inv->a = item->fired && item->fired != e->interval ? EPOLLONESHOT
+									   : item->events;
+			inv->b = item->data;
+			inv->c = EPOLL_CTL_ADD;
+		}
+		item_remove(set, fd);
+	}
+}
+
+void crn_epoll_join_again(int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++) {
+		const struct crn_epoll_set *set = &e->epolls[i];
+		const struct crn_epoll_item *item =
+			set->live ? crn_epoll_find(&e->epolls[i], fd) : NULL;
+		struct epoll_event event;
+
+		if (!item)
+			continue;
+		event.events = item->fired && item->fired != e->interval ? EPOLLONESHOT
+									 : item->events;
+		event.data.u64 = item->data;
+		crn_sys4(SYS_epoll_ctl, set->fd, EPOLL_CTL_ADD, fd, &event);
+	}
+}
+
 void crn_epoll_closed(int epfd)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -255,6 +298,17 @@ void crn_epoll_delivered(const struct crn_call *call)
 				set->items[i].fired = e->interval;
 }
 
+/* An exclusive item cannot be modified. */
+static void arm_again(const struct crn_epoll_set *set, int fd, struct epoll_event *event)
+{
+	if (!(event->events & EPOLLEXCLUSIVE)) {
+		crn_sys4(SYS_epoll_ctl, set->fd, EPOLL_CTL_MOD, fd, event);
+		return;
+	}
+	crn_sys4(SYS_epoll_ctl, set->fd, EPOLL_CTL_DEL, fd, event);
+	crn_sys4(SYS_epoll_ctl, set->fd, EPOLL_CTL_ADD, fd, event);
+}
+
 /*
  * A consumed edge does not come back by itself, and MOD with the same mask makes the kernel look
  * again (measured). So every edge-triggered item of a set that handed out events since the
@@ -278,12 +332,12 @@ void crn_epoll_rearm(void)
 			if (item->fd < 0)
 				continue;
 			item->edge = true;
-			if (set->delivered != e->interval || (item->events & EPOLLEXCLUSIVE))
+			if (set->delivered != e->interval)
 				continue;
 			if (fired_since)
 				item->fired = 0;
 			if (fired_since || (item->events & (EPOLLET | EPOLLONESHOT)) == EPOLLET)
-				crn_sys4(SYS_epoll_ctl, set->fd, EPOLL_CTL_MOD, item->fd, &event);
+				arm_again(set, item->fd, &event);
 		}
 	}
 }

@@ -9,10 +9,12 @@
 #include "effects/effects.h"
 
 /* hooks_input.c */
-extern const struct crn_hook crn_hook_read, crn_hook_readv, crn_hook_readv2, crn_hook_recvfrom,
-	crn_hook_recvmsg;
-extern const struct crn_hook crn_hook_receive_many, crn_hook_accept, crn_hook_getsockopt,
-	crn_hook_read_offset;
+extern const struct crn_hook crn_hook_read, crn_hook_readv, crn_hook_readv2, crn_hook_accept,
+	crn_hook_getsockopt, crn_hook_read_offset;
+/* hooks_message.c */
+extern const struct crn_hook crn_hook_recvfrom, crn_hook_recvmsg, crn_hook_receive_many;
+/* hooks_splice.c */
+extern const struct crn_hook crn_hook_splice, crn_hook_vmsplice;
 /* hooks_output.c */
 extern const struct crn_hook crn_hook_plain, crn_hook_write, crn_hook_send, crn_hook_sync,
 	crn_hook_sync_all;
@@ -50,6 +52,18 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row);
  * hide writes is turned.
  */
 void crn_madvise_prepare(struct crn_call *call);
+/*
+ * If the call takes memory away: make it, when no checkpoint is being taken. False: it does not.
+ */
+bool crn_map_call(struct crn_call *call);
+
+/* Is this write an append to a file that nobody reads back? */
+bool crn_is_log_write(const struct crn_call *call);
+
+/* log_append.c: around such a write; and taking all of an interval's back. */
+void crn_append_before(struct crn_call *call);
+void crn_append_after(struct crn_call *call);
+long crn_append_undo(const struct crn_inverse *inv);
 
 /* Remember where a file's offset is, once per interval. */
 void crn_offset_journal(struct crn_call *call, int fd);

@@ -2,11 +2,13 @@
 /* Calls that make, copy, change and close descriptors. */
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include "base/copy.h"
-#include "effects/effects.h"
+#include "effects/hold.h"
 #include "effects/hooks.h"
+#include "effects/planted.h"
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -95,26 +97,36 @@ const struct crn_hook crn_hook_pair = {NULL, pair_after};
 
 /*
  * What can be closed quietly is kept under a high duplicate until the next checkpoint; scratch[0] =
- * the duplicate or 0, scratch[1] = its FD_CLOEXEC. Anything pollable is really closed (a held
- * descriptor would stay in epoll sets and keep the peer waiting: measured, nginx deadlocks), and so
- * is a file whose closing gives up POSIX locks.
+ * the duplicate or 0, scratch[1] = its FD_CLOEXEC, scratch[3] = its number if it is a connection
+ * whose close is held until the next wait. Anything else that is pollable is really closed (a
+ * descriptor kept for longer would stay in epoll sets and keep the peer waiting: measured, nginx
+ * deadlocks), and so is a file whose closing gives up POSIX locks.
  */
-static void prepare_close(struct crn_call *call, int fd)
+static void prepare_close(struct crn_call *call, int fd, bool may_hold)
 {
 	struct crn_fd *f = crn_fd_look(fd);
+	bool hold;
 	int high;
 
 	if (f->kind == CRN_FD_CLOSED)
 		return;
-	if (crn_fd_is_pollable(f) ||
+	hold = may_hold && crn_hold_may_close(fd);
+	if ((crn_fd_is_pollable(f) && !hold) ||
 		(f->kind == CRN_FD_REGULAR && crn_agent->effects->posix_locks)) {
 		crn_call_raise(call);
 		return;
 	}
-	high = crn_hold_duplicate(fd);
+	high = hold && crn_planted(CRN_PLANT_DUPLICATE) ? -EMFILE : crn_hold_duplicate(fd);
 	if (high < 0) {
+		if (hold)
+			crn_hold_send(); /* while the number still means the connection */
 		crn_call_raise(call);
 		return;
+	}
+	if (hold) {
+		call->scratch[3] = f->connection;
+		if (!crn_fd_has_twin(fd))
+			crn_epoll_leave(call, fd);
 	}
 	call->scratch[0] = (uint64_t)high;
 	call->scratch[1] = (uint64_t)crn_sys2(SYS_fcntl, fd, F_GETFD);
@@ -129,11 +141,19 @@ static void note_closed(struct crn_call *call, int fd)
 		return;
 	inv = crn_inverse_add(call, CRN_INV_REOPEN, fd);
 	if (!inv) {
-		crn_hold_release((int)call->scratch[0]);
+		if (call->scratch[3]) {
+			crn_hold_closed(call->thread, fd, (int)call->scratch[0],
+				(uint32_t)call->scratch[3]);
+			crn_hold_send();
+		} else {
+			crn_hold_release((int)call->scratch[0]);
+		}
 		return;
 	}
 	inv->other = (int)call->scratch[0];
 	inv->a = call->scratch[1] & FD_CLOEXEC;
+	if (call->scratch[3])
+		crn_hold_closed(call->thread, fd, inv->other, (uint32_t)call->scratch[3]);
 }
 
 /* What else goes with a number, before the kernel forgets it. */
@@ -155,9 +175,10 @@ static enum crn_verdict close_before(struct crn_call *call)
 	int fd = (int)call->args[0];
 
 	call->effect = CRN_EFFECT_UNDO;
-	call->scratch[0] = 0;
-	prepare_close(call, fd);
-	leave(fd);
+	call->scratch[0] = call->scratch[3] = 0;
+	prepare_close(call, fd, true);
+	if (!call->scratch[3])
+		leave(fd);
 	crn_fd_forget(fd); /* now: a second thread may get the number before our after-hook runs */
 	return CRN_CALL_RUN_THEN;
 }
@@ -208,12 +229,11 @@ static enum crn_verdict dup_over_before(struct crn_call *call)
 {
 	int from = (int)call->args[0], to = (int)call->args[1];
 
-	call->scratch[0] = 0;
-	call->scratch[2] = 0;
+	call->scratch[0] = call->scratch[2] = call->scratch[3] = 0;
 	if (from == to || crn_fd_look(from)->kind == CRN_FD_CLOSED)
 		return CRN_CALL_RUN;
 	call->scratch[2] = crn_fd_look(to)->kind != CRN_FD_CLOSED;
-	prepare_close(call, to);
+	prepare_close(call, to, false);
 	leave(to);
 	return CRN_CALL_RUN_THEN;
 }
@@ -336,19 +356,44 @@ static enum crn_verdict ioctl_before(struct crn_call *call)
 	case TIOCOUTQ:
 	case TIOCGSID:
 	case 0x802c542a /* TCGETS2 */:
-	case 0x8905 /* SIOCATMARK */:
+	case SIOCGIFNAME: /* questions about interfaces; those that set lie between */
+	case SIOCGIFCONF:
+	case SIOCGIFFLAGS:
+	case SIOCGIFADDR:
+	case SIOCGIFDSTADDR:
+	case SIOCGIFBRDADDR:
+	case SIOCGIFNETMASK:
+	case SIOCGIFMETRIC:
+	case SIOCGIFMTU:
+	case SIOCGIFHWADDR:
+	case SIOCGIFINDEX:
+	case SIOCGIFTXQLEN:
 		call->effect = CRN_EFFECT_NONE;
 		return CRN_CALL_RUN;
+	case SIOCATMARK:
+		call->effect = CRN_EFFECT_NONE;
+		return CRN_CALL_RUN_THEN;
 	default:
-		/* SIOCGIF*: questions about interfaces */
-		if (request >= 0x8910 && request <= 0x8942) {
-			call->effect = CRN_EFFECT_NONE;
-			return CRN_CALL_RUN;
-		}
 		return CRN_CALL_RUN_THEN;
 	}
 	call->effect = CRN_EFFECT_UNDO;
 	return CRN_CALL_RUN;
+}
+
+/*
+ * A read stops at the urgent mark. There a checkpoint keeps the bytes before it apart from those
+ * behind it; and as long as there are bytes to be given again, it is not reached.
+ */
+static void at_mark(struct crn_call *call)
+{
+	int at = 0, fd = (int)call->args[0];
+
+	if (crn_user_read(&at, (uintptr_t)call->args[2], sizeof(at)) < 0 || !at)
+		return;
+	if (!crn_fd_pending(fd))
+		return crn_call_raise(call);
+	at = 0;
+	(void)!crn_user_write((uintptr_t)call->args[2], &at, sizeof(at));
 }
 
 /* FIONREAD: what is to be given again counts too. */
@@ -357,13 +402,15 @@ static void ioctl_after(struct crn_call *call)
 	struct crn_stream *s;
 	int bytes;
 
+	if ((unsigned)call->args[1] == SIOCATMARK && call->result >= 0)
+		at_mark(call);
 	if ((unsigned)call->args[1] != FIONREAD || call->result < 0)
 		return;
 	s = crn_stream_find(crn_fd_look((int)call->args[0]));
 	if (!crn_stream_pending(s) ||
 		crn_user_read(&bytes, (uintptr_t)call->args[2], sizeof(bytes)) < 0)
 		return;
-	bytes = s->boundaries ? (int)crn_stream_ready_bytes(s)
+	bytes = s->shape == CRN_SHAPE_MESSAGES ? (int)crn_stream_ready_bytes(s)
 			      : bytes + (int)crn_stream_ready_bytes(s);
 	(void)!crn_user_write((uintptr_t)call->args[2], &bytes, sizeof(bytes));
 }

@@ -4,14 +4,21 @@
  * until the next checkpoint, so that what it would lose is still there; everything that loses
  * content at once (MAP_FIXED over something, mremap, brk shrink) is done and followed by a
  * checkpoint.
+ *
+ * A call that takes memory away is made in its hook, between checkpoints: one that another thread
+ * is taking would read on into a hole.
  */
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include "effects/effects.h"
 #include "effects/hooks.h"
 #include "session/session.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
 #endif
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
@@ -143,8 +150,6 @@ static void mprotect_after(struct crn_call *call)
 
 	if (call->result < 0)
 		return;
-	crn_protection_changed(crn_agent->session, (uintptr_t)call->args[0],
-		crn_page_up((size_t)call->args[1]), (int)call->args[2]);
 	if (call->effect == CRN_EFFECT_OUTPUT || (int)call->scratch[0] == (int)call->args[2])
 		return;
 	inv = crn_inverse_add(call, CRN_INV_PROTECT, -1);
@@ -181,10 +186,97 @@ const struct crn_hook crn_hook_brk = {brk_before, brk_after};
 
 static enum crn_verdict mremap_before(struct crn_call *call)
 {
-	settle_for(call, (uintptr_t)call->args[0], (size_t)call->args[1]);
+	const long *a = call->args;
+
+	settle_for(call, (uintptr_t)a[0], CRN_MAX((size_t)a[1], (size_t)a[2]));
+	if (a[3] & MREMAP_FIXED)
+		settle_for(call, (uintptr_t)a[4], (size_t)a[2]);
 	return CRN_CALL_RUN_THEN;
 }
 const struct crn_hook crn_hook_mremap = {mremap_before, NULL};
+
+/* ---- Making the call in the hook ----------------------------------------------------------- */
+
+/* Can memory that is there be gone, or unreadable, after the call? */
+static bool takes_away(const struct crn_call *call)
+{
+	switch (call->nr) {
+	case SYS_munmap:
+	case SYS_mremap:
+	case SYS_mprotect:
+	case SYS_pkey_mprotect:
+	case SYS_shmdt:
+	case SYS_remap_file_pages:
+		return true;
+	case SYS_brk:
+		return call->args[0] != 0;
+	case SYS_mmap:
+		return call->args[3] & MAP_FIXED;
+	case SYS_shmat:
+		return call->args[2] & SHM_REMAP;
+	}
+	return false;
+}
+
+static enum crn_maps_kind kind_of(long nr)
+{
+	if (nr == SYS_mprotect || nr == SYS_pkey_mprotect)
+		return CRN_MAPS_PROTECTS;
+	return nr == SYS_munmap ? CRN_MAPS_UNMAPS : CRN_MAPS_OTHER;
+}
+
+/* Whole pages; empty if the kernel will refuse them anyway. */
+static struct crn_range pages_of(long addr, long len)
+{
+	uintptr_t begin = (uintptr_t)addr, end = begin + crn_page_up((size_t)len);
+
+	return end < begin ? (struct crn_range){ 0, 0 } : (struct crn_range){ begin, end };
+}
+
+/*
+ * What a call unmaps, moves, replaces or extends. Segments of shared memory are left out: their
+ * lengths are not told, and they are no part of a surface unless it names them.
+ */
+static void ends_of(const struct crn_call *call, struct crn_range ends[2])
+{
+	const long *a = call->args;
+
+	ends[0] = ends[1] = (struct crn_range){ 0, 0 };
+	switch (call->nr) {
+	case SYS_munmap:
+	case SYS_mmap:
+	case SYS_remap_file_pages:
+		ends[0] = pages_of(a[0], a[1]);
+		return;
+	case SYS_brk:
+		ends[0].begin = crn_page_up((uintptr_t)a[0]);
+		ends[0].end = (uintptr_t)crn_sys1(SYS_brk, 0);
+		return;
+	case SYS_mremap:
+		if ((size_t)a[2] <= (size_t)a[1] && !(a[3] & (MREMAP_FIXED | MREMAP_DONTUNMAP)))
+			ends[0] = pages_of(a[0] + a[2], a[1] - a[2]); /* it only shrinks */
+		else
+			ends[0] = pages_of(a[0], a[1] ? a[1] : a[2]);
+		if (a[3] & MREMAP_FIXED)
+			ends[1] = pages_of(a[4], a[2]);
+	}
+}
+
+bool crn_map_call(struct crn_call *call)
+{
+	const long *a = call->args;
+	struct crn_range ends[2];
+
+	if (!crn_agent->config.site_count || !takes_away(call))
+		return false;
+	crn_maps_hold();
+	ends_of(call, ends);
+	call->result = crn_agent->session
+		? crn_maps_call(crn_agent->session, call->nr, a, kind_of(call->nr), ends)
+		: crn_sys6(call->nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+	crn_maps_release();
+	return true;
+}
 
 void crn_madvise_prepare(struct crn_call *call)
 {
@@ -198,6 +290,8 @@ void crn_madvise_prepare(struct crn_call *call)
 	 */
 	if (call->args[2] == MADV_FREE)
 		call->args[2] = MADV_DONTNEED;
+	if (call->args[2] == MADV_POPULATE_WRITE)
+		crn_output_memory(addr, end - addr);
 	if (call->args[2] != MADV_DONTNEED && call->args[2] != MADV_DONTNEED_LOCKED)
 		return;
 	if (!e->drops_need_saving)

@@ -5,6 +5,7 @@
  * checkpoint of one thread holds.
  */
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "effects/effects.h"
 #include "effects/hooks.h"
+#include "effects/inherited_input.h"
 
 const struct crn_hook crn_hook_plain = {NULL, NULL};
 const struct crn_hook crn_hook_process_exit = {NULL, NULL};
@@ -19,9 +21,8 @@ const struct crn_hook crn_hook_send = {NULL, NULL};
 const struct crn_hook crn_hook_listen = {NULL, NULL};
 
 /*
- * An append to a file that nobody reads back: left as written, a restore does not take it away, so
- * that a log shows what really happened. Not if the offset was journalled, for then the undo would
- * move it back over the append.
+ * An append to a file that nobody reads back: no output (log_append.c). Not if the offset was
+ * journalled, for then the undo would move it back over the append.
  */
 static bool is_log_like(const struct crn_call *call, int fd, const struct crn_fd *f)
 {
@@ -30,7 +31,7 @@ static bool is_log_like(const struct crn_call *call, int fd, const struct crn_fd
 
 	if (call->nr != SYS_write && call->nr != SYS_writev)
 		return false;
-	if (!file || file->shared_view || f->seek_interval == crn_agent->effects->interval)
+	if (!file || file->shared_view || f->seek_round == crn_agent->effects->round)
 		return false;
 	if (f->flags & CRN_FDF_APPEND)
 		return true;
@@ -40,15 +41,26 @@ static bool is_log_like(const struct crn_call *call, int fd, const struct crn_fd
 		crn_sys3(SYS_lseek, fd, 0, SEEK_CUR) == st.st_size;
 }
 
-static enum crn_verdict write_before(struct crn_call *call)
+bool crn_is_log_write(const struct crn_call *call)
 {
 	int fd = (int)call->args[0];
-	struct crn_fd *f = crn_fd_look(fd);
+	const struct crn_fd *f = crn_fd_look(fd);
 
-	if (f->kind == CRN_FD_NULL || f->kind == CRN_FD_CLOSED ||
-	    (f->kind == CRN_FD_REGULAR && is_log_like(call, fd, f))) {
+	return f->kind == CRN_FD_REGULAR && is_log_like(call, fd, f);
+}
+
+static enum crn_verdict write_before(struct crn_call *call)
+{
+	struct crn_fd *f = crn_fd_look((int)call->args[0]);
+
+	call->scratch[0] = 0;
+	if (f->kind == CRN_FD_NULL || f->kind == CRN_FD_CLOSED) {
 		call->effect = CRN_EFFECT_NONE;
 		return CRN_CALL_RUN;
+	}
+	if (crn_is_log_write(call)) {
+		call->effect = CRN_EFFECT_UNDO;
+		crn_append_before(call);
 	}
 	return CRN_CALL_RUN_THEN;
 }
@@ -56,6 +68,7 @@ static enum crn_verdict write_before(struct crn_call *call)
 /* Nothing went out: nothing to commit. */
 static void write_after(struct crn_call *call)
 {
+	crn_append_after(call);
 	if (call->result == 0)
 		call->effect = CRN_EFFECT_NONE;
 }
@@ -105,17 +118,31 @@ static void waitid_after(struct crn_call *call)
 const struct crn_hook crn_hook_waitid = {NULL, waitid_after};
 
 /*
- * fork, vfork, clone: done, then a checkpoint. A child does not get what its parent still has to be
- * given again, so a birth in that state is told.
+ * fork, vfork, clone: done, then a checkpoint. A child with memory of its own inherits what is
+ * still to be given again; one that becomes another program does not, and is told of.
  */
 static enum crn_verdict birth_before(struct crn_call *call)
 {
-	if (crn_agent->effects->pending_count)
+	uint64_t flags = call->nr == SYS_clone ? (uint64_t)call->args[0]
+		: call->nr == SYS_vfork ? CLONE_VM | CLONE_VFORK : 0;
+
+	if (call->nr == SYS_clone3 &&
+		crn_user_read(&flags, (uintptr_t)call->args[0], sizeof(flags)) < 0)
+		return CRN_CALL_RUN_THEN;
+	if (!crn_agent->effects->pending_count || (flags & CLONE_THREAD))
+		return CRN_CALL_RUN_THEN;
+	if ((flags & CLONE_VM) || !crn_legacy_leave())
 		crn_warn("a child is born while replayed input is pending; it will not see that "
 			 "input");
 	return CRN_CALL_RUN_THEN;
 }
-const struct crn_hook crn_hook_birth = {birth_before, NULL};
+
+/* The parent has no use for it: its session is open. */
+static void birth_after(struct crn_call *call)
+{
+	crn_agent->legacy = NULL;
+}
+const struct crn_hook crn_hook_birth = {birth_before, birth_after};
 
 static enum crn_verdict thread_exit_before(struct crn_call *call)
 {

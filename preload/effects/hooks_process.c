@@ -4,6 +4,8 @@
  * refused.
  */
 #include <asm/prctl.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -16,6 +18,9 @@
 
 #ifndef SO_ZEROCOPY
 #define SO_ZEROCOPY 60
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW 0xaa00
 #endif
 #ifndef ARCH_SHSTK_ENABLE
 #define ARCH_SHSTK_ENABLE 0x5001
@@ -34,6 +39,18 @@ static void refuse_once(unsigned bit, const char *what, const char *why)
 	crn_warn("%s is refused: %s", what, why);
 }
 
+/* The other way to a userfaultfd. */
+static bool is_userfaultfd_device(long fd)
+{
+	char path[40], target[32];
+	long n;
+
+	crn_format(path, sizeof(path), "/proc/self/fd/%d", (int)fd);
+	n = crn_sys4(SYS_readlinkat, AT_FDCWD, path, target, sizeof(target) - 1);
+	target[CRN_MAX(n, 0)] = '\0';
+	return crn_streq(target, "/dev/userfaultfd");
+}
+
 bool crn_refused(struct crn_call *call, const struct crn_row *row)
 {
 	switch (call->nr) {
@@ -48,6 +65,13 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 		if (call->args[2] != MADV_GUARD_INSTALL)
 			return false;
 		call->result = -EINVAL;
+		return true;
+	case SYS_ioctl:
+		if (call->args[1] != USERFAULTFD_IOC_NEW || !is_userfaultfd_device(call->args[0]))
+			return false;
+		refuse_once(2 + SYS_userfaultfd % 30, "userfaultfd",
+			"the kernel would write memory that no checkpoint knows of");
+		call->result = -EPERM;
 		return true;
 	case SYS_setsockopt:
 		if (call->args[1] != SOL_SOCKET || call->args[2] != SO_ZEROCOPY)
@@ -140,10 +164,17 @@ static void timer_settime_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_timer_settime = {timer_settime_before, timer_settime_after};
 
+/* One that has run out and was not read yet must be readable again: it runs out at once. */
 static enum crn_verdict timerfd_settime_before(struct crn_call *call)
 {
-	return crn_sys2(SYS_timerfd_gettime, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN
-									       : CRN_CALL_RUN_THEN;
+	struct itimerspec *old = (struct itimerspec *)call->scratch;
+	struct pollfd now = {.fd = (int)call->args[0], .events = POLLIN};
+
+	if (crn_sys2(SYS_timerfd_gettime, call->args[0], old) < 0)
+		return CRN_CALL_RUN;
+	if (crn_sys3(SYS_poll, &now, 1, 0) == 1)
+		old->it_value = (struct timespec){0, 1};
+	return CRN_CALL_RUN_THEN;
 }
 
 static void timerfd_settime_after(struct crn_call *call)
@@ -161,7 +192,7 @@ const struct crn_hook crn_hook_timerfd_settime = {timerfd_settime_before, timerf
 static enum crn_verdict setsockopt_before(struct crn_call *call)
 {
 	struct crn_inverse *inv;
-	uint8_t old[CRN_INVERSE_TEXT];
+	uint8_t old[CRN_INVERSE_TEXT] __attribute__((aligned(8)));
 	uint32_t len = sizeof(old);
 
 	if (crn_sys5(SYS_getsockopt, call->args[0], call->args[1], call->args[2], old, &len) < 0 ||
@@ -169,6 +200,10 @@ static enum crn_verdict setsockopt_before(struct crn_call *call)
 		crn_call_raise(call);
 		return CRN_CALL_RUN_THEN;
 	}
+	/* The kernel doubles these when they are set, and tells the double. */
+	if (call->args[1] == SOL_SOCKET &&
+		(call->args[2] == SO_RCVBUF || call->args[2] == SO_SNDBUF))
+		*(uint32_t *)old /= 2;
 	inv = crn_inverse_add(call, CRN_INV_OPTION, (int)call->args[0]);
 	if (inv) {
 		inv->a = (uint64_t)call->args[1];

@@ -19,13 +19,34 @@ static const uint64_t zero_timeout[2];
 
 /* ---- epoll ----------------------------------------------------------------------------------- */
 
-static bool replay_event(const struct crn_epoll_item *item)
+/* Sets in sets: no deeper does the kernel let them be. */
+#define NESTED_MAX 5
+
+static bool gives_again(int fd, unsigned depth);
+
+static bool replay_event(const struct crn_epoll_item *item, unsigned depth)
 {
-	if (item->fd < 0 || item->fired || !(item->events & EPOLLIN))
+	if (item->fd < 0 || item->fired || !(item->events & (EPOLLIN | EPOLLRDNORM)))
 		return false;
 	if ((item->events & EPOLLET) && !item->edge)
 		return false;
-	return crn_fd_pending(item->fd);
+	return gives_again(item->fd, depth);
+}
+
+/* Is there something to be given by it, or, if it is an epoll set, by one of its items? */
+static bool gives_again(int fd, unsigned depth)
+{
+	struct crn_epoll_set *set;
+
+	if (!crn_agent->effects->pending_count)
+		return false;
+	if (crn_fd_look(fd)->kind != CRN_FD_EPOLL)
+		return crn_fd_pending(fd);
+	set = depth < NESTED_MAX ? crn_epoll_look(fd) : NULL;
+	for (uint32_t i = 0; set && i < set->size; i++)
+		if (replay_event(&set->items[i], depth + 1))
+			return true;
+	return false;
 }
 
 static enum crn_verdict epoll_wait_before(struct crn_call *call)
@@ -37,7 +58,7 @@ static enum crn_verdict epoll_wait_before(struct crn_call *call)
 	if (!set || !crn_agent->effects->pending_count)
 		return CRN_CALL_RUN_THEN;
 	for (uint32_t i = 0; i < set->size && !call->scratch[0]; i++)
-		call->scratch[0] = replay_event(&set->items[i]);
+		call->scratch[0] = replay_event(&set->items[i], 0);
 	if (call->scratch[0])
 		call->args[3] = call->nr == SYS_epoll_pwait2 ? (long)zero_timeout : 0;
 	return CRN_CALL_RUN_THEN;
@@ -69,11 +90,11 @@ static void epoll_wait_after(struct crn_call *call)
 	set = crn_epoll_look((int)call->args[0]);
 	for (uint32_t i = 0; set && i < set->size; i++) {
 		struct crn_epoll_item *item = &set->items[i];
-		struct epoll_event event = { .events = EPOLLIN | (item->events & EPOLLRDNORM),
+		struct epoll_event event = { .events = item->events & (EPOLLIN | EPOLLRDNORM),
 			.data.u64 = item->data };
 		long at = 0;
 
-		if (!replay_event(item))
+		if (!replay_event(item, 0))
 			continue;
 		/* SAFETY: the kernel has just written `native` events there. */
 		while (at < native && ((struct epoll_event *)events)[at].data.u64 != item->data)
@@ -166,7 +187,7 @@ static enum crn_verdict poll_before(struct crn_call *call)
 			return CRN_CALL_RUN;
 		for (unsigned j = 0; j < n; j++)
 			call->scratch[0] |= chunk[j].fd >= 0 && (chunk[j].events & POLL_READ) &&
-				crn_fd_pending(chunk[j].fd);
+				gives_again(chunk[j].fd, 0);
 	}
 	if (!call->scratch[0])
 		return CRN_CALL_RUN;
@@ -183,7 +204,7 @@ static void poll_after(struct crn_call *call)
 	if (!call->scratch[0] || call->result < 0)
 		return;
 	for (unsigned i = 0; i < count; i++) {
-		if (fds[i].fd < 0 || !(fds[i].events & POLL_READ) || !crn_fd_pending(fds[i].fd))
+		if (fds[i].fd < 0 || !(fds[i].events & POLL_READ) || !gives_again(fds[i].fd, 0))
 			continue;
 		call->result += !fds[i].revents;
 		fds[i].revents |= fds[i].events & POLL_READ;
@@ -214,7 +235,7 @@ static enum crn_verdict select_before(struct crn_call *call)
 			return CRN_CALL_RUN;
 		for (unsigned j = 0; j < 64 && i + j < count; j++)
 			if ((bits >> j & 1) && call->scratch[0] < SELECT_MAX &&
-				crn_fd_pending((int)(i + j)))
+				gives_again((int)(i + j), 0))
 				found[call->scratch[0]++] = (int32_t)(i + j);
 	}
 	if (!call->scratch[0])

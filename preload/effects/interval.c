@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 #include "base/copy.h"
 #include "base/log.h"
-#include "effects/effects.h"
+#include "effects/hold.h"
+#include "effects/inherited_input.h"
 #include "effects/planted.h"
 #include "os/thread.h"
 #include "session/session.h"
@@ -26,6 +27,17 @@ void crn_effects_lock(void)
 void crn_effects_unlock(void)
 {
 	__atomic_store_n(&crn_agent->effects->lock, 0, __ATOMIC_RELEASE);
+}
+
+void crn_maps_hold(void)
+{
+	while (__atomic_exchange_n(&crn_agent->maps_lock, 1, __ATOMIC_ACQUIRE))
+		crn_yield();
+}
+
+void crn_maps_release(void)
+{
+	__atomic_store_n(&crn_agent->maps_lock, 0, __ATOMIC_RELEASE);
 }
 
 void *crn_effects_alloc(size_t size)
@@ -48,11 +60,15 @@ static int allocate(struct crn_effects *e)
 	e->pool = crn_effects_alloc(CRN_POOL_SIZE);
 	e->pool_spare = crn_effects_alloc(CRN_POOL_SIZE);
 	e->pool_used = 8;
+	e->round = 1;
 	e->streams = crn_effects_alloc(CRN_STREAMS_MAX * sizeof(*e->streams));
 	e->epolls = crn_effects_alloc(CRN_EPOLL_SETS_MAX * sizeof(*e->epolls));
 	if (!e->fds || !e->files || !e->inverses || !e->delayed || !e->pool || !e->pool_spare ||
 		!e->streams || !e->epolls)
 		return CAIRN_EMEMORY;
+	if (!crn_agent->config.commit_each)
+		CRN_TRY(crn_hold_open(e));
+	crn_legacy_adopt();
 	return crn_maps_open(&e->maps, e->maps_buffer);
 }
 
@@ -99,11 +115,15 @@ void crn_effects_settle(void)
 
 	if (!e->delayed_count)
 		return;
-	for (uint32_t i = 0; i < e->delayed_count; i++)
-		crn_sys2(SYS_munmap, e->delayed[i].addr, e->delayed[i].len);
+	for (uint32_t i = 0; i < e->delayed_count; i++) {
+		const struct crn_delayed *d = &e->delayed[i];
+		const struct crn_range ends[2] = { { d->addr, d->addr + d->len } };
+		long args[6] = { (long)d->addr, (long)d->len };
+
+		(void)crn_maps_call(crn_agent->session, SYS_munmap, args, CRN_MAPS_UNMAPS, ends);
+	}
 	e->delayed_count = 0;
 	e->delayed_bytes = 0;
-	crn_maps_changed(crn_agent->session);
 	crn_effects_cannot_undo("memory was given back to the kernel");
 }
 
@@ -117,6 +137,8 @@ void crn_effects_commit(void)
 	crn_streams_commit();
 	e->signal_count = 0;
 	e->unrecoverable[0] = '\0';
+	if (e->hold)
+		e->hold->uncovered = false;
 	e->interval++;
 	e->open = true;
 }
@@ -154,6 +176,7 @@ void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info)
 
 void crn_effects_undo(void)
 {
+	crn_hold_drop();
 	crn_inverses_run();
 	if (!crn_planted(CRN_PLANT_STREAMS))
 		crn_streams_rewind();

@@ -11,6 +11,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
+#include "effects/hooks.h"
 #include "effects/planted.h"
 #include "session/session.h"
 
@@ -133,6 +134,8 @@ static long run(const struct crn_inverse *inv)
 		return crn_sys5(SYS_setsockopt, inv->fd, inv->a, inv->b, inv->text, inv->c);
 	case CRN_INV_UMASK:
 		return crn_sys1(SYS_umask, inv->a);
+	case CRN_INV_APPEND:
+		return crn_append_undo(inv);
 	}
 	return -EINVAL;
 }
@@ -163,6 +166,7 @@ void crn_inverses_run(void)
 {
 	struct crn_effects *e = crn_agent->effects;
 
+	e->round++;
 	while (e->inverse_count) {
 		const struct crn_inverse *inv = &e->inverses[--e->inverse_count];
 		long ret = crn_planted((int)inv->kind) ? 0 : run(inv);
@@ -173,12 +177,22 @@ void crn_inverses_run(void)
 	}
 }
 
+void crn_inverse_void(enum crn_inverse_kind kind, int other)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = e->inverse_count; i-- > 0;)
+		if (e->inverses[i].kind == kind && e->inverses[i].other == other)
+			e->inverses[i].other = -1;
+}
+
 void crn_inverses_drop(void)
 {
 	struct crn_effects *e = crn_agent->effects;
 
 	for (uint32_t i = 0; i < e->inverse_count; i++)
-		if (e->inverses[i].kind == CRN_INV_REOPEN)
+		if (e->inverses[i].kind == CRN_INV_REOPEN && e->inverses[i].other >= 0)
 			crn_hold_release(e->inverses[i].other);
+	e->round++;
 	e->inverse_count = 0;
 }

@@ -13,6 +13,13 @@ enum crn_plant {
 	CRN_PLANT_EPOLL,         /* consumed edges do not come back */
 	CRN_PLANT_SIGNALS,       /* delivered signals are not raised again */
 	CRN_PLANT_OUTPUTS,       /* no checkpoint follows an output */
+	CRN_PLANT_HELD,          /* a restore does not forget held bytes */
+	CRN_PLANT_CREDIT,        /* send buffers are believed to be empty */
+	CRN_PLANT_DUPLICATE,     /* there is no high number for a connection that is closed */
+	CRN_PLANT_EARLY,         /* bytes are sent when they are taken */
+	CRN_PLANT_RULES,         /* outputs of another kind do not wait for held bytes */
+	CRN_PLANT_MOVE,          /* bytes for a closed connection stay at its number */
+	CRN_PLANT_SELF,          /* a process that talks to itself is not noticed */
 };
 
 #ifdef CRN_PLANTED

@@ -14,18 +14,18 @@
  * Streams are found by the object's identity, not by number, so that duplicates of a descriptor
  * share one.
  */
+#include <sys/inotify.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
+#include "effects/inherited_input.h"
+#include "effects/input.h"
 
 struct crn_piece *crn_piece_at(uint32_t offset)
 {
 	return (struct crn_piece *)(crn_agent->effects->pool + offset);
-}
-
-static uint8_t *data_of(struct crn_piece *p)
-{
-	return p->text + (p->name_len + 7) / 8 * 8;
 }
 
 struct crn_stream *crn_stream_find(const struct crn_fd *f)
@@ -40,7 +40,7 @@ struct crn_stream *crn_stream_find(const struct crn_fd *f)
 
 bool crn_stream_pending(const struct crn_stream *s)
 {
-	return s && s->cursor;
+	return s && s->cursor && !crn_stream_is_gone(s);
 }
 
 bool crn_fd_pending(int fd)
@@ -50,7 +50,7 @@ bool crn_fd_pending(int fd)
 	return crn_stream_pending(crn_stream_find(crn_fd_look(fd)));
 }
 
-static void count_pending(void)
+void crn_streams_count(void)
 {
 	struct crn_effects *e = crn_agent->effects;
 
@@ -67,10 +67,27 @@ size_t crn_stream_ready_bytes(const struct crn_stream *s)
 		if (crn_piece_at(at)->kind != CRN_PIECE_BYTES)
 			break;
 		n += crn_piece_at(at)->size - (at == s->cursor ? s->cursor_at : 0);
-		if (s->boundaries)
+		if (s->shape == CRN_SHAPE_MESSAGES)
 			break;
 	}
 	return n;
+}
+
+static enum crn_stream_shape shape_of(enum crn_fd_kind kind)
+{
+	switch (kind) {
+	case CRN_FD_DATAGRAM:
+		return CRN_SHAPE_MESSAGES;
+	case CRN_FD_EVENT:
+	case CRN_FD_TIMER:
+		return CRN_SHAPE_NUMBERS;
+	case CRN_FD_SIGNAL:
+		return CRN_SHAPE_SIGNALS;
+	case CRN_FD_INOTIFY:
+		return CRN_SHAPE_EVENTS;
+	default:
+		return CRN_SHAPE_BYTES;
+	}
 }
 
 static struct crn_stream *stream_make(int fd)
@@ -82,7 +99,7 @@ static struct crn_stream *stream_make(int fd)
 	if (!s && e->stream_count < CRN_STREAMS_MAX) {
 		s = &e->streams[e->stream_count++];
 		*s = (struct crn_stream){.dev = f->dev, .ino = f->ino};
-		s->boundaries = f->kind == CRN_FD_DATAGRAM || f->kind >= CRN_FD_EPOLL;
+		s->shape = (uint8_t)shape_of((enum crn_fd_kind)f->kind);
 	}
 	if (s)
 		s->fd = fd;
@@ -93,52 +110,101 @@ static struct crn_stream *stream_make(int fd)
  * Whose input was consumed last is the suspect, and loses it. An eventfd, a timer or a signalfd is
  * nobody's connection: what it lost would be a wake-up that the program never gets again.
  */
-static void consumed(const struct crn_stream *s)
+static void consumed(uint64_t dev, uint64_t ino, int fd)
 {
 	struct crn_effects *e = crn_agent->effects;
 
-	if (!s->dev)
+	if (!dev)
 		return;
-	e->last_input.dev = s->dev;
-	e->last_input.ino = s->ino;
-	e->last_input.fd = s->fd;
+	e->last_input.dev = dev;
+	e->last_input.ino = ino;
+	e->last_input.fd = fd;
 }
 
-/* A new last piece, taken already; 0 when there is no room. */
-static uint32_t append(struct crn_call *call, int fd, size_t name_len, size_t size)
+void crn_stream_consumed(int fd)
+{
+	const struct crn_fd *f = crn_fd_look(fd);
+
+	if (crn_fd_is_pollable(f))
+		consumed(f->dev, f->ino, fd);
+}
+
+/* What a piece takes of the pool. */
+static uint32_t piece_bytes(const struct crn_piece *p)
+{
+	return (uint32_t)sizeof(*p) + (p->name_len + 7u) / 8 * 8 + (p->control_len + 7) / 8 * 8 +
+		(p->size + 7) / 8 * 8;
+}
+
+/* A new last piece of these sizes; 0 when there is no room. */
+static uint32_t piece_make(int fd, const struct crn_piece *sizes, struct crn_stream **out)
 {
 	struct crn_effects *e = crn_agent->effects;
-	size_t need = sizeof(struct crn_piece) + (name_len + 7) / 8 * 8 + (size + 7) / 8 * 8;
-	struct crn_stream *s = need <= CRN_POOL_SIZE - e->pool_used ? stream_make(fd) : NULL;
-	struct crn_piece *p;
-	uint32_t at = e->pool_used;
+	uint32_t at = e->pool_used, need = piece_bytes(sizes);
+	struct crn_stream *s =
+		sizes->size < CRN_POOL_SIZE && sizes->control_len < CRN_POOL_SIZE / 2 &&
+			need <= CRN_POOL_SIZE - e->pool_used ? stream_make(fd) : NULL;
 
-	/*
-	 * what was taken is gone for ever: a checkpoint must follow, and until then nothing can be
-	 * undone
-	 */
-	if (!s) {
-		crn_call_raise(call);
-		crn_effects_cannot_undo("more input was read than can be kept");
+	if (!s)
 		return 0;
-	}
-	e->pool_used += (uint32_t)need;
-	p = crn_piece_at(at);
-	*p = (struct crn_piece){.size = (uint32_t)size, .name_len = (uint16_t)name_len};
+	e->pool_used += need;
+	*crn_piece_at(at) = *sizes;
 	if (s->last)
 		crn_piece_at(s->last)->next = at;
 	else
 		s->first = at;
 	s->last = at;
-	consumed(s);
-	if (e->pool_used > CRN_POOL_SOFT)
+	*out = s;
+	return at;
+}
+
+/* The same for what the program has taken already. */
+static uint32_t append(struct crn_call *call, int fd, const struct crn_piece *sizes)
+{
+	struct crn_stream *s;
+	uint32_t at = piece_make(fd, sizes, &s);
+
+	/*
+	 * what was taken is gone for ever: a checkpoint must follow, and until then nothing can be
+	 * undone
+	 */
+	if (!at) {
+		crn_call_raise(call);
+		crn_effects_cannot_undo("more input was read than can be kept");
+		return 0;
+	}
+	consumed(s->dev, s->ino, fd);
+	if (crn_agent->effects->pool_used > CRN_POOL_SOFT)
 		crn_call_raise(call);
 	return at;
 }
 
+void crn_stream_owe_error(int fd, long error)
+{
+	const struct crn_piece piece = {.kind = CRN_PIECE_ERROR, .value = (int32_t)error};
+	struct crn_stream *s;
+	uint32_t at = piece_make(fd, &piece, &s);
+
+	if (!at)
+		return; /* the kernel tells the end of the stream, if not why */
+	if (!s->cursor) {
+		s->cursor = at;
+		s->cursor_at = 0;
+	}
+	crn_streams_count();
+}
+
 void crn_stream_keep(struct crn_call *call, int fd, const struct crn_taken *taken)
 {
-	uint32_t at = append(call, fd, taken->name_len, taken->len);
+	const struct crn_piece piece = {
+		.kind = CRN_PIECE_BYTES,
+		.size = (uint32_t)CRN_MIN(taken->len, (size_t)CRN_POOL_SIZE),
+		.name_len = taken->name_len,
+		.control_len = taken->control_len,
+		.flags = taken->flags,
+		.full = taken->full ? taken->full : (uint32_t)taken->len,
+	};
+	uint32_t at = append(call, fd, &piece);
 	size_t left = taken->len;
 	struct crn_piece *p;
 	uint8_t *to;
@@ -146,11 +212,10 @@ void crn_stream_keep(struct crn_call *call, int fd, const struct crn_taken *take
 	if (!at)
 		return;
 	p = crn_piece_at(at);
-	p->kind = CRN_PIECE_BYTES;
-	p->flags = taken->flags;
+	/* SAFETY: the kernel has just written all these bytes, so they are there. */
 	crn_copy(p->text, taken->name, taken->name_len);
-	to = data_of(p);
-	/* SAFETY: the kernel has just written these bytes, so they are there. */
+	crn_copy(crn_piece_control(p), taken->control, taken->control_len);
+	to = crn_piece_data(p);
 	for (size_t i = 0; i < taken->count && left; i++) {
 		size_t n = CRN_MIN(left, taken->iov[i].iov_len);
 
@@ -162,23 +227,48 @@ void crn_stream_keep(struct crn_call *call, int fd, const struct crn_taken *take
 
 void crn_stream_keep_error(struct crn_call *call, int fd)
 {
-	uint32_t at = append(call, fd, 0, 0);
+	const struct crn_piece piece = {
+		.kind = CRN_PIECE_ERROR, .value = (int32_t)call->result};
 
-	if (!at)
-		return;
-	crn_piece_at(at)->kind = CRN_PIECE_ERROR;
-	crn_piece_at(at)->value = (int32_t)call->result;
+	(void)append(call, fd, &piece);
 }
 
 uint32_t crn_stream_keep_socket(struct crn_call *call, int listener, int fd)
 {
-	uint32_t at = append(call, listener, 0, 0);
+	const struct crn_piece piece = {.kind = CRN_PIECE_SOCKET, .value = fd};
 
+	return append(call, listener, &piece);
+}
+
+/* An empty piece is made, the kernel asked, and the piece cut to what it had. */
+void crn_stream_pull(struct crn_stream *s, int fd, size_t want)
+{
+	struct crn_effects *e = crn_agent->effects;
+	size_t have = crn_stream_ready_bytes(s);
+	struct crn_piece *p, piece = {.kind = CRN_PIECE_BYTES};
+	uint32_t last = s->last, at;
+	long n;
+
+	/* The second half of the pool is for what the program reads by itself. */
+	if (have >= want || e->pool_used >= CRN_POOL_SOFT ||
+		crn_piece_at(last)->kind != CRN_PIECE_BYTES)
+		return;
+	piece.size = (uint32_t)CRN_MIN(want - have, (size_t)(CRN_POOL_SOFT - e->pool_used));
+	at = piece_make(fd, &piece, &s);
 	if (!at)
-		return 0;
-	crn_piece_at(at)->kind = CRN_PIECE_SOCKET;
-	crn_piece_at(at)->value = fd;
-	return at;
+		return;
+	p = crn_piece_at(at);
+	n = crn_sys6(SYS_recvfrom, fd, (long)crn_piece_data(p), p->size, MSG_DONTWAIT, 0, 0);
+	if (n <= 0) {
+		crn_piece_at(last)->next = 0;
+		s->last = last;
+		e->pool_used = at;
+		if (n < 0 && crn_is_taken_error(n))
+			crn_stream_owe_error(fd, n);
+		return;
+	}
+	p->size = p->full = (uint32_t)n;
+	e->pool_used = at + piece_bytes(p);
 }
 
 static void advance(struct crn_stream *s)
@@ -186,19 +276,20 @@ static void advance(struct crn_stream *s)
 	s->cursor = crn_piece_at(s->cursor)->next;
 	s->cursor_at = 0;
 	if (!s->cursor)
-		count_pending();
+		crn_streams_count();
 }
 
 /*
  * Copy [from, from+len) of a piece to the program at `skip` bytes into its buffers. Bytes copied,
  * or -EFAULT.
  */
-static long scatter(
-	const struct iovec *iov, size_t count, size_t skip, const uint8_t *from, size_t len)
+static long scatter(const struct iovec *iov, size_t count, size_t skip, const uint8_t *from,
+	size_t len, unsigned how)
 {
 	size_t done = 0;
 
 	for (size_t i = 0; i < count && done < len; i++) {
+		uintptr_t to = (uintptr_t)iov[i].iov_base + skip;
 		size_t n;
 
 		if (skip >= iov[i].iov_len) {
@@ -206,7 +297,8 @@ static long scatter(
 			continue;
 		}
 		n = CRN_MIN(len - done, iov[i].iov_len - skip);
-		if (crn_user_write((uintptr_t)iov[i].iov_base + skip, from + done, n) < 0)
+		if ((iov[i].iov_base || !(how & CRN_GIVE_DISCARD)) &&
+			crn_user_write(to, from + done, n) < 0)
 			return -EFAULT;
 		skip = 0;
 		done += n;
@@ -214,48 +306,93 @@ static long scatter(
 	return (long)done;
 }
 
-long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, bool peek,
+/* Whole events of inotify in the first `size` bytes. */
+static size_t events_in(const uint8_t *from, size_t size)
+{
+	struct inotify_event event;
+	size_t n = 0;
+
+	while (size - n >= sizeof(event)) {
+		crn_copy(&event, from + n, sizeof(event));
+		if (event.len > size - n - sizeof(event))
+			break;
+		n += sizeof(event) + event.len;
+	}
+	return n;
+}
+
+/* How many of `size` bytes a read takes at once; -EINVAL if not even one record fits. */
+static long share(const struct crn_stream *s, const uint8_t *from, size_t size, size_t space)
+{
+	size_t n = CRN_MIN(size, space);
+
+	switch ((enum crn_stream_shape)s->shape) {
+	case CRN_SHAPE_BYTES:
+	case CRN_SHAPE_MESSAGES:
+		return (long)n;
+	case CRN_SHAPE_NUMBERS:
+		n -= n % sizeof(uint64_t);
+		break;
+	case CRN_SHAPE_SIGNALS:
+		n -= n % sizeof(struct signalfd_siginfo);
+		break;
+	case CRN_SHAPE_EVENTS:
+		n = events_in(from, n);
+		break;
+	}
+	return n ? (long)n : -EINVAL;
+}
+
+/* From the cursor on; bytes given, or an error if there are none. */
+static long give(struct crn_stream *s, const struct iovec *iov, size_t count, unsigned how)
+{
+	size_t given = 0, space = 0;
+	bool more = true;
+
+	for (size_t i = 0; i < count; i++)
+		space += iov[i].iov_len;
+	while (more && s->cursor && crn_piece_at(s->cursor)->kind != CRN_PIECE_SOCKET) {
+		struct crn_piece *p = crn_piece_at(s->cursor);
+		const uint8_t *from = crn_piece_data(p) + s->cursor_at;
+		long n;
+
+		if (p->kind == CRN_PIECE_ERROR && !given)
+			advance(s);
+		if (p->kind == CRN_PIECE_ERROR)
+			return given ? (long)given : p->value;
+		if (given && p->control_len)
+			break; /* whose bytes these are is told at the next read */
+		n = share(s, from, p->size - s->cursor_at, space - given);
+		if (n >= 0)
+			n = scatter(iov, count, given, from, (size_t)n, how);
+		if (n < 0)
+			return n;
+		given += (size_t)n;
+		s->cursor_at += (uint32_t)n;
+		more = s->shape == CRN_SHAPE_BYTES && given < space && !p->control_len;
+		if (s->cursor_at == p->size || s->shape == CRN_SHAPE_MESSAGES)
+			advance(s);
+	}
+	return (long)given;
+}
+
+long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count, unsigned how,
 	struct crn_piece **out)
 {
 	uint32_t cursor = s->cursor, at = s->cursor_at;
-	size_t given = 0, space = 0;
+	long ret;
 
 	if (out)
 		*out = crn_piece_at(cursor);
-	for (size_t i = 0; i < count; i++)
-		space += iov[i].iov_len;
-	while (s->cursor && crn_piece_at(s->cursor)->kind != CRN_PIECE_SOCKET) {
-		struct crn_piece *p = crn_piece_at(s->cursor);
-		size_t n = CRN_MIN(p->size - s->cursor_at, space - given);
-
-		if (p->kind == CRN_PIECE_ERROR) {
-			if (given)
-				break;
-			if (!peek)
-				advance(s);
-			return p->value;
-		}
-		if (scatter(iov, count, given, data_of(p) + s->cursor_at, n) != (long)n) {
-			s->cursor = cursor;
-			s->cursor_at = at;
-			count_pending();
-			return -EFAULT;
-		}
-		given += n;
-		s->cursor_at += (uint32_t)n;
-		if (s->cursor_at == p->size || s->boundaries)
-			advance(s);
-		if (s->boundaries || given == space)
-			break;
-	}
-	if (peek) {
+	ret = give(s, iov, count, how);
+	if ((how & CRN_GIVE_PEEK) || ret == -EFAULT || ret == -EINVAL) {
 		s->cursor = cursor;
 		s->cursor_at = at;
-		count_pending();
+		crn_streams_count();
 	} else {
-		consumed(s);
+		consumed(s->dev, s->ino, s->fd);
 	}
-	return (long)given;
+	return ret;
 }
 
 uint32_t crn_stream_socket(struct crn_stream *s)
@@ -268,6 +405,13 @@ void crn_stream_skip(struct crn_stream *s)
 	advance(s);
 }
 
+static void release_sockets(const struct crn_stream *s)
+{
+	for (uint32_t at = s->cursor; at; at = crn_piece_at(at)->next)
+		if (crn_piece_at(at)->kind == CRN_PIECE_SOCKET)
+			crn_hold_release(crn_piece_at(at)->value);
+}
+
 /*
  * Sockets that still wait to be accepted again go with their listener, as the kernel's own backlog
  * does.
@@ -276,11 +420,9 @@ void crn_stream_drop(struct crn_stream *s)
 {
 	struct crn_effects *e = crn_agent->effects;
 
-	for (uint32_t at = s->cursor; at; at = crn_piece_at(at)->next)
-		if (crn_piece_at(at)->kind == CRN_PIECE_SOCKET)
-			crn_hold_release(crn_piece_at(at)->value);
+	release_sockets(s);
 	*s = e->streams[--e->stream_count];
-	count_pending();
+	crn_streams_count();
 }
 
 void crn_stream_closed(int fd)
@@ -309,14 +451,15 @@ static void compact(void)
 		struct crn_stream s = e->streams[i];
 		uint32_t at = s.cursor, last = 0;
 
-		if (!at)
+		if (!crn_stream_pending(&s)) {
+			release_sockets(&s); /* another process's now */
 			continue;
+		}
 		s.first = s.cursor = used;
 		s.begin_at = s.cursor_at;
 		while (at) {
 			struct crn_piece *p = (struct crn_piece *)(old + at);
-			uint32_t size = (uint32_t)sizeof(*p) + (p->name_len + 7u) / 8 * 8 +
-				(p->size + 7u) / 8 * 8;
+			uint32_t size = piece_bytes(p);
 
 			at = p->next;
 			crn_copy(e->pool_spare + used, p, size);
@@ -343,7 +486,7 @@ void crn_streams_commit(void)
 		e->stream_count = 0;
 		e->pool_used = 8;
 	}
-	count_pending();
+	crn_streams_count();
 }
 
 void crn_streams_rewind(void)
@@ -354,5 +497,5 @@ void crn_streams_rewind(void)
 		e->streams[i].cursor = e->streams[i].first;
 		e->streams[i].cursor_at = e->streams[i].begin_at;
 	}
-	count_pending();
+	crn_streams_count();
 }

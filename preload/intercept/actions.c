@@ -21,13 +21,27 @@ static bool reserved(int sig)
 	return CRN_SIG(sig) & CRN_SIG_RESERVED;
 }
 
+bool crn_signal_is_deadly(int sig)
+{
+	return !(CRN_SIG(sig) & (UNBLOCKABLE | CRN_SIG(SIGCHLD) | CRN_SIG(SIGCONT) |
+		CRN_SIG(SIGURG) | CRN_SIG(SIGWINCH) | CRN_SIG(SIGTSTP) | CRN_SIG(SIGTTIN) |
+		CRN_SIG(SIGTTOU)));
+}
+
+/* A summary at the end needs a handler also where the default action is the program's end. */
+static bool wants_last_word(int sig, const struct crn_sigaction *act)
+{
+	return crn_here.agent.config.stats && act->handler == (uintptr_t)SIG_DFL &&
+		crn_signal_is_deadly(sig);
+}
+
 /* Tell the kernel what the program's action needs. */
 static void kernel_action(int sig, const struct crn_sigaction *act)
 {
 	struct crn_ksigaction k = { .handler = act->handler,
 		.flags = act->flags & ~CRN_SA_RESTORER };
 
-	if (reserved(sig) || act->handler > (uintptr_t)SIG_IGN) {
+	if (reserved(sig) || act->handler > (uintptr_t)SIG_IGN || wants_last_word(sig, act)) {
 		k.handler = (uintptr_t)crn_signal_entry;
 		k.flags = (act->flags & KEEP_FLAGS) | SA_SIGINFO | SA_ONSTACK | CRN_SA_RESTORER;
 		k.restorer = (uintptr_t)crn_sigreturn;
@@ -72,7 +86,7 @@ void crn_signals_init(void)
 			continue;
 		crn_here.actions[sig] =
 			(struct crn_sigaction){ old.handler, old.flags, old.restorer, old.mask };
-		if (reserved(sig))
+		if (reserved(sig) || wants_last_word(sig, &crn_here.actions[sig]))
 			kernel_action(sig, &crn_here.actions[sig]);
 	}
 }
@@ -222,6 +236,29 @@ static void call_waits(struct crn_pending *p)
 }
 
 /*
+ * The call that is made where sigreturn goes: -1 if it is over there, or none. Its result stands
+ * then, EINTR too: a handler has run.
+ */
+static long call_returned_to(const ucontext_t *uc)
+{
+	gregset_t g;
+
+	while (crn_user_copy(&g, &uc->uc_mcontext.gregs, sizeof(g)) == 0) {
+		uintptr_t rip = (uintptr_t)g[REG_RIP], at = rip - (uintptr_t)crn_stub_of(rip);
+
+		if (!crn_in_stubs(rip) || (at != CRN_STUB_CALL && at != CRN_STUB_BARE))
+			return -1;
+		if (g[REG_RAX] != SYS_rt_sigreturn)
+			return (long)g[REG_RAX];
+		/* the handler came before another one's sigreturn, whose frame lies above */
+		if ((uintptr_t)g[REG_RSP] <= (uintptr_t)uc)
+			return -1;
+		uc = (const ucontext_t *)(uintptr_t)g[REG_RSP];
+	}
+	return -1;
+}
+
+/*
  * The frame that sigreturn is about to take: its alternate stack is the program's business, the
  * kernel's is ours.
  */
@@ -231,6 +268,7 @@ static void call_sigreturn(struct crn_thread *t, const struct crn_regs *regs)
 	uint64_t mask;
 	stack_t s;
 
+	t->last_nr = call_returned_to(uc);
 	if (crn_user_copy(&s, &uc->uc_stack, sizeof(s)) < 0 ||
 		crn_user_copy(&mask, &uc->uc_sigmask, sizeof(mask)) < 0)
 		return;

@@ -8,4 +8,7 @@
 /* The action for a signal about to be delivered; SA_RESETHAND takes effect. */
 void crn_action_take(int sig, struct crn_sigaction *out);
 
+/* Does its default action end the process? */
+bool crn_signal_is_deadly(int sig);
+
 #endif

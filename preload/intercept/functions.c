@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sites at the entry of a function of the main program. The plan says which instructions give way
- * to a jump to a trampoline near the program (a 32-bit displacement does not reach the agent);
- * where a jump has no room, int3 and SIGTRAP lead to the same trampoline. The hook sees the
- * registers as they are at the entry.
+ * Sites at the entry of a function of the program, or of an object that it has at its start. The
+ * plan says which instructions give way to a jump to a trampoline near the object (a 32-bit
+ * displacement does not reach the agent); where a jump has no room, int3 and SIGTRAP lead to the
+ * same trampoline. The hook sees the registers as they are at the entry.
  */
 #include <link.h>
 #include "base/bits.h"
@@ -47,6 +47,15 @@ void crn_hook_interrupted(struct crn_regs *regs)
 {
 	struct crn_thread *t = crn_thread_self();
 
+	struct crn_call late = {
+		.nr = -1, .result = (long)regs->rax, .thread = t, .site = regs->rip
+	};
+
+	if (!t->interrupted_spec) {
+		crn_site_late(&late);
+		return;
+	}
+	crn_timer_hit(t, t->interrupted_spec - 1);
 	hit(t, regs, t->interrupted_spec);
 }
 
@@ -165,35 +174,84 @@ static bool is_that_program(uintptr_t base, const struct crn_plan_function *f)
 		crn_same_bytes(bytes, f->check, sizeof(bytes));
 }
 
+/* Where the function's object is loaded. False: this program does not have it. */
+static bool object_base(
+	const struct link_map *objects, const struct crn_plan_function *f, uintptr_t *base)
+{
+	*base = objects ? objects->l_addr : 0;
+	if (!f->object[0])
+		return true;
+	for (const struct link_map *m = objects; m; m = m->l_next) {
+		const char *name = m->l_name;
+
+		for (const char *at = name; at && *at; at++)
+			if (*at == '/')
+				name = at + 1;
+		*base = m->l_addr;
+		if (name && crn_streq(name, f->object) &&
+			(!f->build_id_size ||
+				crn_has_build_id(*base, f->build_id, f->build_id_size)))
+			return true;
+	}
+	return false;
+}
+
+/* The page of trampolines near an object, which functions of the same object share. */
+static uint8_t *trampolines(uintptr_t base, uintptr_t entry)
+{
+	static struct {
+		uintptr_t base;
+		uint8_t *page;
+	} pages[SITES_MAX];
+	uint32_t i = 0;
+
+	while (i < SITES_MAX - 1 && pages[i].page && pages[i].base != base)
+		i++;
+	if (!pages[i].page || pages[i].base != base) {
+		pages[i].base = base;
+		pages[i].page = near_page(entry & ~(CRN_PAGE_SIZE - 1));
+	} else {
+		crn_memory_protect(pages[i].page, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE);
+	}
+	return pages[i].page;
+}
+
+static void function_init(
+	const struct crn_plan_function *f, uint32_t i, uintptr_t base, const char *text)
+{
+	uint8_t *entry = (uint8_t *)(base + f->offset), *page, *tr;
+
+	if (!is_that_program(base, f)) {
+		if (f->object[0])
+			crn_warn("%s: a system call at its entry is intercepted already: "
+				 "no site",
+				text);
+		return;
+	}
+	page = trampolines(base, (uintptr_t)entry);
+	if (!page) {
+		crn_warn("%s: no room near the program", text);
+		return;
+	}
+	tr = page + i * CRN_TRAMPOLINE_SIZE;
+	trampoline_write(tr, f, entry);
+	crn_memory_protect(page, CRN_PAGE_SIZE, PROT_READ | PROT_EXEC);
+	if (f->trap) {
+		traps[trap_count].entry = (uintptr_t)entry;
+		traps[trap_count++].trampoline = tr;
+	}
+	if (!entry_write(entry, f, tr))
+		crn_warn("%s: the program's text cannot be written", text);
+}
+
 void crn_functions_init(const struct crn_plan *plan, const void *link_map)
 {
 	const struct crn_plan_object *objects = (const void *)(plan + 1);
 	const struct crn_plan_site *sites = (const void *)(objects + plan->object_count);
 	const struct crn_plan_function *f = (const void *)(sites + plan->site_count);
-	uintptr_t base = link_map ? ((const struct link_map *)link_map)->l_addr : 0;
-	uint8_t *page = NULL, *tr;
+	uintptr_t base;
 
-	for (uint32_t i = 0; i < plan->function_count && i < SITES_MAX; i++, f++) {
-		uint8_t *entry = (uint8_t *)(base + f->offset);
-
-		if (!is_that_program(base, f))
-			continue;
-		if (!page)
-			page = near_page((uintptr_t)entry & ~(CRN_PAGE_SIZE - 1));
-		if (!page) {
-			crn_warn("%s: no room near the program", plan->config.sites[f->site].text);
-			return;
-		}
-		tr = page + i * CRN_TRAMPOLINE_SIZE;
-		trampoline_write(tr, f, entry);
-		if (f->trap) {
-			traps[trap_count].entry = (uintptr_t)entry;
-			traps[trap_count++].trampoline = tr;
-		}
-		if (!entry_write(entry, f, tr))
-			crn_warn("%s: the program's text cannot be written",
-				plan->config.sites[f->site].text);
-	}
-	if (page)
-		crn_memory_protect(page, CRN_PAGE_SIZE, PROT_READ | PROT_EXEC);
+	for (uint32_t i = 0; i < plan->function_count && i < SITES_MAX; i++, f++)
+		if (object_base(link_map, f, &base))
+			function_init(f, i, base, plan->config.sites[f->site].text);
 }

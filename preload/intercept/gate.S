@@ -14,7 +14,8 @@
  *	crn_exit_jump                  0         the program's                      takes rip from t->target, delivers
  *	stub, syscall not begun        0         the program's                      delivers; the kernel's own race
  *	stub, in the syscall           0         EINTR or rip put back to syscall   delivers; native restart
- *	stub, after it                 0         the program's (rcx free)           delivers: a signal after the call
+ *	stub, after it                 0         the program's (rcx free)           delivers, or puts off until the
+ *	                                                                            after-hook has run, if there is one
  *
  * Signals that were put off are looked at in the first instruction of crn_exit; one that comes
  * after it finds rip in the third row. So none waits for the next call. crn_exit_trap raises

@@ -128,8 +128,12 @@ bool crn_guard_call(struct crn_regs *regs, struct crn_pending *p)
 	case SYS_arch_prctl:
 		return call_arch_prctl(c);
 	case SYS_exit:
-		if (!c->thread->in_vfork)
-			c->thread->exiting = true;
+		if (c->thread->in_vfork)
+			return false;
+		c->thread->exiting = true;
+		crn_late_timer_stop(c->thread);
+		crn_timer_thread_ends(c->thread);
+		crn_call_thread_ends(c->thread);
 		return false;
 	}
 	return false;

@@ -3,13 +3,17 @@
  * One system call of the program, before and after. Runs on the agent's stack with the program's
  * handlers put off; the registers that it leaves in *regs are the program's when gate.S lets go.
  *
- * A call between its two hooks is kept in a small per-thread list, found again by the program's
- * stack pointer: calls nest when a handler runs in one, and are abandoned when it leaves by
- * siglongjmp. An abandoned one is replaced by the next call at the same depth, or pushed out.
+ * A call is kept in a small per-thread list from its before-hook to its after-hook, found again by
+ * the program's stack pointer: calls nest when a handler runs in one, and are abandoned when it
+ * leaves by siglongjmp. An abandoned one is replaced by the next call at the same depth, or pushed
+ * out.
  */
+#include "base/bits.h"
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/clock.h"
 #include "os/sys.h"
+#include "os/thread.h"
 #include "intercept/intercept.h"
 
 /* Who in intercept/ has a say in a call. */
@@ -44,34 +48,56 @@ static unsigned owner_of(long nr)
 	return (unsigned long)nr < sizeof(owner) ? owner[nr] : OTHERS;
 }
 
-/* Where the next call is built. It joins the list only if it gets an after-hook. */
-static struct crn_pending *pending_next(struct crn_thread *t, uint64_t rsp)
+/*
+ * Around every change of the list: a checkpoint of another thread reads it, to learn which memory
+ * the kernel may be writing.
+ */
+static void pending_turn(struct crn_thread *t)
 {
-	while (t->pending_count && t->pending[t->pending_count - 1].rsp == rsp)
-		t->pending_count--;
-	if (t->pending_count == CRN_PENDING_MAX) {
-		uint32_t half = CRN_PENDING_MAX / 2;
-
-		crn_copy(t->pending, t->pending + half, half * sizeof(t->pending[0]));
-		t->pending_count = half;
-	}
-	return &t->pending[t->pending_count];
+	__atomic_store_n(&t->pending_turn, t->pending_turn + 1, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-static struct crn_pending *pending_find(struct crn_thread *t, uint64_t rsp)
+uint32_t crn_calls_in_flight(const struct crn_thread *t, struct crn_in_flight *out)
 {
-	for (uint32_t i = t->pending_count; i-- > 0;)
-		if (t->pending[i].rsp == rsp)
-			return &t->pending[i];
-	return NULL;
+	uint32_t turn, n;
+
+	do {
+		while ((turn = __atomic_load_n(&t->pending_turn, __ATOMIC_ACQUIRE)) & 1)
+			crn_yield();
+		n = CRN_MIN(t->pending_count, (uint32_t)CRN_PENDING_MAX);
+		for (uint32_t i = 0; i < n; i++) {
+			const struct crn_call *call = &t->pending[i].call;
+
+			out[i].nr = call->nr;
+			for (int k = 0; k < 6; k++)
+				out[i].args[k] = call->args[k];
+		}
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	} while (__atomic_load_n(&t->pending_turn, __ATOMIC_RELAXED) != turn);
+	if (t->in_vfork)
+		out[n++] = t->borrowed;
+	return n;
 }
 
-static void pending_remove(struct crn_thread *t, struct crn_pending *p)
+bool crn_thread_in_call(const struct crn_thread *t)
 {
-	struct crn_pending *last = &t->pending[--t->pending_count];
+	uint32_t turn = __atomic_load_n(&t->pending_turn, __ATOMIC_ACQUIRE);
+	const struct crn_pending *p;
+	bool in;
 
-	for (; p < last; p++)
-		crn_copy(p, p + 1, sizeof(*p));
+	if (turn & 1 || !t->pending_count || t->pending_count > CRN_PENDING_MAX)
+		return false;
+	p = &t->pending[t->pending_count - 1];
+	in = __atomic_load_n(&p->after, __ATOMIC_ACQUIRE) && !p->left;
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return in && __atomic_load_n(&t->pending_turn, __ATOMIC_RELAXED) == turn;
+}
+
+void crn_call_left(struct crn_thread *t)
+{
+	if (t->pending_count)
+		t->pending[t->pending_count - 1].left = true;
 }
 
 static void call_from_regs(struct crn_pending *p, const struct crn_regs *regs, const uint8_t *stub)
@@ -92,9 +118,58 @@ static void call_from_regs(struct crn_pending *p, const struct crn_regs *regs, c
 	call->spec = 0;
 	call->again = false;
 	call->effect = 0;
+	call->covered = false;
+	call->waits = 0;
+	p->began_ns = crn_here.timed ? crn_clock_kernel_ns() : 0;
 	p->rsp = regs->rsp;
 	p->waits = false;
 	p->masked = false;
+	p->left = false;
+}
+
+/*
+ * A call joins the list before anything is done about it, so that a checkpoint that comes between
+ * the opening of its buffers and the call knows of it.
+ */
+static struct crn_pending *pending_push(
+	struct crn_thread *t, const struct crn_regs *regs, const uint8_t *stub)
+{
+	struct crn_pending *p;
+
+	pending_turn(t);
+	while (t->pending_count && t->pending[t->pending_count - 1].rsp == regs->rsp)
+		t->pending_count--;
+	if (t->pending_count == CRN_PENDING_MAX) {
+		uint32_t half = CRN_PENDING_MAX / 2;
+
+		crn_copy(t->pending, t->pending + half, half * sizeof(t->pending[0]));
+		t->pending_count = half;
+	}
+	p = &t->pending[t->pending_count++];
+	call_from_regs(p, regs, stub);
+	p->call.thread = t;
+	p->after = false;
+	pending_turn(t);
+	return p;
+}
+
+static struct crn_pending *pending_find(struct crn_thread *t, uint64_t rsp)
+{
+	for (uint32_t i = t->pending_count; i-- > 0;)
+		if (t->pending[i].rsp == rsp)
+			return &t->pending[i];
+	return NULL;
+}
+
+static void pending_remove(struct crn_thread *t, struct crn_pending *p)
+{
+	struct crn_pending *last;
+
+	pending_turn(t);
+	last = &t->pending[--t->pending_count];
+	for (; p < last; p++)
+		crn_copy(p, p + 1, sizeof(*p));
+	pending_turn(t);
 }
 
 static void args_to_regs(struct crn_regs *regs, const long *args)
@@ -117,16 +192,16 @@ static bool args_changed(const struct crn_pending *p)
 }
 
 /* The call is not made: the program goes on behind it. */
-static void answer(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub)
+static void answer(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub,
+	void (*then)(struct crn_call *call))
 {
 	struct crn_thread *t = p->call.thread;
 
+	/* a checkpoint taken now runs on behind the call */
 	regs->rip = (uintptr_t)stub + CRN_STUB_RETURN;
-	if (p->after) {
+	if (then) {
 		t->call = &p->call;
-		t->pending_count++; /* keep it ours while the hook runs */
-		crn_call_after(&p->call);
-		t->pending_count--;
+		then(&p->call);
 		t->call = NULL;
 	}
 	regs->rax = (uint64_t)p->call.result;
@@ -139,54 +214,43 @@ static void before_in_vfork(struct crn_thread *t, struct crn_regs *regs, const u
 	unsigned who = owner_of((long)regs->rax);
 
 	regs->rip = (uintptr_t)stub + CRN_STUB_BARE;
-	if (who != GUARD && who != SIGNALS)
-		return;
 	call_from_regs(&p, regs, stub);
 	p.call.thread = t;
 	p.after = false;
+	crn_call_borrowed(&p.call);
+	if (who != GUARD && who != SIGNALS)
+		return;
 	if (who == GUARD ? crn_guard_call(regs, &p) : crn_signal_call(regs, &p))
-		answer(regs, &p, stub);
+		answer(regs, &p, stub, NULL);
 }
 
-void crn_hook_before(struct crn_regs *regs, const uint8_t *stub)
+/* True if the call is made and comes back to its after-hook. */
+static bool begin(
+	struct crn_thread *t, struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub)
 {
-	struct crn_thread *t = crn_thread_self();
-	struct crn_pending *p;
 	enum crn_verdict verdict;
-	unsigned who;
+	unsigned who = owner_of(p->call.nr);
 
-	if (t->in_vfork) {
-		before_in_vfork(t, regs, stub);
-		return;
-	}
-	p = pending_next(t, regs->rsp);
-	t->last_nr = (long)regs->rax;
-	call_from_regs(p, regs, stub);
-	p->call.thread = t;
-	regs->rip =
-		(uintptr_t)stub + CRN_STUB_AGAIN; /* a checkpoint taken now makes the call again */
+	/* a checkpoint taken now makes the call again */
+	regs->rip = (uintptr_t)stub + CRN_STUB_AGAIN;
 	verdict = crn_call_before(&p->call);
-	p->after = false;
 	if (verdict == CRN_CALL_ANSWERED) {
-		answer(regs, p, stub);
-		return;
+		answer(regs, p, stub, crn_call_answered);
+		return false;
 	}
 	p->after = verdict == CRN_CALL_RUN_THEN;
 	regs->rip = (uintptr_t)stub + (p->after ? CRN_STUB_CALL : CRN_STUB_BARE);
-	who = owner_of(p->call.nr);
 	if (who == CLONES) {
-		if (crn_clone_before(regs, p, stub)) {
-			if (regs->rip != (uintptr_t)stub + CRN_STUB_AGAIN)
-				answer(regs, p, stub);
-			return;
-		}
-		t->pending_count++;
-		return;
+		if (!crn_clone_before(regs, p, stub))
+			return true;
+		if (regs->rip != (uintptr_t)stub + CRN_STUB_AGAIN)
+			answer(regs, p, stub, p->after ? crn_call_after : NULL);
+		return false;
 	}
 	if ((who == SIGNALS && crn_signal_call(regs, p)) ||
 		(who == GUARD && crn_guard_call(regs, p))) {
-		answer(regs, p, stub);
-		return;
+		answer(regs, p, stub, p->after ? crn_call_after : NULL);
+		return false;
 	}
 	if (args_changed(p)) {
 		args_to_regs(regs, p->call.args);
@@ -194,8 +258,22 @@ void crn_hook_before(struct crn_regs *regs, const uint8_t *stub)
 	} else if (p->waits || p->masked) {
 		regs->rip = (uintptr_t)stub + CRN_STUB_CALL;
 	}
-	if (regs->rip == (uintptr_t)stub + CRN_STUB_CALL)
-		t->pending_count++;
+	return regs->rip == (uintptr_t)stub + CRN_STUB_CALL;
+}
+
+void crn_hook_before(struct crn_regs *regs, const uint8_t *stub)
+{
+	struct crn_thread *t = crn_thread_self();
+	struct crn_pending *p;
+
+	if (t->in_vfork) {
+		before_in_vfork(t, regs, stub);
+		return;
+	}
+	p = pending_push(t, regs, stub);
+	t->last_nr = (long)regs->rax;
+	if (!begin(t, regs, p, stub))
+		pending_remove(t, p);
 }
 
 void crn_hook_after(struct crn_regs *regs, const uint8_t *stub)

@@ -49,6 +49,7 @@ struct crn_inherited {
 		text_end; /* the agent's own code: syscall user dispatch lets it through */
 	uintptr_t image_begin, image_end;
 	bool sud;
+	bool timed; /* some site is a timer */
 	bool debug;
 	uint32_t stub_count;
 	uint32_t stub_lock;
@@ -58,11 +59,23 @@ struct crn_inherited {
 extern struct crn_inherited crn_here;
 
 /*
+ * In the agent's own text, though no hook is open: the entry of another signal, on the alternate
+ * stack, where no checkpoint can be taken; or crn_restorer.
+ */
+static inline bool crn_in_own_text(uintptr_t rip)
+{
+	return rip >= crn_here.text_begin && rip < crn_here.text_end;
+}
+
+/*
  * A spin lock for the few words that threads share. Holders are inside hooks or handlers, so never
  * interrupted by the program.
  */
 void crn_spin_lock(uint32_t *lock);
 void crn_spin_unlock(uint32_t *lock);
+
+/* hook.c: a handler of the program begins, in whatever call the thread is */
+void crn_call_left(struct crn_thread *t);
 
 /* stubs.c */
 uint8_t *crn_stub_for(uintptr_t syscall_insn); /* NULL when there is no room */
@@ -104,6 +117,8 @@ bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t
 #define CRN_SIG_ALL (~CRN_SIG_RESERVED)
 
 void crn_signals_init(void);
+/* Is a call of the program's done, but for its after-hook? */
+bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc);
 /* After program_blocked has changed: give what was held back for it. In a hook. */
 void crn_signals_release(struct crn_thread *t);
 void crn_signal_entry(int sig, siginfo_t *info, void *ucontext);
@@ -123,14 +138,22 @@ void crn_uc_to_regs(struct crn_regs *regs, const ucontext_t *uc);
 void crn_functions_init(const struct crn_plan *plan, const void *link_map);
 bool crn_function_trap(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
 
+/* late_timer.c: true if the signal is of a thread's own timer for output held for too long */
+bool crn_late_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
+
 /* timer.c: the site of every so many milliseconds */
 void crn_timer_start(void); /* for the calling thread, at start and after fork */
 bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
+/* In a hook: the site is hit in this thread, which holds the timer from now on. */
+void crn_timer_hit(struct crn_thread *t, uint32_t index);
+void crn_timer_thread_ends(struct crn_thread *t);
 /*
- * From a handler that interrupted the program: leave it into a hook for this site; the program
- * continues at uc.
+ * From a handler that interrupted the program: leave it into a hook for this site (0: to send what
+ * is held); the program continues at uc.
  */
 void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
+/* A call that our signal cut short before it slept: make it again, nobody has noticed. */
+void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t);
 
 /* context.c */
 void crn_context_init(void);

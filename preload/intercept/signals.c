@@ -18,7 +18,7 @@
 #include "intercept/actions.h"
 
 /* The signal trackers' share of SIGSEGV and SIGBUS: the first write to a protected page. */
-extern bool crn_undo_pages_fault(int sig, siginfo_t *info, void *ucontext)
+extern bool crn_faults_serve(int sig, siginfo_t *info, void *ucontext)
 	__attribute__((weak, visibility("hidden")));
 
 static uint64_t *uc_mask(ucontext_t *uc)
@@ -106,11 +106,15 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		return;
 	if (act.handler <= (uintptr_t)SIG_IGN ||
 		(raised_here(sig, info) && (t->program_blocked & CRN_SIG(sig)))) {
+		if (!t->in_vfork && crn_signal_is_deadly(sig))
+			crn_call_process_dies();
 		act_default(sig, info, uc);
 		return;
 	}
-	if (!t->in_vfork)
+	if (!t->in_vfork) {
 		crn_signal_delivered(t, sig, info);
+		crn_call_left(t);
+	}
 	if (!crn_frame_push(t, sig, info, uc, &act, mask)) {
 		struct crn_ksigaction dfl = { 0 };
 
@@ -118,6 +122,37 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		*uc_mask(uc) &= ~CRN_SIG(SIGSEGV);
 		crn_signal_thread(crn_getpid(), crn_gettid(), SIGSEGV);
 	}
+}
+
+/* Its hook before it has taken the number away already. */
+static bool closes(long nr)
+{
+	return nr == SYS_close || nr == SYS_dup2 || nr == SYS_dup3 || nr == SYS_close_range;
+}
+
+/*
+ * A call was made, and its after-hook, which knows what it did to the world, is still to come: were
+ * the program's handler to run here, and crash, a restore would know nothing of the call. A call
+ * that waited under a mask of its own takes nothing, and that mask is over behind it.
+ */
+bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc)
+{
+	const greg_t *g = uc->uc_mcontext.gregs;
+	uintptr_t rip = (uintptr_t)g[REG_RIP], at = 0;
+
+	if (rip != (uintptr_t)crn_leave) {
+		at = rip - (uintptr_t)crn_stub_of(rip);
+		if (!crn_in_stubs(rip) || at < CRN_STUB_CALL || at >= CRN_STUB_CLONE)
+			return false;
+	}
+	for (uint32_t i = t->pending_count; i-- > 0;) {
+		const struct crn_pending *p = &t->pending[i];
+
+		if (p->rsp == (uint64_t)g[REG_RSP])
+			return p->after && !p->waits &&
+				(at != CRN_STUB_CALL || closes(p->call.nr));
+	}
+	return false;
 }
 
 /* In a hook: remember it, and block what can be blocked until the hook is left. */
@@ -165,11 +200,15 @@ static void deliver_put_off(struct crn_thread *t, ucontext_t *uc)
 	}
 }
 
-/* gate.S: signals were put off in this hook. Comes back in crn_signal_entry. */
+/*
+ * gate.S: signals were put off in this hook. Comes back in crn_signal_entry: at once, unless a
+ * timer's SIGSYS was pending, which ours then was one with.
+ */
 void crn_exit_trap(void)
 {
 	crn_thread_self()->trapping = 1;
-	crn_signal_thread(crn_getpid(), crn_gettid(), SIGSYS);
+	for (;;)
+		crn_signal_thread(crn_getpid(), crn_gettid(), SIGSYS);
 }
 
 static void die_in_agent(int sig, const siginfo_t *info, ucontext_t *uc)
@@ -185,8 +224,8 @@ static bool solved(int sig, siginfo_t *info, ucontext_t *uc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
 
-	if ((sig == SIGSEGV || sig == SIGBUS) && crn_undo_pages_fault &&
-		crn_undo_pages_fault(sig, info, uc))
+	if ((sig == SIGSEGV || sig == SIGBUS) && crn_faults_serve &&
+		crn_faults_serve(sig, info, uc))
 		return true;
 	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_user_copy_insn && info->si_code > 0) {
 		g[REG_RIP] = (greg_t)(uintptr_t)crn_user_copy_failed;
@@ -202,13 +241,17 @@ static void entry_in_agent(struct crn_thread *t, int sig, siginfo_t *info, ucont
 	if (sig == SIGSYS && t->trapping) {
 		t->trapping = 0;
 		leave_hook(t, uc);
-		deliver_put_off(t, uc);
+		if (!crn_amid_call(t, uc)) /* else its after-hook comes, and leaves as we do */
+			deliver_put_off(t, uc);
 	} else if (raised_here(sig, info)) {
 		die_in_agent(sig, info, uc);
 	} else if (rip >= (uintptr_t)crn_exit_begin && rip <= (uintptr_t)crn_exit_jump &&
 		!t->put_off) {
 		leave_hook(t, uc);
-		deliver(t, sig, info, uc, mask_in_force(t, uc));
+		if (crn_amid_call(t, uc))
+			put_off(t, info, sig, uc);
+		else
+			deliver(t, sig, info, uc, mask_in_force(t, uc));
 	} else {
 		put_off(t, info, sig, uc);
 	}
@@ -222,7 +265,7 @@ void crn_signal_entry(int sig, siginfo_t *info, void *ucontext)
 
 	if (is_fault(sig) && solved(sig, info, uc))
 		return;
-	if (sig == SIGSYS && crn_timer_signal(t, info, uc))
+	if (sig == SIGSYS && (crn_timer_signal(t, info, uc) || crn_late_signal(t, info, uc)))
 		return;
 	if (t->in_agent) {
 		entry_in_agent(t, sig, info, uc);
@@ -233,6 +276,10 @@ void crn_signal_entry(int sig, siginfo_t *info, void *ucontext)
 		return;
 	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_exit_jump)
 		g[REG_RIP] = (greg_t)t->target;
+	if (!t->in_vfork && !raised_here(sig, info) && crn_amid_call(t, uc)) {
+		put_off(t, info, sig, uc);
+		return;
+	}
 	/* A vfork child's crash is not the parent's, whose memory it borrows. */
 	if (raised_here(sig, info) && !t->in_vfork && crn_fault(t, sig, info, uc))
 		return;

@@ -93,21 +93,26 @@ void crn_agent_memory(struct crn_range *two)
 		(uintptr_t)crn_here.slots + slots_max * SLOT_SIZE };
 }
 
-/* A thread that said exit and has really gone. */
-static bool slot_is_over(const struct crn_thread *t)
+bool crn_thread_is_over(const struct crn_thread *t)
 {
 	return t->exiting && crn_signal_thread(crn_getpid(), t->tid, 0) == -ESRCH;
+}
+
+struct crn_thread *crn_thread_slot(uint32_t i)
+{
+	return i < __atomic_load_n(&slots_used, __ATOMIC_ACQUIRE) ? slot_thread(i) : NULL;
 }
 
 static struct crn_thread *slot_take(void)
 {
 	for (uint32_t i = 0; i < slots_used; i++)
-		if (!slot_thread(i)->live || slot_is_over(slot_thread(i)))
+		if (!slot_thread(i)->live || crn_thread_is_over(slot_thread(i)))
 			return slot_thread(i);
 	if (slots_used == slots_max || slot_commit(slots_used) < 0)
 		return NULL;
 	slot_thread(slots_used)->index = slots_used;
-	return slot_thread(slots_used++);
+	__atomic_store_n(&slots_used, slots_used + 1, __ATOMIC_RELEASE);
+	return slot_thread(slots_used - 1);
 }
 
 static void list_remove(struct crn_thread *t)
@@ -221,7 +226,7 @@ size_t crn_agent_descriptors(uintptr_t *out, size_t max)
 	for (uint32_t i = 0; i < slots_used && n < max; i++) {
 		struct crn_thread *t = slot_thread(i);
 
-		if (t->live && t->descriptor && !slot_is_over(t))
+		if (t->live && t->descriptor && !crn_thread_is_over(t))
 			out[n++] = t->descriptor;
 	}
 	crn_spin_unlock(&slots_lock);
@@ -259,7 +264,7 @@ bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_
 		}
 	} else if (flags & CLONE_VM) {
 		kind = CRN_CLONE_VFORK;
-		t->in_vfork = 1;
+		crn_call_vfork_begins(t);
 	}
 	p->words[0] = kind;
 	p->words[1] = (uintptr_t)child;
@@ -290,6 +295,9 @@ static void forked(struct crn_thread *t)
 	crn_here.stub_lock = 0;
 	crn_after_fork_child();
 	t->next = NULL;
+	/* The kernel has forgotten its robust list, by which the engine finds its rseq area. */
+	if (!t->descriptor)
+		crn_sys2(SYS_arch_prctl, ARCH_GET_FS, &t->descriptor);
 	crn_here.agent.threads = t;
 	crn_here.agent.thread_count = 1;
 	crn_here.agent.pid = crn_getpid();
@@ -300,6 +308,8 @@ static void forked(struct crn_thread *t)
 	crn_here.agent.stat = NULL;
 	crn_here.agent.newest = 0;
 	crn_here.agent.site_lock = 0;
+	crn_here.agent.opening = 0;
+	crn_here.agent.maps_lock = 0;
 	crn_here.agent.session_refused = false;
 	t->pending_count = 0;
 }
@@ -314,5 +324,7 @@ void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_threa
 		crn_timer_start();
 	if (kind != CRN_CLONE_VFORK && crn_thread_enter(t) < 0)
 		crn_warn("thread %d: its system calls outside libc are not seen", crn_gettid());
+	if (kind == CRN_CLONE_THREAD && !t->in_vfork)
+		crn_call_thread_begins(t);
 	crn_signal_mask(SIG_SETMASK, t->clone_mask);
 }

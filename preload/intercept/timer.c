@@ -1,18 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Site timer:MS: a checkpoint after every MS milliseconds of processor time of the thread that
- * started the process. Processor time, because a signal must not cut short a call in which the
- * program sleeps (poll with a timeout cannot be restarted unseen), and because a sleeping program
- * changes nothing. The kernel looks at such timers at its own tick, so MS below some milliseconds
- * means every tick. The signal is SIGSYS, which is ours and never blocked.
+ * Site timer:MS: a checkpoint every MS milliseconds, by the clock on the wall, in whichever thread
+ * runs. A process that sleeps changes nothing: its turn comes when it wakes.
+ *
+ * One thread holds the site's timer, which signals it alone. The signal is SIGSYS, which is ours
+ * and never blocked. Where it finds the thread says what is done:
+ *
+ *	in the program's code   the checkpoint is taken there
+ *	in a hook               the hook takes it when the call returns (`due`)
+ *	in a call               the call goes on as if nothing had been; another thread that is in
+ *	                        the program's code is signalled, and holds the timer from then on.
+ *	                        There is none: the timer rests, and who first returns from a call
+ *	                        takes the checkpoint and the timer.
+ *
+ * A call that the signal has cut short is made again, with the rest of its timeout.
  */
+#include <linux/futex.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include "base/log.h"
+#include "os/clock.h"
+#include "os/signal.h"
 #include "os/thread.h"
 #include "intercept/intercept.h"
 
 #define COOKIE 0x6361697276ul /* tells our timers from the program's */
+#define NS     1000000000ul
 
 /* The kernel's struct sigevent for SIGEV_THREAD_ID. */
 struct thread_event {
@@ -21,60 +35,307 @@ struct thread_event {
 	int pad[(64 - sizeof(union sigval)) / 4 - 3];
 };
 
-static void start(uint32_t index, uint64_t ms)
+/* Static: the agent's image is outside every surface, and a forked child starts afresh. */
+static struct {
+	struct crn_thread *holder;
+	uint32_t due;
+} timers[CRN_SITES_MAX];
+static uint32_t any_due, holders_lock;
+
+static bool is_timer(uint32_t i)
 {
-	struct thread_event ev = { .value.sival_ptr = (void *)(COOKIE << 8 | index),
+	const struct crn_config *c = &crn_here.agent.config;
+
+	return i < c->site_count && c->sites[i].kind == CRN_SITE_TIMER;
+}
+
+static void set(const struct crn_thread *t, uint32_t i, uint64_t ns)
+{
+	struct itimerspec every = { { (time_t)(ns / NS), (long)(ns % NS) }, { 0, 0 } };
+
+	every.it_value = every.it_interval;
+	if (t->timers[i])
+		crn_sys4(SYS_timer_settime, t->timers[i] - 1, 0, &every, 0);
+}
+
+static void create(struct crn_thread *t, uint32_t i)
+{
+	struct thread_event ev = { .value.sival_ptr = (void *)(COOKIE << 8 | i),
 		.signo = SIGSYS,
 		.notify = SIGEV_THREAD_ID,
 		.tid = crn_gettid() };
-	struct itimerspec every = { { (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 },
-		{ 0, 0 } };
 	int id;
-	long r = crn_sys3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &ev, &id);
+	long r = crn_sys3(SYS_timer_create, CLOCK_MONOTONIC, &ev, &id);
 
-	every.it_value = every.it_interval;
-	if (r == 0)
-		r = crn_sys4(SYS_timer_settime, id, 0, &every, 0);
 	if (r < 0)
 		crn_warn("%s: the kernel gives no timer (%ld)",
-			crn_here.agent.config.sites[index].text, r);
+			crn_here.agent.config.sites[i].text, r);
+	else
+		t->timers[i] = id + 1;
+}
+
+/* In a hook of t: the timer is its own, and runs. */
+static void hold(struct crn_thread *t, uint32_t i)
+{
+	struct crn_thread *before;
+
+	crn_spin_lock(&holders_lock);
+	before = timers[i].holder;
+	timers[i].holder = t;
+	crn_spin_unlock(&holders_lock);
+	if (before == t)
+		return;
+	if (before)
+		set(before, i, 0);
+	if (!t->timers[i])
+		create(t, i);
+	set(t, i, crn_here.agent.config.sites[i].argument);
+}
+
+bool crn_timer_wanted(void)
+{
+	for (uint32_t i = 0; i < crn_here.agent.config.site_count; i++)
+		if (is_timer(i))
+			return true;
+	return false;
 }
 
 void crn_timer_start(void)
 {
-	const struct crn_config *c = &crn_here.agent.config;
+	struct crn_thread *t = crn_thread_self();
 
-	for (uint32_t i = 0; i < c->site_count; i++)
-		if (c->sites[i].kind == CRN_SITE_TIMER)
-			start(i, c->sites[i].argument);
+	crn_here.timed = crn_timer_wanted();
+	holders_lock = any_due = 0;
+	for (uint32_t i = 0; i < CRN_SITES_MAX; i++) {
+		timers[i].holder = NULL;
+		timers[i].due = 0;
+		t->timers[i] = 0;
+		if (is_timer(i))
+			hold(t, i);
+	}
 }
 
-/* A call that the signal cut short before it slept: make it again, nobody has noticed. */
-static void undo_interrupt(ucontext_t *uc, const struct crn_thread *t)
+/* ---- Whose turn it is ------------------------------------------------------------------------ */
+
+static void put_off(uint32_t i)
+{
+	__atomic_store_n(&timers[i].due, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&any_due, 1, __ATOMIC_RELEASE);
+}
+
+/* A thread in the program's own code, as far as can be told from here. */
+static struct crn_thread *running(const struct crn_thread *self)
+{
+	struct crn_thread *t;
+
+	for (uint32_t i = 0; (t = crn_thread_slot(i)); i++)
+		if (t != self && t->live && !t->exiting && !t->in_vfork && !t->in_agent &&
+			!t->pending_count)
+			return t;
+	return NULL;
+}
+
+/* The thread is not to be disturbed. */
+static void pass_on(struct crn_thread *t, uint32_t i, const siginfo_t *info)
+{
+	struct crn_thread *other = running(t);
+
+	/* If the signal gets lost there, our own timer comes again. */
+	if (other && crn_signal_requeue(crn_getpid(), other->tid, SIGSYS, info) >= 0)
+		return;
+	/* Whoever takes the turn finds that nobody holds the timer, and starts one. */
+	if (__atomic_load_n(&timers[i].holder, __ATOMIC_RELAXED) == t) {
+		set(t, i, 0);
+		__atomic_store_n(&timers[i].holder, NULL, __ATOMIC_RELEASE);
+	}
+	put_off(i);
+}
+
+void crn_timer_hit(struct crn_thread *t, uint32_t i)
+{
+	if (!is_timer(i))
+		return;
+	__atomic_store_n(&timers[i].due, 0, __ATOMIC_RELAXED);
+	hold(t, i);
+}
+
+void crn_timer_turn(struct crn_call *call)
+{
+	if (!__atomic_load_n(&any_due, __ATOMIC_ACQUIRE))
+		return;
+	__atomic_store_n(&any_due, 0, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < crn_here.agent.config.site_count; i++) {
+		if (!__atomic_exchange_n(&timers[i].due, 0, __ATOMIC_RELAXED))
+			continue;
+		hold(call->thread, i);
+		call->spec = i + 1;
+		crn_site_hit(call, CRN_SITE_TIMER);
+		call->spec = 0;
+	}
+}
+
+void crn_timer_thread_ends(struct crn_thread *t)
+{
+	for (uint32_t i = 0; i < crn_here.agent.config.site_count; i++) {
+		if (!is_timer(i))
+			continue;
+		crn_spin_lock(&holders_lock);
+		if (timers[i].holder == t) {
+			timers[i].holder = NULL;
+			put_off(i);
+		}
+		crn_spin_unlock(&holders_lock);
+		if (t->timers[i])
+			crn_sys1(SYS_timer_delete, t->timers[i] - 1);
+		t->timers[i] = 0;
+	}
+}
+
+/* ---- A call that was cut short --------------------------------------------------------------- */
+
+static const struct crn_pending *pending_at(const struct crn_thread *t, uint64_t rsp)
+{
+	for (uint32_t i = t->pending_count; i-- > 0;)
+		if (t->pending[i].rsp == rsp)
+			return &t->pending[i];
+	return NULL;
+}
+
+/*
+ * The kernel drops such a signal when it is sent, unless it is blocked: in our handler it is. One
+ * word, read without the table's lock, which a signal that nobody blocks could ask for again here.
+ */
+static bool is_ignored(int sig)
+{
+	uintptr_t handler = __atomic_load_n(&crn_here.actions[sig].handler, __ATOMIC_RELAXED);
+
+	return handler == (uintptr_t)SIG_IGN ||
+		(handler == (uintptr_t)SIG_DFL &&
+			(CRN_SIG(sig) & (CRN_SIG(SIGCHLD) | CRN_SIG(SIGCONT) | CRN_SIG(SIGURG) |
+						CRN_SIG(SIGWINCH))));
+}
+
+/*
+ * Has the program a signal coming that may cut the call short? Then it was cut short by that. A
+ * call that waits under a mask of its own is made again all the same: that mask, under which the
+ * signal is let in, is in force nowhere else.
+ */
+static bool others_come(const struct crn_pending *p, const ucontext_t *uc)
+{
+	uint64_t pending = 0;
+
+	if (p && p->waits)
+		return false;
+	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
+	pending &= ~*(const uint64_t *)&uc->uc_sigmask & ~CRN_SIG_RESERVED;
+	for (; pending; pending &= pending - 1)
+		if (!is_ignored(__builtin_ctzll(pending) + 1))
+			return true;
+	return false;
+}
+
+static void shorten_ms(greg_t *reg, uint64_t elapsed_ns)
+{
+	int64_t left = (int64_t)(int)*reg * 1000000 - (int64_t)elapsed_ns;
+
+	if ((int)*reg > 0)
+		*reg = left > 0 ? (left + 999999) / 1000000 : 0;
+}
+
+static void shorten(struct crn_thread *t, greg_t *reg, uint64_t elapsed_ns)
+{
+	struct timespec ts;
+	uint64_t left;
+
+	if (!*reg || crn_user_copy(&ts, (const void *)*reg, sizeof(ts)) < 0 || ts.tv_sec < 0 ||
+		ts.tv_sec > (time_t)(INT64_MAX / NS / 2))
+		return;
+	left = (uint64_t)ts.tv_sec * NS + (uint64_t)ts.tv_nsec;
+	left = left > elapsed_ns ? left - elapsed_ns : 0;
+	t->rest[0] = left / NS;
+	t->rest[1] = left % NS;
+	*reg = (greg_t)(uintptr_t)t->rest;
+}
+
+/* Timeouts that the kernel counts from the beginning of the call, and does not write back. */
+static void shorten_call(struct crn_thread *t, greg_t *g, long nr, uint64_t elapsed_ns)
+{
+	switch (nr) {
+	case SYS_poll:
+		return shorten_ms(&g[REG_RDX], elapsed_ns);
+	case SYS_epoll_wait:
+	case SYS_epoll_pwait:
+		return shorten_ms(&g[REG_R10], elapsed_ns);
+	case SYS_nanosleep:
+		return shorten(t, &g[REG_RDI], elapsed_ns);
+	case SYS_clock_nanosleep:
+		if (!(g[REG_RSI] & TIMER_ABSTIME))
+			shorten(t, &g[REG_RDX], elapsed_ns);
+		return;
+	case SYS_futex:
+		if ((g[REG_RSI] & FUTEX_CMD_MASK) == FUTEX_WAIT)
+			shorten(t, &g[REG_R10], elapsed_ns);
+		return;
+	case SYS_rt_sigtimedwait:
+		return shorten(t, &g[REG_RDX], elapsed_ns);
+	case SYS_semtimedop:
+	case SYS_epoll_pwait2:
+		return shorten(t, &g[REG_R10], elapsed_ns);
+	}
+}
+
+void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
 	uintptr_t rip = (uintptr_t)g[REG_RIP];
 	size_t at = rip - (uintptr_t)crn_stub_of(rip);
+	const struct crn_pending *p;
+	uint64_t now;
 
 	if (!crn_in_stubs(rip) || g[REG_RAX] != -EINTR ||
 		(at != CRN_STUB_CALL + 2 && at != CRN_STUB_BARE + 2))
 		return;
-	g[REG_RAX] = t->last_nr;
+	p = pending_at(t, (uint64_t)g[REG_RSP]);
+	/* A handler of the program has run, is to run, or is put off until behind the call. */
+	if (t->last_nr < 0 || t->put_off || others_come(p, uc))
+		return;
+	g[REG_RAX] = p ? p->call.nr : t->last_nr;
 	g[REG_RIP] -= 2;
+	if (!p || !p->began_ns)
+		return;
+	now = crn_clock_kernel_ns();
+	shorten_call(t, g, p->call.nr, now - t->pending[p - t->pending].began_ns);
+	t->pending[p - t->pending].began_ns = now; /* what is left counts from here */
 }
 
-/* True if the signal is of a timer of ours. In a hook the site is passed over. */
+/* ---- The signal ------------------------------------------------------------------------------ */
+
+/* True if the signal is of a timer of ours. */
 bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc)
 {
 	uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
+	greg_t *g = uc->uc_mcontext.gregs;
+	uint32_t i = (uint32_t)(value & 0xff);
+	uintptr_t rip;
 
-	if (info->si_code != SI_TIMER || value >> 8 != COOKIE)
+	if (info->si_code != SI_TIMER || value >> 8 != COOKIE || !is_timer(i))
 		return false;
-	if (t->in_agent || t->in_vfork)
+	if (t->in_agent || t->in_vfork) {
+		put_off(i);
 		return true;
-	if ((uintptr_t)uc->uc_mcontext.gregs[REG_RIP] == (uintptr_t)crn_exit_jump)
-		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)t->target;
-	undo_interrupt(uc, t);
-	crn_interrupt(t, uc, (uint32_t)(value & 0xff) + 1);
+	}
+	rip = (uintptr_t)g[REG_RIP];
+	if (rip == (uintptr_t)crn_exit_jump)
+		rip = t->target;
+	if (crn_in_stubs(rip)) {
+		crn_undo_interrupt(uc, t);
+		pass_on(t, i, info);
+		return true;
+	}
+	/* The entry of another signal, which came with this one: next time. */
+	if (crn_in_own_text(rip))
+		return true;
+	g[REG_RIP] = (greg_t)rip;
+	crn_interrupt(t, uc, i + 1);
 	return true;
 }

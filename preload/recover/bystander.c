@@ -1,49 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Has another thread run since the checkpoint? Its registers are not in the checkpoint, so memory
- * that it has moved on from must not be put back under it. A thread that has run has made a call
- * that we saw, or has written to its stack; one that slept through the interval is left asleep, and
- * memory is as it left it.
+ * Has another thread run since the checkpoint, or could it before memory is back? Its registers are
+ * not in the checkpoint, so memory that it has moved on from must not be put back under it.
+ *
+ * A thread is left where it is if it sleeps in a call that it began before the interval before this
+ * one, and that comes back to its after-hook. Then it has not run since, and if it wakes up now it
+ * stops at the lock that we hold: memory is as it left it, and what the kernel has written for its
+ * call is not put back (session/store.c). Whoever is anywhere else runs or may go on at any moment;
+ * a write fault of the program that waits for the tracker looks asleep, too.
  */
 #include "effects/effects.h"
 #include "recover/recover.h"
-#include "session/session.h"
 
 /*
- * Around the stack pointer of its last call: the first thing that it does on return is to use the
- * stack there.
+ * In the interval before it may have run while the checkpoint was being taken: the copy is torn
+ * between before and after it. 0: its call is older than the session.
  */
-#define STACK_BELOW 4096
-#define STACK_ABOVE 512
-
-static bool stack_written(const struct crn_thread *t)
+static bool sleeps_since(const struct crn_thread *t, uint32_t interval)
 {
-	uintptr_t begin = t->stack_begin, end = t->stack_end;
-
-	if (!begin || end <= begin) {
-		if (!t->program_rsp)
-			return true; /* nothing is known: assume the worst */
-		begin = crn_page_down(t->program_rsp - STACK_BELOW);
-		end = crn_page_up(t->program_rsp + STACK_ABOVE);
-	}
-	return crn_interval_dirty(crn_agent->session, begin, end - begin) != 0;
+	return crn_thread_in_call(t) && (!t->interval || t->interval + 1 < interval);
 }
 
-/*
- * A call in this interval, or in the one before: then it may have run while the checkpoint was
- * being taken, and the copy is torn between before and after it.
- */
-static bool ran_lately(const struct crn_thread *t, const struct crn_effects *e)
+static bool may_have_run(const struct crn_thread *t)
 {
-	return t->interval && t->interval + 1 >= e->interval;
+	if (t->exiting)
+		return !crn_thread_is_over(t);
+	/* A vfork child runs in our memory. */
+	return t->in_vfork || !sleeps_since(t, crn_agent->effects->interval);
 }
 
 int crn_bystander(const struct crn_thread *self)
 {
-	const struct crn_effects *e = crn_agent->effects;
-
 	for (const struct crn_thread *t = crn_agent->threads; t; t = t->next)
-		if (t != self && t->live && (ran_lately(t, e) || stack_written(t)))
-			return t->tid;
+		if (t != self && t->live && may_have_run(t))
+			return t->tid ? t->tid : crn_agent->pid; /* being born, without an id */
 	return 0;
 }

@@ -12,7 +12,7 @@
 #include <ucontext.h>
 #include "base/copy.h"
 #include "base/log.h"
-#include "effects/effects.h"
+#include "effects/hold.h"
 #include "effects/planted.h"
 #include "os/clock.h"
 #include "os/signal.h"
@@ -98,6 +98,7 @@ static _Noreturn void go_back(
 		raise_again();
 	crn_ladder_climbed(rung, suspect);
 	crash->thread->interval = crn_agent->effects->interval;
+	crn_agent->effects->waits_again = crn_agent->effects->at_wait;
 	ns = crn_clock_kernel_ns() - crash->started_ns;
 	r->recovery_ns += ns;
 	r->recovery_ns_last = ns;
@@ -185,6 +186,9 @@ bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
 		/* crn_resume builds its frame at the very top */
 		leave_stack(t->stack_top - 1024, &j);
 	}
+	/* The program dies of it, or handles it: nothing is taken back, so what it sent is sent. */
+	if (locked)
+		crn_hold_send();
 	refuse(&j.crash, why, tid);
 	if (locked)
 		crn_effects_unlock();

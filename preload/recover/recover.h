@@ -5,6 +5,7 @@
  *	fault.c    a fatal signal came in: whether to go back, and going back
  *	ladder.c   how often, and how hard
  *	suspect.c  whose input it was, and disconnecting them
+ *	local_reset.c  the same for local sockets
  *	bystander.c  has another thread run since the checkpoint?
  *	report.c   the one line about it
  *	symbol.c   an address as function+offset (object)
@@ -57,6 +58,9 @@ void crn_suspect_find(struct crn_suspect *out);
 void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t size);
 /* The same for every socket that was read in the interval. How many. */
 unsigned crn_suspects_reset_all(void);
+
+/* local_reset.c: true if its peer was told ECONNRESET; its numbers mean a dead socket now. */
+bool crn_local_reset(int fd, uint64_t ino);
 
 /* bystander.c: the id of a thread that has run since the checkpoint, or 0. */
 int crn_bystander(const struct crn_thread *self);

@@ -2,16 +2,33 @@
 /*
  * Whose input it was. The suspect is the descriptor whose input was consumed last; if that is a
  * socket, its peer is disconnected by connect(AF_UNSPEC), which resets the connection on both
- * sides: after shutdown() a truncated answer would look complete (measured). The program finds
- * ECONNRESET at its next read and closes the connection itself.
+ * sides: after shutdown() a truncated answer would look complete (measured). Local sockets know no
+ * such thing: local_reset.c. The program finds ECONNRESET at its next read and closes the
+ * connection itself.
  */
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include "base/copy.h"
 #include "base/log.h"
-#include "effects/effects.h"
+#include "effects/hold.h"
 #include "recover/recover.h"
+
+/* Closed since, but a connection whose close is held: the restore opens it again. */
+static bool comes_back(int fd, uint64_t dev, uint64_t ino)
+{
+	const struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < e->inverse_count; i++) {
+		const struct crn_inverse *inv = &e->inverses[i];
+
+		if (inv->kind == CRN_INV_REOPEN && inv->fd == fd && inv->other >= 0 &&
+			crn_fd_is_object(inv->other, dev, ino))
+			return true;
+	}
+	return false;
+}
 
 void crn_suspect_find(struct crn_suspect *out)
 {
@@ -22,8 +39,12 @@ void crn_suspect_find(struct crn_suspect *out)
 	if (!e->last_input.ino)
 		return;
 	f = crn_fd_look(e->last_input.fd);
-	if (f->dev != e->last_input.dev || f->ino != e->last_input.ino)
-		return; /* closed since */
+	if (f->dev != e->last_input.dev || f->ino != e->last_input.ino) {
+		if (comes_back(e->last_input.fd, e->last_input.dev, e->last_input.ino))
+			*out = (struct crn_suspect){ e->last_input.fd, e->last_input.dev,
+				e->last_input.ino, true };
+		return;
+	}
 	*out = (struct crn_suspect){e->last_input.fd, f->dev, f->ino, crn_fd_is_socket(f)};
 }
 
@@ -70,16 +91,32 @@ static bool reset(int fd)
 	struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 	int type = 0;
 	unsigned len = sizeof(type);
+	struct stat st;
 
 	if (is_listening(fd))
 		return false;
+	crn_fd_hold_set(fd, CRN_FDH_NEVER);
 	crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len);
 	if (type != SOCK_STREAM && type != SOCK_SEQPACKET)
 		return true; /* datagrams: forgetting the one that was read is enough */
-	/* A local socket cannot be disconnected; both ends see the end of the stream. */
-	if (crn_sys3(SYS_connect, fd, &nobody, sizeof(nobody)) < 0)
-		crn_sys2(SYS_shutdown, fd, SHUT_RDWR);
+	if (crn_sys3(SYS_connect, fd, &nobody, sizeof(nobody)) < 0 &&
+		!(crn_sys2(SYS_fstat, fd, &st) == 0 && crn_local_reset(fd, st.st_ino)))
+		crn_sys2(SYS_shutdown, fd, SHUT_RDWR); /* both ends see the end of the stream */
 	return true;
+}
+
+/*
+ * What a wait has announced will not be there: hooks_input.c has what follows. Not if the restore
+ * makes that wait again.
+ */
+static void drop(struct crn_stream *s)
+{
+	const struct crn_effects *e = crn_agent->effects;
+	struct crn_fd *f = crn_fd_look(s->fd);
+
+	if (e->waited && !e->at_wait && f->ino == s->ino && f->dev == s->dev)
+		f->dropped = e->wakeups + 1;
+	crn_stream_drop(s);
 }
 
 static void drop_input(uint64_t dev, uint64_t ino)
@@ -87,7 +124,7 @@ static void drop_input(uint64_t dev, uint64_t ino)
 	struct crn_stream *s = crn_stream_find(&(struct crn_fd){.dev = dev, .ino = ino});
 
 	if (s)
-		crn_stream_drop(s);
+		drop(s);
 }
 
 /* What was accepted in the interval waits to be accepted again, under a high number. */
@@ -140,13 +177,13 @@ unsigned crn_suspects_reset_all(void)
 		struct crn_stream *s = &e->streams[i];
 		int fd = s->fd;
 
-		if (crn_stream_socket(s))
-			continue; /* a listener */
-		if (s->dev && !crn_fd_is_object(fd, s->dev, s->ino))
+		if (crn_stream_socket(s) || !s->dev)
+			continue; /* a listener; a timer, a signal: nobody's */
+		if (!crn_fd_is_object(fd, s->dev, s->ino))
 			fd = waiting_number(s->dev, s->ino);
-		if (fd >= 0 && s->dev && crn_fd_is_socket(crn_fd_look(fd)))
+		if (fd >= 0 && crn_fd_is_socket(crn_fd_look(fd)))
 			count += reset(fd);
-		crn_stream_drop(s);
+		drop(s);
 	}
 	crn_agent->recover->resets += count;
 	return count;

@@ -18,6 +18,32 @@ struct object {
 	char name[64];
 };
 
+/*
+ * What was read of the program in one call: its tables are walked entry by entry. Never more than
+ * the rest of a page, so that the end of a mapping is no error.
+ */
+struct window {
+	uintptr_t begin, end;
+	uint8_t bytes[CRN_PAGE_SIZE];
+};
+
+static bool window_read(struct window *w, void *dst, uintptr_t at, size_t len)
+{
+	if (at < w->begin || at + len > w->end) {
+		size_t rest = crn_page_down(at) + CRN_PAGE_SIZE - at;
+
+		w->begin = w->end = 0;
+		if (rest < len)
+			return crn_user_read(dst, at, len) == 0;
+		if (crn_user_read(w->bytes, at, rest) < 0)
+			return false;
+		w->begin = at;
+		w->end = at + rest;
+	}
+	crn_copy(dst, w->bytes + (at - w->begin), len);
+	return true;
+}
+
 static const char *last_component(const char *path)
 {
 	const char *name = path;
@@ -56,7 +82,7 @@ static bool find_object(uintptr_t address, struct object *o)
 	return true;
 }
 
-static bool read_dynamic(struct object *o)
+static bool read_dynamic(struct object *o, struct window *w)
 {
 	Elf64_Ehdr header;
 	Elf64_Phdr p;
@@ -68,12 +94,12 @@ static bool read_dynamic(struct object *o)
 		return false;
 	o->bias = header.e_type == ET_DYN ? o->base : 0;
 	for (unsigned i = 0; i < header.e_phnum; i++)
-		if (crn_user_read(&p, o->base + header.e_phoff + i * sizeof(p), sizeof(p)) == 0 &&
+		if (window_read(w, &p, o->base + header.e_phoff + i * sizeof(p), sizeof(p)) &&
 			p.p_type == PT_DYNAMIC)
 			dynamic = o->bias + p.p_vaddr;
 	if (!dynamic)
 		return false;
-	for (unsigned i = 0; i < 256 && crn_user_read(&d, dynamic + i * sizeof(d), sizeof(d)) == 0;
+	for (unsigned i = 0; i < 256 && window_read(w, &d, dynamic + i * sizeof(d), sizeof(d));
 		i++) {
 		/*
 		 * ld.so has added the bias already, except where the section is read-only to it
@@ -93,7 +119,7 @@ static bool read_dynamic(struct object *o)
 }
 
 /* How many symbols there are: DT_HASH says so; DT_GNU_HASH by the end of its longest chain. */
-static uint32_t symbol_count(const struct object *o)
+static uint32_t symbol_count(const struct object *o, struct window *w)
 {
 	uint32_t head[4], last = 0, word;
 	uintptr_t buckets, chains;
@@ -105,22 +131,23 @@ static uint32_t symbol_count(const struct object *o)
 	buckets = o->gnu_hash + 16 + head[2] * 8ul;
 	chains = buckets + head[0] * 4ul;
 	for (uint32_t i = 0; i < head[0]; i++)
-		if (crn_user_read(&word, buckets + i * 4ul, 4) == 0 && word > last)
+		if (window_read(w, &word, buckets + i * 4ul, 4) && word > last)
 			last = word;
 	if (last < head[1])
 		return head[1];
 	do {
-		if (crn_user_read(&word, chains + (last - head[1]) * 4ul, 4) < 0)
+		if (!window_read(w, &word, chains + (last - head[1]) * 4ul, 4))
 			return last;
 		last++;
 	} while (!(word & 1));
 	return last;
 }
 
-static bool nearest(const struct object *o, uintptr_t address, Elf64_Sym *best)
+static bool nearest(
+	const struct object *o, uintptr_t address, Elf64_Sym *best, struct window *w)
 {
-	uint32_t count = CRN_MIN(symbol_count(o), 1u << 20);
-	Elf64_Sym chunk[64];
+	uint32_t count = CRN_MIN(symbol_count(o, w), 1u << 20);
+	Elf64_Sym chunk[512];
 
 	for (uint32_t i = 0; i < count; i += CRN_ARRAY_SIZE(chunk)) {
 		uint32_t n = CRN_MIN(count - i, (uint32_t)CRN_ARRAY_SIZE(chunk));
@@ -141,8 +168,13 @@ static bool nearest(const struct object *o, uintptr_t address, Elf64_Sym *best)
 	return false;
 }
 
-void crn_symbol(uintptr_t address, char *out, size_t size)
+/* Static: the agent's image is outside every surface. Crashes of one kind share their pc. */
+static uintptr_t known_address;
+static char known_name[160];
+
+static void look_up(uintptr_t address, char *out, size_t size)
 {
+	struct window w = {.begin = 0, .end = 0};
 	struct object o = {0};
 	Elf64_Sym s;
 	char name[80];
@@ -152,7 +184,7 @@ void crn_symbol(uintptr_t address, char *out, size_t size)
 	if (!crn_agent->effects || crn_agent->effects->maps.fd < 0 || !find_object(address, &o))
 		return;
 	crn_format(out, size, "%s+0x%lx", o.name, address - o.base);
-	if (!read_dynamic(&o) || !nearest(&o, address, &s))
+	if (!read_dynamic(&o, &w) || !nearest(&o, address, &s, &w))
 		return;
 	for (size_t len = sizeof(name); len && n < 0; len /= 2) /* the string table may end soon */
 		n = crn_user_read(name, o.strtab + s.st_name, len) < 0 ? -1 : (long)len;
@@ -160,4 +192,14 @@ void crn_symbol(uintptr_t address, char *out, size_t size)
 		return;
 	name[n - 1] = '\0';
 	crn_format(out, size, "%s+0x%lx (%s)", name, address - o.bias - s.st_value, o.name);
+}
+
+/* From fault handlers, under the effects' lock. The map may have changed: code rarely moves. */
+void crn_symbol(uintptr_t address, char *out, size_t size)
+{
+	if (!known_address || known_address != address) {
+		look_up(address, known_name, sizeof(known_name));
+		known_address = address;
+	}
+	crn_format(out, size, "%s", known_name);
 }

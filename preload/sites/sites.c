@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/log.h"
-#include "effects/effects.h"
+#include "effects/hold.h"
 #include "effects/planted.h"
 #include "os/thread.h"
 #include "session/session.h"
@@ -42,6 +42,34 @@ bool crn_site_is_outgoing(const struct crn_call *call)
 
 /* ---- the session ----------------------------------------------------------------------------- */
 
+/*
+ * FILE is the trace of the process that `cairn run` became; each of its children that comes to a
+ * site has FILE.PID.
+ */
+static void start_trace(cairn_t *session)
+{
+	const struct crn_config *config = &crn_agent->config;
+	char path[sizeof(config->trace) + 16], digits[12];
+	size_t len = crn_strlen(config->trace), n = 0;
+	uint32_t pid = (uint32_t)crn_agent->pid;
+	int err;
+
+	if (!len)
+		return;
+	crn_copy(path, config->trace, len + 1);
+	if (crn_agent->pid != config->trace_pid) {
+		path[len++] = '.';
+		for (; pid; pid /= 10)
+			digits[n++] = (char)('0' + pid % 10);
+		while (n)
+			path[len++] = digits[--n];
+		path[len] = 0;
+	}
+	err = crn_trace_start(session, path);
+	if (err < 0)
+		crn_error("no trace %s: %s", path, cairn_strerror(err));
+}
+
 static int open_engine(void)
 {
 	const struct crn_config *config = &crn_agent->config;
@@ -51,6 +79,7 @@ static int open_engine(void)
 	int ret;
 
 	options.tracker = config->tracker[0] ? config->tracker : NULL;
+	options.feed = config->feed[0] ? config->feed : NULL;
 	options.strategy = config->strategy[0] ? config->strategy : NULL;
 	options.surface = config->surface[0] ? config->surface : NULL;
 	options.keep = config->keep ? config->keep : config->recover ? 8 : 1;
@@ -69,6 +98,7 @@ static int open_engine(void)
 		cairn_close(session);
 		return ret;
 	}
+	start_trace(session);
 	/* Every change of the mappings passes through our hooks: the map is read only after one. */
 	crn_maps_watch(session);
 	crn_maps_changed(session);
@@ -78,7 +108,8 @@ static int open_engine(void)
 }
 
 /*
- * At the first site. A session that cannot be opened is reported once; the program runs on without.
+ * At the first site at which no vfork child lives that would meet closed pages without our
+ * descriptors. A session that cannot be opened is reported once; the program runs on without.
  */
 static bool session_ready(void)
 {
@@ -88,7 +119,15 @@ static bool session_ready(void)
 		return crn_agent->sites != NULL;
 	if (crn_agent->session_refused)
 		return false;
+	__atomic_store_n(&crn_agent->opening, 1, __ATOMIC_SEQ_CST);
+	if (crn_output_matters() && crn_vfork_lives()) {
+		__atomic_store_n(&crn_agent->opening, 0, __ATOMIC_SEQ_CST);
+		return false;
+	}
+	crn_maps_hold();
 	ret = open_engine();
+	crn_maps_release();
+	__atomic_store_n(&crn_agent->opening, 0, __ATOMIC_SEQ_CST);
 	if (ret == 0)
 		return true;
 	crn_agent->session_refused = true;
@@ -99,11 +138,11 @@ static bool session_ready(void)
 /* ---- one checkpoint -------------------------------------------------------------------------- */
 
 /*
- * Memory, then this thread's registers as they will be when the call returns, then the new
- * interval. The effects' lock is held throughout, so that no other thread's call falls between the
- * old interval and the new one.
+ * What is held is sent; then memory, then this thread's registers as they will be when the call
+ * returns (`entry`: as they were when it was begun), then the new interval. The effects' lock is
+ * held throughout, so that no other thread's call falls between the old interval and the new one.
  */
-static void take(struct crn_call *call)
+static bool take(struct crn_call *call, bool entry)
 {
 	struct crn_agent *a = crn_agent;
 	struct crn_thread *t = call->thread;
@@ -111,16 +150,22 @@ static void take(struct crn_call *call)
 	int ret;
 
 	crn_effects_lock();
+	crn_hold_send();
 	crn_effects_settle();
+	if (a->config.context.kind)
+		(void)!cairn_context(a->session, crn_context_key(call));
 	ret = crn_memory_checkpoint(a->session, &id);
 	if (ret < 0) {
 		a->sites->failed++;
+		crn_hold_not_covered();
 		crn_effects_cannot_undo("the last checkpoint failed");
 		crn_effects_unlock();
-		return;
+		return false;
 	}
 	crn_context_capture(t, &t->context);
-	t->context.regs.rax = (uint64_t)call->result;
+	t->context.regs.rax = (uint64_t)(entry ? call->nr : call->result);
+	a->effects->waited |= crn_row_of(call->nr)->site == CRN_CALL_WAIT;
+	a->effects->at_wait = entry && crn_row_of(call->nr)->site == CRN_CALL_WAIT;
 	a->newest = id;
 	a->sites->taken++;
 	a->effects->owner = t;
@@ -128,6 +173,7 @@ static void take(struct crn_call *call)
 	t->interval = a->effects->interval;
 	crn_effects_unlock();
 	crn_stat_update(a->sites, false);
+	return true;
 }
 
 void crn_site_hit(struct crn_call *call, enum crn_site_kind kind)
@@ -146,8 +192,8 @@ void crn_site_hit(struct crn_call *call, enum crn_site_kind kind)
 				due |= crn_agent->sites->hits[i]++ %
 						CRN_MAX(config->sites[i].every, 1u) ==
 					0;
-		if (due)
-			take(call);
+		if (due && !call->covered)
+			take(call, false);
 	}
 	lock_drop();
 }
@@ -157,7 +203,28 @@ void crn_site_output(struct crn_call *call)
 	lock_take();
 	if (session_ready() && !(crn_sites_taken() > 1 && crn_planted(CRN_PLANT_OUTPUTS))) {
 		crn_agent->sites->outputs++;
-		take(call);
+		take(call, false);
+	}
+	lock_drop();
+}
+
+void crn_site_commit(struct crn_call *call)
+{
+	lock_take();
+	if (session_ready()) {
+		crn_agent->sites->outputs++;
+		call->covered = take(call, true);
+	}
+	lock_drop();
+}
+
+void crn_site_late(struct crn_call *call)
+{
+	if (!lock_try())
+		return; /* whoever takes a checkpoint sends everything */
+	if (session_ready() && crn_hold_is_late()) {
+		crn_agent->sites->outputs++;
+		take(call, false);
 	}
 	lock_drop();
 }
@@ -176,6 +243,7 @@ static bool let_go(void)
 		crn_effects_unlock();
 		return false;
 	}
+	crn_hold_send();
 	crn_effects_settle();
 	crn_effects_commit();
 	e->open = false;
@@ -212,6 +280,10 @@ void crn_sites_end(const char *why)
 void crn_sites_exit(void)
 {
 	/* A process that passed no site (a short-lived child) has nothing to say. */
-	if (crn_agent->config.stats && crn_agent->session)
+	if (crn_agent->config.stats && crn_agent->session) {
+		crn_agent->config.stats = false; /* once */
 		crn_stat_summary();
+	}
+	if (crn_agent->session)
+		(void)crn_trace_finish(crn_agent->session);
 }

@@ -13,7 +13,7 @@
 #include "agent.h"
 
 struct crn_sites {
-	uint64_t hits[16];  /* by index in the configuration */
+	uint64_t hits[CRN_SITES_MAX];  /* by index in the configuration */
 	uint64_t taken;     /* checkpoints, for whatever reason */
 	uint64_t outputs, failed, nested;
 	uint64_t stat_tsc;  /* when the engine's figures were last copied */
@@ -32,6 +32,9 @@ void crn_sites_exit(void);
  * what they need. Memory, descriptors and input are left as the program has them.
  */
 void crn_sites_end(const char *why);
+
+/* context_key.c: the key of the interval that the checkpoint after this call begins. */
+uint64_t crn_context_key(const struct crn_call *call);
 
 /* stat_memory.c */
 int crn_stat_open(struct crn_sites *sites);

@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 #include "base/copy.h"
 #include "base/log.h"
+#include "effects/hold.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/sys.h"
 #include "recover/recover.h"
+#include "session/session.h"
 #include "sites/sites.h"
 #include "stat_page.h"
 
@@ -60,6 +62,7 @@ static void fill(struct crn_stat_page *page, const struct crn_sites *sites)
 	page->outputs = sites->outputs;
 	page->failed = sites->failed;
 	page->nested = sites->nested;
+	page->held = crn_hold_sends();
 	if (!r)
 		return;
 	page->recoveries = r->recoveries;
@@ -105,19 +108,28 @@ static void print(const char *text, size_t len, size_t size)
 static void summary_json(const struct crn_stat_page *p)
 {
 	const struct cairn_stats *s = &p->engine;
-	char line[1024];
+	char line[2048];
 	size_t n = crn_format(line, sizeof(line),
 		"{\"pid\": %d, \"tracker\": \"%s\", \"hits\": %lu, \"checkpoints\": %lu, "
 		"\"outputs\": %lu, \"failed\": %lu, "
 		"\"nested\": %lu, \"recoveries\": %lu, \"refused\": %lu, \"resets\": %lu, "
 		"\"pages_saved\": %lu, "
 		"\"pages_restored\": %lu, \"checkpoint_ns\": %lu, \"recovery_ns\": %lu, "
+		"\"strategy\": \"%s\", \"strategy_why\": \"%s\", "
+		"\"pages_eager\": %lu, \"faults\": %lu, \"hot_pages\": %lu, "
+		"\"overcopied\": %lu, \"undercopied\": %lu, \"promotions\": %lu, "
+		"\"evictions\": %lu, \"contexts\": %lu, "
 		"\"surface_bytes\": %lu, "
-		"\"engine_bytes\": %lu, \"engine_bytes_max\": %lu}\n",
+		"\"engine_bytes\": %lu, \"engine_bytes_max\": %lu, \"held\": %lu, "
+		"\"feed\": \"%s\", \"scans\": %lu}\n",
 		p->pid, s->tracker, p->hits, p->checkpoints, p->outputs, p->failed, p->nested,
 		p->recoveries, p->refused, p->resets, s->pages_saved, s->pages_restored,
-		s->checkpoint_ns, p->recovery_ns, s->surface_bytes, s->engine_bytes,
-		s->engine_bytes_max);
+		s->checkpoint_ns, p->recovery_ns, s->strategy, s->strategy_why, s->pages_eager,
+		s->faults,
+		s->hot_pages, s->overcopied, s->undercopied, s->promotions, s->evictions,
+		s->contexts,
+		s->surface_bytes, s->engine_bytes,
+		s->engine_bytes_max, p->held, s->feed, s->scans);
 
 	print(line, n, sizeof(line));
 }
@@ -138,12 +150,60 @@ static void summary_text(const struct crn_stat_page *p)
 		s->engine_bytes >> 10, s->engine_bytes_max >> 10);
 
 	print(text, n, sizeof(text));
+	if (s->feed[0]) {
+		n = crn_format(text, sizeof(text), "cairn:   feed %s: %lu scans\n", s->feed,
+			s->scans);
+		print(text, n, sizeof(text));
+	}
+	if (s->strategy[0]) {
+		n = crn_format(text, sizeof(text),
+			"cairn:   strategy %s (%s): %lu pages hot; per checkpoint "
+			"%lu.%02lu overcopied, %lu.%02lu undercopied; %lu promotions, "
+			"%lu evictions\n",
+			s->strategy, s->strategy_why, s->hot_pages,
+			mean(s->overcopied, p->checkpoints),
+			mean(s->overcopied * 100, p->checkpoints) % 100,
+			mean(s->undercopied, p->checkpoints),
+			mean(s->undercopied * 100, p->checkpoints) % 100, s->promotions,
+			s->evictions);
+		print(text, n, sizeof(text));
+	}
 	if (!p->recover)
 		return;
 	n = crn_format(text, sizeof(text),
-		"cairn:   %lu recoveries (%lu us on average), %lu refused, %lu connections reset\n",
-		p->recoveries, mean(p->recovery_ns, p->recoveries) / 1000, p->refused, p->resets);
+		"cairn:   %lu recoveries (%lu us on average), %lu refused, %lu connections reset; "
+		"%lu sends held\n",
+		p->recoveries, mean(p->recovery_ns, p->recoveries) / 1000, p->refused, p->resets,
+		p->held);
 	print(text, n, sizeof(text));
+}
+
+/* Under --strategy meta: a line for each strategy, with means per interval. */
+static void summary_rivals(bool json)
+{
+	struct crn_rival r;
+	char text[512];
+
+	for (size_t i = 0; crn_session_rival(crn_agent->session, i, &r); i++) {
+		size_t n = crn_format(text, sizeof(text),
+			json ? "{\"pid\": %d, \"rival\": \"%s\", \"intervals\": %lu, "
+			       "\"op\": %lu.%02lu, \"up\": %lu.%02lu, \"mp\": %lu.%02lu, "
+			       "\"wmp_smc\": %lu.%02lu, \"cycles\": %lu, \"own_cycles\": %lu}\n"
+			     : "cairn:   pid %d, %s: of %lu intervals each %lu.%02lu overcopied, "
+			       "%lu.%02lu undercopied, %lu.%02lu together, %lu.%02lu weighted; "
+			       "%lu cycles here, %lu of its own\n",
+			crn_agent->pid, r.name, r.intervals, mean(r.overcopied, r.intervals),
+			mean(r.overcopied * 100, r.intervals) % 100,
+			mean(r.undercopied, r.intervals),
+			mean(r.undercopied * 100, r.intervals) % 100,
+			mean(r.overcopied + r.undercopied, r.intervals),
+			mean((r.overcopied + r.undercopied) * 100, r.intervals) % 100,
+			mean(r.weighted_halves / 2, r.intervals),
+			mean(r.weighted_halves * 50, r.intervals) % 100,
+			mean(r.host_cycles, r.intervals), mean(r.own_cycles, r.intervals));
+
+		print(text, n, sizeof(text));
+	}
 }
 
 void crn_stat_summary(void)
@@ -153,6 +213,7 @@ void crn_stat_summary(void)
 
 	if (crn_agent->stat)
 		crn_stat_update(crn_agent->sites, true);
+	summary_rivals(crn_agent->config.stats_json);
 	if (crn_agent->config.stats_json)
 		summary_json(page);
 	else

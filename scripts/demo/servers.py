@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -31,9 +32,27 @@ class ServerError(Exception):
 
 
 def free_port() -> int:
+    """
+    Below those that the kernel gives to clients, of which there are thousands: until the server is
+    there, one of them could take it.
+    """
+    text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    ports = range(10_000, int(text.split()[0]))
+    for port in random.sample(ports, min(50, len(ports))):
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def tied(command: list[str]) -> list[str]:
+    """To be killed when we end, however we end: nobody is left behind to load a machine."""
+    return ["setpriv", "--pdeathsig", "KILL", "--", *command]
 
 
 def search_path() -> str:
@@ -58,6 +77,8 @@ class Server:
 
     program = ""
     stop_signal = signal.SIGTERM
+    user: str | None = None  # who runs it; None: the caller
+    kills_its_group = False  # a session of its own, or our process would be killed with it
 
     def __init__(self, folder: Path, under: list[str], port: int | None = None) -> None:
         self.folder = folder
@@ -87,7 +108,13 @@ class Server:
         self.prepare()
         with self.log.open("ab") as out, self.errors.open("ab") as err:
             self.process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                tied(self.command()),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                user=self.user,
+                group=self.user,
+                start_new_session=self.kills_its_group,
             )
         end = time.monotonic() + patience
         while time.monotonic() < end and self.process.poll() is None:
@@ -215,6 +242,7 @@ class NginxServer(Server):
     """Master and two workers, which drop to another user when started as root, as Debian's does."""
 
     program = "nginx"
+    requests_per_connection = 1000  # nginx's default
     stop_signal = signal.SIGQUIT
 
     CONFIGURATION = """
@@ -226,6 +254,7 @@ error_log stderr warn;
 events {{ worker_connections 512; }}
 http {{
     access_log off;
+    keepalive_requests {per_connection};
     default_type text/plain;
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;
@@ -247,7 +276,11 @@ http {{
     def prepare(self) -> None:
         user = "user www-data;" if os.geteuid() == 0 else ""
         text = self.CONFIGURATION.format(
-            folder=self.folder, port=self.port, www=self.www, user=user
+            folder=self.folder,
+            port=self.port,
+            www=self.www,
+            user=user,
+            per_connection=self.requests_per_connection,
         )
         (self.folder / "nginx.conf").write_text(text)
 
@@ -257,6 +290,7 @@ http {{
 
 class LighttpdServer(Server):
     program = "lighttpd"
+    requests_per_connection = 1000  # lighttpd's default
 
     def __init__(self, folder: Path, under: list[str], www: Path) -> None:
         super().__init__(folder, under)
@@ -267,6 +301,7 @@ class LighttpdServer(Server):
             f'server.document-root = "{self.www}"\n'
             f'server.bind = "127.0.0.1"\nserver.port = {self.port}\n'
             f'mimetype.assign = ( "" => "text/plain" )\n'
+            f"server.max-keep-alive-requests = {self.requests_per_connection}\n"
         )
 
     def arguments(self) -> list[str]:

@@ -1,20 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""redis-benchmark: once for its figures, or again and again as load beside the verifier."""
+"""
+redis-benchmark: once for its figures, or again and again as load beside the verifier. And what is
+done about a load that is over too soon for a figure.
+"""
 
 from __future__ import annotations
 
-import csv
+import math
+import re
 import subprocess
+from collections.abc import Callable
 from statistics import median
 
+from servers import ServerError, tied
 
-class BenchmarkError(Exception):
+
+class BenchmarkError(ServerError):
     """redis-benchmark was told an error or lost a connection."""
 
 
-def benchmark_command(port: int, tests: str, requests: int, connections: int) -> list[str]:
+def benchmark_command(
+    port: int, tests: str, requests: int, connections: int, pipeline: int = 1
+) -> list[str]:
     sizes = ["-n", str(requests), "-c", str(connections), "-r", "10000", "-d", "64"]
-    return ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-t", tests, "--csv", *sizes]
+    sizes += ["-P", str(pipeline)]
+    command = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-t", tests, "--csv", *sizes]
+    return tied(command)
 
 
 def check_benchmark(status: int, output: str) -> None:
@@ -25,19 +36,37 @@ def check_benchmark(status: int, output: str) -> None:
         )
 
 
-def requests_per_second(port: int, test: str, requests: int, connections: int = 50) -> float:
-    command = benchmark_command(port, test, requests, connections)
+def requests_per_second(
+    port: int, test: str, requests: int, connections: int = 50, pipeline: int = 1
+) -> float:
+    command = benchmark_command(port, test, requests, connections, pipeline)
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
     )
     check_benchmark(done.returncode, done.stdout)
-    # A header, then a row per part; tests that need data first (lrange) have a row for that before.
-    rows = [
-        row for row in csv.reader(done.stdout.splitlines()) if len(row) > 1 and row[0] != "test"
-    ]
-    if not rows:
-        raise BenchmarkError(f"no figure for {test} in {done.stdout!r}")
-    return float(rows[-1][1])
+    # A row per part, its name and its rate; tests that need data first (lrange) have a row for
+    # that before. A run that is over within the same millisecond has a rate of "inf".
+    rates = re.findall(r'^"[^"]*","([0-9.]+|-?inf|-?nan)"', done.stdout, re.MULTILINE)
+    if not rates:
+        raise BenchmarkError(f"no figure for {test} in {done.stdout[-400:]!r}")
+    return float(rates[-1])
+
+
+REQUESTS_MAX = 10_000_000
+
+
+def measured(load: Callable[[int], float], requests: int) -> tuple[float, int]:
+    """
+    The rate of a load, and how many requests it took: one that was over before the client's clock
+    had moved has no rate, and is made again with ten times as many.
+    """
+    while True:
+        rate = load(requests)
+        if math.isfinite(rate) and rate > 0:
+            return rate, requests
+        if requests >= REQUESTS_MAX:
+            raise BenchmarkError(f"{requests} requests gave a rate of {rate}")
+        requests *= 10
 
 
 class Comparison:
@@ -54,7 +83,8 @@ class Comparison:
             rates = self.rates.setdefault((which, test), [])
             guess = rates[-1] if rates else 2000 / self.seconds  # the first is a warm-up
             requests = max(1000, int(guess * self.seconds))
-            rates.append(requests_per_second(self.ports[which], test, requests))
+            port = self.ports[which]
+            rates.append(measured(lambda n: requests_per_second(port, test, n), requests)[0])
 
     def medians(self, test: str) -> tuple[float, float]:
         """Requests per second: bare, under Cairn. The first run of each only found the size."""

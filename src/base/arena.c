@@ -14,6 +14,7 @@
 #define CRN_COMMIT_STEP (2ul << 20)
 #define CRN_COMMIT_MIN  (64ul << 10)
 #define CRN_BLOCK_ALIGN 64ul
+#define CRN_OPEN_SHARE  16 /* what open blocks may take of the reserve: 24 bytes a page is most */
 #define CRN_CLASS_MIN   6  /* 64 bytes */
 #define CRN_CLASS_COUNT 48
 
@@ -26,15 +27,22 @@ struct crn_free_block {
 	struct crn_free_block *next;
 };
 
+/* Blocks of one kind. `limit` 0: up to the frames. */
+struct crn_blocks {
+	uintptr_t begin, end, committed, limit;
+	size_t step; /* committed at a time */
+	struct crn_free_block *free[CRN_CLASS_COUNT];
+};
+
 struct crn_arena {
 	uintptr_t base, end;
 	crn_commit_fn commit;
 	uint64_t memory_max;
+	uint64_t charged; /* of `committed`: elsewhere; the session's lock */
 	_Atomic uint64_t committed, committed_max;
 
-	/* Blocks: the session's lock. */
-	uintptr_t blocks_end, blocks_committed;
-	struct crn_free_block *free_blocks[CRN_CLASS_COUNT];
+	/* The session's lock. */
+	struct crn_blocks open, blocks;
 
 	/* Frames: lock-free. Usable memory is [frames_committed, end). */
 	_Atomic uintptr_t frames_begin, frames_committed;
@@ -61,15 +69,29 @@ static bool account(struct crn_arena *a, uint64_t len)
 	return true;
 }
 
+int crn_arena_charge(struct crn_arena *a, uint64_t len)
+{
+	if (len > a->memory_max / 4 || !account(a, len))
+		return CAIRN_EMEMORY;
+	a->charged += len;
+	return 0;
+}
+
+void crn_arena_discharge(struct crn_arena *a, uint64_t len)
+{
+	atomic_fetch_sub(&a->committed, len);
+	a->charged -= len;
+}
+
 /*
  * How far to go in one step when at least `need` bytes are wanted and at most `room` are there; 0
  * if it cannot be.
  */
-static size_t step_size(struct crn_arena *a, size_t need, size_t room)
+static size_t step_size(struct crn_arena *a, size_t need, size_t room, size_t unit)
 {
 	uint64_t used = atomic_load(&a->committed);
 	uint64_t left = used < a->memory_max ? a->memory_max - used : 0;
-	size_t step = (need + CRN_COMMIT_STEP - 1) & ~(CRN_COMMIT_STEP - 1);
+	size_t step = (need + unit - 1) & ~(unit - 1);
 
 	left = crn_page_down(CRN_MIN(left, room));
 	need = crn_page_up(need);
@@ -81,21 +103,22 @@ static size_t step_size(struct crn_arena *a, size_t need, size_t room)
 	return step;
 }
 
-static bool grow_blocks(struct crn_arena *a, uintptr_t new_end)
+static bool grow_blocks(struct crn_arena *a, struct crn_blocks *b, uintptr_t new_end)
 {
+	uintptr_t limit = b->limit ? b->limit : atomic_load(&a->frames_committed);
 	size_t need, step;
 
-	if (new_end <= a->blocks_committed)
+	if (new_end <= b->committed)
 		return true;
-	need = new_end - a->blocks_committed;
-	step = step_size(a, need, atomic_load(&a->frames_committed) - a->blocks_committed);
+	need = new_end - b->committed;
+	step = step_size(a, need, limit - b->committed, b->step);
 	if (!step || !account(a, step))
 		return false;
-	if (a->commit((void *)a->blocks_committed, step) < 0) {
+	if (a->commit((void *)b->committed, step) < 0) {
 		atomic_fetch_sub(&a->committed, step);
 		return false;
 	}
-	a->blocks_committed += step;
+	b->committed += step;
 	return true;
 }
 
@@ -109,7 +132,8 @@ static bool grow_frames(struct crn_arena *a, uintptr_t wanted)
 	size_t step;
 
 	while (wanted < old) {
-		step = step_size(a, old - wanted, old - a->blocks_committed);
+		step = step_size(
+			a, old - wanted, old - a->blocks.committed, CRN_COMMIT_STEP);
 		if (!step || !account(a, step))
 			return false;
 		if (a->commit((void *)(old - step), step) < 0) {
@@ -127,12 +151,12 @@ static bool grow_frames(struct crn_arena *a, uintptr_t wanted)
 int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max,
 	crn_commit_fn commit)
 {
-	struct crn_arena *a = base;
-	size_t first = CRN_COMMIT_MIN;
+	struct crn_arena *a = (struct crn_arena *)((char *)base + CRN_PAGE_SIZE);
+	size_t first = CRN_PAGE_SIZE + CRN_COMMIT_MIN, open;
 
 	CRN_ASSERT(((uintptr_t)base & (CRN_PAGE_SIZE - 1)) == 0 &&
 		(reserved & (CRN_PAGE_SIZE - 1)) == 0);
-	if (memory_max < 2 * first || reserved < 2 * first)
+	if (memory_max < 2 * first || reserved < 4 * first)
 		return CAIRN_EMEMORY;
 	CRN_TRY(commit(base, first));
 
@@ -142,8 +166,14 @@ int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t
 	a->memory_max = memory_max;
 	atomic_store(&a->committed, first);
 	atomic_store(&a->committed_max, first);
-	a->blocks_end = (a->base + sizeof(*a) + CRN_BLOCK_ALIGN - 1) & ~(CRN_BLOCK_ALIGN - 1);
-	a->blocks_committed = a->base + first;
+	open = CRN_MAX(crn_page_down((a->end - a->base) / CRN_OPEN_SHARE), first);
+	a->open.begin = (uintptr_t)a;
+	a->open.end = ((uintptr_t)(a + 1) + CRN_BLOCK_ALIGN - 1) & ~(CRN_BLOCK_ALIGN - 1);
+	a->open.committed = a->base + first;
+	a->open.limit = a->base + open;
+	a->open.step = CRN_COMMIT_MIN;
+	a->blocks.begin = a->blocks.end = a->blocks.committed = a->open.limit;
+	a->blocks.step = CRN_COMMIT_STEP;
 	atomic_store(&a->frames_begin, a->end);
 	atomic_store(&a->frames_committed, a->end);
 	*out = a;
@@ -164,7 +194,7 @@ static unsigned size_class(size_t size)
 	return c;
 }
 
-void *crn_block_alloc(struct crn_arena *a, size_t size)
+static void *blocks_take(struct crn_arena *a, struct crn_blocks *from, size_t size)
 {
 	unsigned class;
 	struct crn_free_block *b;
@@ -174,30 +204,41 @@ void *crn_block_alloc(struct crn_arena *a, size_t size)
 		return NULL;
 	class = size_class(size);
 	size = (size_t)1 << class;
-	b = a->free_blocks[class];
+	b = from->free[class];
 	if (b) {
-		a->free_blocks[class] = b->next;
+		from->free[class] = b->next;
 		crn_fill(b, 0, size);
 		return b;
 	}
-	at = a->blocks_end;
-	if (!grow_blocks(a, at + size))
+	at = from->end;
+	if (!grow_blocks(a, from, at + size))
 		return NULL;
-	a->blocks_end = at + size;
+	from->end = at + size;
 	return (void *)at; /* fresh pages are zeros */
+}
+
+void *crn_block_alloc(struct crn_arena *a, size_t size)
+{
+	return blocks_take(a, &a->blocks, size);
+}
+
+void *crn_block_alloc_open(struct crn_arena *a, size_t size)
+{
+	return blocks_take(a, &a->open, size);
 }
 
 void crn_block_free(struct crn_arena *a, void *block, size_t size)
 {
 	struct crn_free_block *b = block;
+	struct crn_blocks *to = (uintptr_t)block < a->open.limit ? &a->open : &a->blocks;
 	unsigned class;
 
 	if (!block)
 		return;
-	CRN_ASSERT((uintptr_t)block >= a->base && (uintptr_t)block < a->blocks_end);
+	CRN_ASSERT((uintptr_t)block >= to->begin && (uintptr_t)block < to->end);
 	class = size_class(size);
-	b->next = a->free_blocks[class];
-	a->free_blocks[class] = b;
+	b->next = to->free[class];
+	to->free[class] = b;
 }
 
 /* ---- Frames --------------------------------------------------------------------- */
@@ -264,7 +305,7 @@ int crn_frame_reserve(struct crn_arena *a, size_t count)
 	if (crn_likely(count <= free))
 		return 0;
 	more = count - free;
-	if (more > crn_pages(begin - a->blocks_committed))
+	if (more > crn_pages(begin - a->blocks.committed))
 		return CAIRN_EMEMORY;
 	return grow_frames(a, begin - (more << CRN_PAGE_SHIFT)) ? 0 : CAIRN_EMEMORY;
 }
@@ -298,9 +339,11 @@ void crn_arena_check(const struct crn_arena *a)
 	uintptr_t committed = atomic_load(&((struct crn_arena *)a)->frames_committed);
 	uint64_t free = 0;
 
-	CRN_ASSERT(a->blocks_end <= a->blocks_committed && a->blocks_committed <= committed);
+	CRN_ASSERT(a->open.end <= a->open.committed && a->open.committed <= a->open.limit);
+	CRN_ASSERT(a->blocks.end <= a->blocks.committed && a->blocks.committed <= committed);
 	CRN_ASSERT(committed <= begin && begin <= a->end);
-	CRN_ASSERT(crn_arena_bytes(a) == (a->blocks_committed - a->base) + (a->end - committed));
+	CRN_ASSERT(crn_arena_bytes(a) == a->charged + (a->open.committed - a->base) +
+			(a->blocks.committed - a->blocks.begin) + (a->end - committed));
 	CRN_ASSERT(crn_arena_bytes(a) <= a->memory_max);
 	for (uint32_t n = (uint32_t)atomic_load(&((struct crn_arena *)a)->free_head); n; free++) {
 		struct crn_free_frame *f = frame_at(a, n);
@@ -319,8 +362,15 @@ uint64_t crn_arena_frames_used(const struct crn_arena *a)
 	return crn_pages(a->end - atomic_load(&w->frames_begin)) - atomic_load(&w->free_count);
 }
 
-void crn_arena_frames(const struct crn_arena *a, uintptr_t *begin, uintptr_t *end)
+void crn_arena_part(
+	const struct crn_arena *a, enum crn_arena_part part, uintptr_t *begin, uintptr_t *end)
 {
-	*begin = atomic_load(&((struct crn_arena *)a)->frames_committed);
-	*end = a->end;
+	const struct crn_blocks *b = part == CRN_ARENA_OPEN ? &a->open : &a->blocks;
+
+	*begin = b->begin;
+	*end = b->committed;
+	if (part == CRN_ARENA_FRAMES) {
+		*begin = atomic_load(&((struct crn_arena *)a)->frames_committed);
+		*end = a->end;
+	}
 }

@@ -3,16 +3,20 @@
  * The engine's memory. Everything the engine owns lives in one reserved range, so that "is this
  * address ours?" is one comparison, the surface can leave it out, and a forked child finds zeros.
  *
- *	base                                                              base+reserved
- *	| crn_arena | blocks: bump-allocated, never freed ->   ...   <- page frames |
- *	 `-- header    `-- grows up, committed in steps             LIFO free list --'
+ *	base                                                                   base+reserved
+ *	| control | crn_arena | open blocks -> ... | blocks -> ...       ... <- page frames |
+ *	 `- page   `- header   `- one sixteenth     `- grow up, committed in steps   LIFO --'
  *
  * Private anonymous, MADV_WIPEONFORK and MADV_DONTDUMP, outside every surface, never tracked.
  * Blocks hold tables (they grow by replacement, the old block goes to a size-class free list);
  * frames hold page copies (mirror, undo pages, journal), handed from owner to owner by pointer.
  *
+ * Under CAIRN_PROTECT blocks and frames are read-only while no call is in progress. What somebody
+ * writes then (a write-fault handler, the agent) is an open block; the control page is always
+ * writable.
+ *
  * Invariants:
- *	blocks_end <= frames_begin
+ *	open blocks end <= blocks begin; blocks end <= frames_begin
  *	committed  <= memory_max           (bytes that may hold data)
  *	frames_total == frames_free + frames owned by mirror, trackers and journal
  *
@@ -32,12 +36,18 @@ struct crn_arena;
 /* How base asks os/ for pages: make [addr, addr+len) usable. 0 or -ENOMEM. */
 typedef int (*crn_commit_fn)(void *addr, size_t len);
 
-/* Build an arena inside a reserved range. The header is committed first. */
+/*
+ * Build an arena inside a reserved range. The control page (the first, zeros: the caller's) and the
+ * header are committed first.
+ */
 int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max,
 	crn_commit_fn commit);
 
 /* Zeroed, 64-byte aligned; NULL when memory_max or the reservation is reached. */
 void *crn_block_alloc(struct crn_arena *a, size_t size);
+/* The same, for what is written while no call of the library is in progress. */
+void *crn_block_alloc_open(struct crn_arena *a, size_t size);
+/* Of either kind. NULL is allowed. */
 void crn_block_free(struct crn_arena *a, void *block, size_t size);
 
 /*
@@ -56,11 +66,25 @@ void crn_frame_free(struct crn_arena *a, void *frame);
  */
 int crn_frame_reserve(struct crn_arena *a, size_t count);
 
+/*
+ * Memory that is the engine's but lies elsewhere: it counts against memory_max until it is given
+ * back. 0, or CAIRN_EMEMORY if it would take more than a quarter of that.
+ */
+int crn_arena_charge(struct crn_arena *a, uint64_t len);
+void crn_arena_discharge(struct crn_arena *a, uint64_t len);
+
 bool crn_arena_owns(const struct crn_arena *a, uintptr_t addr);
 uint64_t crn_arena_bytes(const struct crn_arena *a);     /* committed now */
 uint64_t crn_arena_bytes_max(const struct crn_arena *a); /* the most there ever was */
-/* Where the page frames are that may be used now. */
-void crn_arena_frames(const struct crn_arena *a, uintptr_t *begin, uintptr_t *end);
+enum crn_arena_part {
+	CRN_ARENA_OPEN, /* the header and the open blocks */
+	CRN_ARENA_BLOCKS,
+	CRN_ARENA_FRAMES,
+	CRN_ARENA_PARTS,
+};
+/* The committed memory of a part; may be empty. */
+void crn_arena_part(
+	const struct crn_arena *a, enum crn_arena_part part, uintptr_t *begin, uintptr_t *end);
 /* Frames that somebody owns. */
 uint64_t crn_arena_frames_used(const struct crn_arena *a);
 /* Walk the free list and compare all counts; traps. The arena must be at rest. */

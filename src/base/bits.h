@@ -31,4 +31,9 @@ static inline size_t crn_pages(size_t bytes)
 	return bytes >> CRN_PAGE_SHIFT;
 }
 
+/* Bytes [begin, end) of memory. */
+struct crn_range {
+	uintptr_t begin, end;
+};
+
 #endif

@@ -21,7 +21,8 @@
  * content of a page and `live` the page as it is. It returns 1 if the sink noted the difference and
  * made frame equal to live (a word that another thread changes meanwhile is left for the next
  * interval): the tracker keeps the frame as the new content, or frees it. It returns 0 if the sink
- * took the frame over, as by take(): the tracker copies live into a new one. A tracker uses absorb
+ * took the frame over, as by take(): the tracker copies live into a new one. -EFAULT: live has
+ * vanished; nothing was taken (with K = 1 the frame's content is lost). A tracker uses absorb
  * for pages that have a frame, if it is not NULL, and take for all others. With K = 1 absorb just
  * copies live to frame; a tracker that has no use for the new content then takes instead.
  *

@@ -21,12 +21,6 @@
 /* A longer delta is not worth it: two of these fill a frame (CRN_FIFO_CAPACITY). */
 #define CRN_DELTA_MAX 2040u
 
-/*
- * Which lines of two pages differ, as a 64-bit mask. Uses SSE2 registers and puts them back: the
- * engine may not disturb the vector state of the program.
- */
-uint64_t crn_delta_lines(const void *a, const void *b);
-
 /* What a delta from one page to another will note: made first, because only then its size is known.
  */
 struct crn_delta_plan {
@@ -34,14 +28,15 @@ struct crn_delta_plan {
 	size_t size; /* of the delta; 0: longer than CRN_DELTA_MAX */
 	uint8_t words[64] __attribute__((aligned(8)));
 };
-void crn_delta_plan(struct crn_delta_plan *plan, const void *frame, const void *live);
+/* `lines`: those that may differ (crn_guarded_lines); the others of `now` are not looked at. */
+void crn_delta_plan(
+	struct crn_delta_plan *plan, uint64_t lines, const void *frame, const void *now);
 
 /*
- * Write the planned delta that leads from `frame` (old) to `live` (new) to `out` (plan->size bytes,
- * 8-aligned) and make frame equal to live in the words noted. live is read once for each of them,
- * so that a racing store is either in the delta and the frame, or in neither.
+ * Write the planned delta that leads from `frame` (old) to `now` (new) to `out` (plan->size bytes,
+ * 8-aligned) and make frame equal to it in the words noted.
  */
-void crn_delta_make(void *out, const struct crn_delta_plan *plan, void *frame, const void *live);
+void crn_delta_make(void *out, const struct crn_delta_plan *plan, void *frame, const void *now);
 
 size_t crn_delta_size(const void *delta);
 

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "journal/delta.h"
 #include "journal/record.h"
+#include "os/guarded.h"
 
 #define STAGING_FIRST 1024u /* entries; 16 KiB */
 #define SPARES_FIRST  512u  /* pointers; 4 KiB */
@@ -38,6 +39,8 @@ static int table_reserve(struct crn_journal *j, void **table, size_t *capacity, 
 
 static int staging_reserve(struct crn_journal *j, size_t more)
 {
+	if (crn_likely(j->staging_count + more <= j->staging_capacity))
+		return 0;
 	return table_reserve(j, (void **)&j->staging, &j->staging_capacity, j->staging_count,
 		j->staging_count + more, sizeof(*j->staging));
 }
@@ -58,7 +61,8 @@ static void stage(struct crn_journal *j, uintptr_t page, enum crn_form form, con
 	CRN_DASSERT(j->staging_count <= j->staging_capacity);
 	e->key = page | form;
 	e->ref = (uint64_t)(uintptr_t)ref;
-	j->staging_sorted = false;
+	/* Trackers hand over by address, but for a few. */
+	j->staging_sorted &= j->staging_count == 1 || crn_entry_page(e - 1) < page;
 }
 
 /* Let go of what an entry owns; `spare`: kept for exchange while there is room. */
@@ -69,7 +73,7 @@ static void entry_drop(struct crn_journal *j, const struct crn_entry *e, bool sp
 	if (crn_entry_form(e) != CRN_FORM_WHOLE)
 		return;
 	j->whole_count--;
-	if (spare && j->spare_count < j->spare_capacity)
+	if (crn_likely(spare && j->spare_count < j->spare_capacity))
 		j->spares[j->spare_count++] = frame;
 	else
 		crn_frame_free(j->arena, frame);
@@ -117,6 +121,8 @@ static bool evict(struct crn_journal *j, bool spare)
 
 static int spares_grow(struct crn_journal *j, size_t need)
 {
+	if (crn_likely(need <= j->spare_capacity))
+		return 0;
 	return table_reserve(j, (void **)&j->spares, &j->spare_capacity, j->spare_count, need,
 		sizeof(*j->spares));
 }
@@ -171,9 +177,9 @@ static void *sink_exchange(struct crn_sink *sink, uintptr_t addr, void *old)
 {
 	struct crn_journal *j = of_sink(sink);
 
-	if (!j->spare_count)
+	/* More may come than was prepared for, when handlers save pages meanwhile. */
+	if (!j->spare_count || staging_reserve(j, 1) < 0)
 		return NULL;
-	CRN_DASSERT(j->staging_count < j->staging_capacity);
 	stage(j, addr, CRN_FORM_WHOLE, old);
 	j->whole_count++;
 	j->pages++;
@@ -234,20 +240,27 @@ static int sink_take(struct crn_sink *sink, uintptr_t addr, size_t len, void *ol
 /* K = 1: nothing is kept, the frame just becomes the new content. */
 static int sink_absorb_last(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
 {
+	CRN_TRY(crn_guarded_copy(frame, live, CRN_PAGE_SIZE));
 	of_sink(sink)->pages++;
-	crn_copy_page(frame, live);
 	return 1;
 }
 
+/*
+ * What differs is copied first: live may be stored to, or vanish, while we look. No walk is on its
+ * way, so that its page is free.
+ */
 static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
 {
 	struct crn_journal *j = of_sink(sink);
+	void *delta, *now = j->scratch[0];
 	struct crn_delta_plan plan;
-	void *delta;
+	uint64_t lines;
 
 	CRN_ASSERT(j->open_kind == CRN_RECORD_KEPT && !(addr & (CRN_PAGE_SIZE - 1)));
 	CRN_TRY(staging_reserve(j, 1));
-	crn_delta_plan(&plan, frame, live);
+	CRN_TRY(crn_guarded_lines(frame, live, &lines));
+	CRN_TRY(crn_guarded_copy_lines(now, live, lines));
+	crn_delta_plan(&plan, lines, frame, now);
 	if (!plan.size) {
 		stage(j, addr, CRN_FORM_WHOLE, frame);
 		j->whole_count++;
@@ -258,7 +271,7 @@ static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const
 		if (!make_room(j))
 			return CAIRN_EMEMORY;
 	}
-	crn_delta_make(delta, &plan, frame, live);
+	crn_delta_make(delta, &plan, frame, now);
 	crn_fifo_push(&j->deltas, plan.size);
 	stage(j, addr, CRN_FORM_DELTA, delta);
 	j->pages++;

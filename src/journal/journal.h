@@ -110,6 +110,9 @@ uint64_t crn_journal_pages(const struct crn_journal *j);
 int crn_journal_look(struct crn_journal *j, uint64_t id, uintptr_t page, const void *newest,
 	const void **content);
 
+/* Is the page in the staged record? Within a walk only: there is one, and it is sorted. */
+bool crn_journal_staged(const struct crn_journal *j, uintptr_t page);
+
 /*
  * Who walks. page() is called once for each page, in address order, with its content at `from` and
  * at `to` (NULL: zeros; valid during the call); non-zero stops the walk and is its result.

@@ -82,6 +82,12 @@ static const struct crn_entry *search_run(const struct crn_entry *e, size_t coun
 	return lo < count && crn_entry_page(&e[lo]) == page ? &e[lo] : NULL;
 }
 
+bool crn_journal_staged(const struct crn_journal *j, uintptr_t page)
+{
+	CRN_DASSERT(j->open_kind == CRN_RECORD_STAGED && j->staging_sorted);
+	return search_run(j->staging, j->staging_count, page) != NULL;
+}
+
 /* The entry of a page in a record, or NULL. Whole frames of smaller addresses are skipped by their
  * last entry. */
 static const struct crn_entry *record_find(

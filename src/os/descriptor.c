@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "os/descriptor.h"
@@ -21,10 +22,26 @@ static int soft_limit(void)
 	return (int)CRN_MIN(limit.soft, (uint64_t)CRN_FD_CEILING);
 }
 
-bool crn_fd_is_open(int fd)
+int crn_fd_identify(int fd, struct crn_fd_identity *out)
 {
-	/* The cheapest call that any descriptor stands: two thirds of fcntl's price. */
-	return crn_sys3(SYS_lseek, fd, 0, SEEK_CUR) != -EBADF;
+	struct stat st;
+	int err = (int)crn_sys2(SYS_fstat, fd, &st);
+
+	if (err < 0)
+		return err;
+	*out = (struct crn_fd_identity){ st.st_dev, st.st_ino };
+	return 0;
+}
+
+bool crn_fd_is(int fd, const struct crn_fd_identity *id)
+{
+	struct crn_fd_identity now;
+
+	if (fd < 0)
+		return false;
+	if (crn_fd_watch)
+		return true;
+	return crn_fd_identify(fd, &now) >= 0 && now.dev == id->dev && now.ino == id->ino;
 }
 
 int crn_fd_dup_high(int fd)

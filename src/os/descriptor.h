@@ -24,8 +24,18 @@
  */
 extern void crn_fd_watch(int fd, bool open) __attribute__((weak, visibility("hidden")));
 
-/* Is there (still) a file behind fd? The program may have closed all that it does not know. */
-bool crn_fd_is_open(int fd);
+/*
+ * Which file a descriptor leads to. The program may close descriptors that it does not know
+ * (close_range), and then get their numbers for files of its own.
+ */
+struct crn_fd_identity {
+	uint64_t dev, ino;
+};
+/* 0 or -errno. */
+int crn_fd_identify(int fd, struct crn_fd_identity *out);
+/* Does fd (still) lead to that file? Under the agent nobody can have closed it: no system call. */
+bool crn_fd_is(int fd, const struct crn_fd_identity *id);
+
 /* Duplicate fd to a high number. The original stays open. */
 int crn_fd_dup_high(int fd);
 /*

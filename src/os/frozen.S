@@ -3,15 +3,15 @@
  * long crn_frozen_clone(struct crn_frozen_control *control, long parent)
  *
  * Clone this process with no exit signal; the child sleeps until the parent dies, executes another
- * program or kills it. The
- * child's memory is the checkpoint, so it must not write to a single byte of it: after the clone it
- * works in registers alone, and tells of its progress in the control block, which is shared memory.
- * Signals are blocked by the caller.
+ * program or kills it. The child's memory is the checkpoint, so it must not write to a single byte
+ * of it: after the clone it works in registers alone, and tells of its progress in the control
+ * block, which is shared memory. Signals are blocked by the caller.
  *
  *	control +0	uint32_t state: 0, then 1 (frozen) or a negated errno
  *	control +8	struct pollfd { 0, POLLIN, 0 }
- *	control +16	int32_t lock: the descriptor that the parent holds its lock by, or negative
- *	control +24	struct flock: that lock, for reading
+ *	control +16	int32_t line_fd: the waiting end of a lifeline (os/lifeline.h), or negative
+ *
+ * Its descriptors: 0 is what it waits for, 1 its pagemap, for whom /proc does not name it.
  *
  * Returns the child's pid or -errno, in the parent only.
  */
@@ -46,7 +46,7 @@ crn_frozen_clone:
 	xorl	%edi, %edi
 	testl	%r13d, %r13d
 	js	5f
-	movl	$33, %eax		/* dup2: the parent's lock becomes descriptor 0 */
+	movl	$33, %eax		/* dup2: the lifeline becomes descriptor 0 */
 	movl	%r13d, %edi
 	xorl	%esi, %esi
 	syscall
@@ -81,6 +81,11 @@ crn_frozen_clone:
 	movl	$4, %edi		/* could not read our memory otherwise */
 	movl	$1, %esi
 	syscall
+	movl	$257, %eax		/* openat: its own pagemap becomes descriptor 1 */
+	movl	$-100, %edi
+	leaq	pagemap(%rip), %rsi
+	movl	$0x80000, %edx		/* O_RDONLY | O_CLOEXEC */
+	syscall				/* refused: then there is none */
 	movl	$1, %eax
 
 2:	movl	%eax, %r12d
@@ -95,11 +100,9 @@ crn_frozen_clone:
 
 3:	testl	%r13d, %r13d
 	js	7f
-	/* fcntl(F_SETLKW): ours when the parent's files are closed */
-	movl	$72, %eax
+	movl	$73, %eax		/* flock(LOCK_SH): ours when the parent's memory is gone */
 	xorl	%edi, %edi
-	movl	$7, %esi
-	leaq	24(%rbx), %rdx
+	movl	$1, %esi
 	syscall
 	jmp	8f
 7:	movl	$7, %eax		/* poll(pidfd): readable when the parent has died */
@@ -117,4 +120,6 @@ crn_frozen_clone:
 
 	.section .rodata
 name:	.asciz "cairn-frozen"
+pagemap:
+	.asciz "/proc/self/pagemap"
 	.section .note.GNU-stack, "", @progbits

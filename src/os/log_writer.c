@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where log lines go: a descriptor of the engine's own. The two statics are written once, before
+ * Where log lines go: a descriptor of the engine's own. The statics are written once, before
  * the first checkpoint, so that a restore of .data puts back what is there already.
  */
 #include <errno.h>
@@ -12,10 +12,13 @@
 #include "os/sys.h"
 
 static int log_fd = -1;
+static struct crn_fd_identity log_id;
 
+/* Under its number may be a file of the program's by now: no line of ours may come there. */
 static void write_line(const char *line, size_t len)
 {
-	crn_fd_write_line(log_fd, line, len);
+	if (crn_fd_is(log_fd, &log_id))
+		crn_fd_write_line(log_fd, line, len);
 }
 
 static enum crn_log_level level_wanted(void)
@@ -50,7 +53,7 @@ int crn_log_start(void)
 {
 	int fd;
 
-	if (log_fd >= 0)
+	if (crn_fd_is(log_fd, &log_id))
 		return log_fd;
 	fd = fd_wanted();
 	if (fd < 0)
@@ -58,6 +61,7 @@ int crn_log_start(void)
 	if (fd < 0)
 		return fd;
 	log_fd = fd;
+	(void)crn_fd_identify(fd, &log_id);
 	crn_log_init(write_line, level_wanted());
 	return fd;
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include "base/bits.h"
 #include "base/copy.h"
+#include "base/status.h"
 #include "os/descriptor.h"
 #include "os/maps.h"
 #include "os/sys.h"
@@ -25,15 +26,26 @@ _Static_assert(sizeof(struct query) == 104, "ABI");
 #define QUERY_OR_NEXT  0x10
 #define NAME_MAX_BYTES 4096u
 
+/* A number that is open may be a file of the program's by now: it is neither read nor closed. */
+static int ensure_open(struct crn_maps *m)
+{
+	if (crn_likely(crn_fd_is(m->fd, &m->id)))
+		return 0;
+	m->fd = crn_fd_open("/proc/self/maps", O_RDONLY);
+	return m->fd < 0 ? m->fd : crn_fd_identify(m->fd, &m->id);
+}
+
 int crn_maps_open(struct crn_maps *m, char *buffer)
 {
 	struct crn_mapping any;
+	int err;
 
 	m->buffer = buffer;
 	m->query = true;
-	m->fd = crn_fd_open("/proc/self/maps", O_RDONLY);
-	if (m->fd < 0)
-		return m->fd;
+	m->fd = -1;
+	err = ensure_open(m);
+	if (err < 0)
+		return err;
 	crn_maps_begin(m, 0, CRN_MAPS_NO_NAMES);
 	/* Whatever keeps the ioctl from answering (an old kernel, a filter), the text remains. */
 	if (crn_maps_next(m, &any) < 0)
@@ -43,7 +55,8 @@ int crn_maps_open(struct crn_maps *m, char *buffer)
 
 void crn_maps_close(struct crn_maps *m)
 {
-	crn_fd_close(m->fd);
+	if (crn_fd_is(m->fd, &m->id))
+		crn_fd_close(m->fd);
 	m->fd = -1;
 }
 
@@ -53,6 +66,7 @@ int crn_maps_begin(struct crn_maps *m, uintptr_t from, uint32_t filter)
 	m->next = from;
 	m->from = m->to = 0;
 	m->eof = false;
+	CRN_TRY(ensure_open(m));
 	if (m->query)
 		return 0;
 	return (int)CRN_MIN(crn_sys3(SYS_lseek, m->fd, 0, 0 /* SEEK_SET */), 0l);

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include "os/descriptor.h"
 
 struct crn_mapping {
 	uintptr_t begin, end;
@@ -38,6 +39,7 @@ enum crn_maps_filter {
 /* The fields belong to maps.c. */
 struct crn_maps {
 	int fd;
+	struct crn_fd_identity id;
 	bool query;      /* PROCMAP_QUERY works */
 	uint32_t filter; /* enum crn_maps_filter */
 	uintptr_t next;  /* mappings that end at or below are behind us */
@@ -53,7 +55,10 @@ struct crn_maps {
 int crn_maps_open(struct crn_maps *m, char *buffer);
 void crn_maps_close(struct crn_maps *m);
 
-/* Start (again) with the first mapping that ends above `from`. 0 or -errno. */
+/*
+ * Start (again) with the first mapping that ends above `from`. A descriptor that the program has
+ * closed is opened anew. 0 or -errno.
+ */
 int crn_maps_begin(struct crn_maps *m, uintptr_t from, uint32_t filter);
 /* 1 and *out, 0 at the end, -errno. */
 int crn_maps_next(struct crn_maps *m, struct crn_mapping *out);

@@ -4,10 +4,15 @@
 #include <sys/uio.h>
 #include "base/bits.h"
 #include "base/copy.h"
+#include "base/status.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
 #include "os/sys.h"
 #include "os/thread.h"
+
+#ifndef MADV_GUARD_REMOVE
+#define MADV_GUARD_REMOVE 103
+#endif
 
 static long map(size_t len, int prot, int flags)
 {
@@ -28,6 +33,54 @@ static size_t address_space_left(void)
 	crn_file_number("/proc/self/statm", &used_pages);
 	used = (uint64_t)used_pages << CRN_PAGE_SHIFT;
 	return limit.soft > used ? limit.soft - used : 0;
+}
+
+struct data_limit {
+	uint64_t soft, hard;
+};
+
+static bool data_limit(struct data_limit *limit, const struct data_limit *to)
+{
+	return crn_sys4(SYS_prlimit64, 0, 2 /* RLIMIT_DATA */, to, limit) >= 0;
+}
+
+uint64_t crn_memory_data_limit(void)
+{
+	struct data_limit limit;
+
+	return data_limit(&limit, NULL) ? limit.soft : UINT64_MAX;
+}
+
+int crn_memory_reopen(void *addr, size_t len, int prot)
+{
+	struct data_limit limit, most;
+	int err = crn_memory_protect(addr, len, prot);
+
+	if (err != -ENOMEM || !data_limit(&limit, NULL) || limit.soft >= limit.hard)
+		return err;
+	most = (struct data_limit){ limit.hard, limit.hard };
+	if (!data_limit(NULL, &most))
+		return err;
+	err = crn_memory_protect(addr, len, prot);
+	(void)data_limit(NULL, &limit);
+	return err;
+}
+
+uint64_t crn_memory_data_used(void)
+{
+	char text[2048];
+	long n = crn_file_read("/proc/self/status", text, sizeof(text) - 1);
+	uint64_t kib = 0;
+	const char *s;
+
+	if (n < 0)
+		return 0;
+	text[n] = 0;
+	for (s = text; *s && !crn_starts_with(s, "VmData:"); s++)
+		;
+	for (; *s && *s != '\n'; s++)
+		kib = *s >= '0' && *s <= '9' ? kib * 10 + (uint64_t)(*s - '0') : kib;
+	return kib << 10;
 }
 
 int crn_memory_reserve(void **base, size_t *size)
@@ -91,6 +144,11 @@ int crn_memory_advise(void *addr, size_t len, int advice)
 	return (int)crn_sys3(SYS_madvise, addr, len, advice);
 }
 
+int crn_memory_unguard(void *page)
+{
+	return crn_memory_advise(page, CRN_PAGE_SIZE, MADV_GUARD_REMOVE);
+}
+
 int crn_memory_populate_read(void *addr, size_t len)
 {
 	int err = crn_memory_advise(addr, len, MADV_POPULATE_READ);
@@ -106,6 +164,24 @@ int crn_memory_populate_read(void *addr, size_t len)
 			return (int)got;
 	}
 	return 0;
+}
+
+int crn_memory_own(void *page)
+{
+	int err = crn_memory_advise(page, CRN_PAGE_SIZE, MADV_POPULATE_WRITE);
+	uint8_t byte;
+
+	if (err != -EINVAL)
+		return err;
+	/*
+	 * A mapping that the program cannot write to now, or a kernel before 5.14. Then a byte is
+	 * written over by itself, which other threads must not do at the same time.
+	 */
+	if (crn_memory_advise(page, CRN_PAGE_SIZE, MADV_POPULATE_READ) < 0 &&
+		crn_thread_count() != 1)
+		return -EINVAL;
+	CRN_TRY(crn_memory_force_read(&byte, (uintptr_t)page, 1));
+	return crn_memory_force_write((uintptr_t)page, &byte, 1);
 }
 
 /* Through a pipe: write(2) answers EFAULT where a load would raise a signal. */
@@ -143,6 +219,14 @@ long crn_memory_peek(void *dst, const void *src, size_t len)
 	if (got == -ENOSYS || got == -EPERM)
 		got = peek_by_pipe(dst, src, len);
 	return got;
+}
+
+long crn_memory_poke(void *dst, const void *src, size_t len)
+{
+	struct iovec local = { (void *)src, len }, remote = { dst, len };
+
+	return crn_sys6(
+		SYS_process_vm_writev, crn_getpid(), (long)&local, 1, (long)&remote, 1, 0);
 }
 
 size_t crn_memory_readable(const uintptr_t *at, size_t count)
@@ -208,6 +292,43 @@ int crn_memory_map_at(uintptr_t addr, size_t len)
 		return 0;
 	crn_sys2(SYS_munmap, at, len); /* a kernel that does not know the flag took it as a hint */
 	return -EEXIST;
+}
+
+static int wiped_at_fork(void *at, size_t len)
+{
+	crn_memory_advise(at, len, MADV_DONTDUMP);
+	crn_memory_advise(at, len, MADV_NOHUGEPAGE);
+	return crn_memory_advise(at, len, MADV_WIPEONFORK) < 0 ? -ENOSYS : 0;
+}
+
+int crn_memory_span(void **at, size_t len)
+{
+	long found;
+	int err;
+
+	if (*at) {
+		err = crn_memory_map_at((uintptr_t)*at, len);
+		if (err < 0)
+			return err;
+	} else {
+		found = map(len, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+		if (found < 0 && found >= -4095)
+			return (int)found;
+		*at = (void *)found;
+	}
+	err = wiped_at_fork(*at, len);
+	if (err < 0)
+		crn_memory_unmap(*at, len);
+	return err;
+}
+
+int crn_memory_renew(void *page, size_t len)
+{
+	long at = crn_sys6(SYS_mmap, (long)page, (long)len, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+
+	return at == (long)page ? wiped_at_fork(page, len) : (int)at;
 }
 
 uintptr_t crn_memory_break(uintptr_t end)
@@ -279,4 +400,9 @@ int crn_memory_fork_advice(uintptr_t addr)
 	}
 	crn_fd_close(fd);
 	return advice;
+}
+
+long crn_memory_call(long nr, const long args[6])
+{
+	return crn_sys6(nr, args[0], args[1], args[2], args[3], args[4], args[5]);
 }

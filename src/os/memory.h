@@ -13,6 +13,9 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /*
  * Reserve the engine's range: PROT_NONE, private, anonymous, MAP_NORESERVE, wiped on fork, not in
@@ -32,11 +35,30 @@ int crn_memory_unmap(void *addr, size_t len);
 
 int crn_memory_protect(void *addr, size_t len, int prot);
 int crn_memory_advise(void *addr, size_t len, int advice);
+/*
+ * Make writable again what was before we closed it. If RLIMIT_DATA has been lowered since, the soft
+ * limit is raised to the hard one for a moment: a store of the program waits for it.
+ */
+int crn_memory_reopen(void *addr, size_t len, int prot);
+
+/* A page that MADV_GUARD_INSTALL has closed is plain memory again, of zeros. 0 or -errno. */
+int crn_memory_unguard(void *page);
 
 /* MADV_DONTFORK or MADV_WIPEONFORK if addr's mapping has that, else 0. Reads smaps: slow. */
 int crn_memory_fork_advice(uintptr_t addr);
+/*
+ * RLIMIT_DATA in bytes, UINT64_MAX if there is none; and what counts against it now (0 if /proc
+ * does not tell).
+ */
+uint64_t crn_memory_data_limit(void);
+uint64_t crn_memory_data_used(void);
 /* Fault pages in for reading (the zero page where nothing was), without a write. */
 int crn_memory_populate_read(void *addr, size_t len);
+/*
+ * Make a page of a private mapping the process's own copy, its content as it is, whatever other
+ * threads store meanwhile. 0 or -errno (-EFAULT: beyond the end of its file).
+ */
+int crn_memory_own(void *page);
 
 /*
  * Read or write [addr, addr+len) whatever the protection of the mapping, as a debugger does
@@ -50,6 +72,14 @@ int crn_memory_force_write(uintptr_t addr, const void *src, size_t len);
  */
 int crn_memory_map_at(uintptr_t addr, size_t len);
 
+/*
+ * Private anonymous zeros, at *at or (NULL) where there is room; nothing is committed, a forked
+ * child finds zeros again, no huge pages, not in core dumps. 0 or -errno (-EEXIST: not free).
+ */
+int crn_memory_span(void **at, size_t len);
+/* The same in place of whole pages that are mapped: zeros, private, wiped in a child. */
+int crn_memory_renew(void *page, size_t len);
+
 /* The heap's end: brk(2) as the kernel has it, returning where the end is then. 0 asks. */
 uintptr_t crn_memory_break(uintptr_t end);
 
@@ -62,5 +92,10 @@ size_t crn_memory_readable(const uintptr_t *at, size_t count);
 
 /* Copy from memory that may be unreadable: bytes copied, or -EFAULT. Never raises a signal. */
 long crn_memory_peek(void *dst, const void *src, size_t len);
+/* The other way: bytes stored, or -errno. As a store of the program's own, but for the signal. */
+long crn_memory_poke(void *dst, const void *src, size_t len);
+
+/* A call of the program about its own mappings, passed on as it is: its result or -errno. */
+long crn_memory_call(long nr, const long args[6]);
 
 #endif

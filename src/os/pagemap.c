@@ -37,6 +37,19 @@ long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool pro
 	return scan_runs(pagemap, &scan, cursor, end, runs, max);
 }
 
+long crn_pagemap_guards(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+{
+	struct crn_scan scan = { .category_mask = CRN_PAGE_GUARD, .return_mask = CRN_PAGE_GUARD };
+	long count = scan_runs(pagemap, &scan, cursor, end, runs, max);
+
+	if (count == -EINVAL || count == -ENOTTY) {
+		*cursor = end;
+		count = 0;
+	}
+	return count;
+}
+
 int crn_pagemap_entries(int pagemap, uintptr_t addr, uint64_t *entries, size_t count)
 {
 	size_t len = count * sizeof(*entries), done = 0;

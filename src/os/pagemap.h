@@ -37,6 +37,11 @@ enum crn_page_category {
 	CRN_PAGE_PFNZERO = 1u << 5,
 	CRN_PAGE_HUGE = 1u << 6,
 	CRN_PAGE_SOFT_DIRTY = 1u << 7,
+	/*
+	 * MADV_GUARD_INSTALL (Linux 6.13): any access raises SIGSEGV. The category is younger than
+	 * the advice (6.15), and what a kernel does not know it refuses with -EINVAL.
+	 */
+	CRN_PAGE_GUARD = 1u << 8,
 };
 
 enum crn_scan_flags {
@@ -66,6 +71,13 @@ static inline long crn_pagemap_scan(int pagemap, struct crn_scan *scan)
  */
 long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect,
 	struct crn_page_run *runs, size_t max);
+
+/*
+ * The guard pages of [*cursor, end) as runs; cursor as above. Runs written; 0 where the kernel does
+ * not tell; or -errno.
+ */
+long crn_pagemap_guards(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
 /* Bits of one 64-bit entry of /proc/PID/pagemap. */
 #define CRN_PAGEMAP_SOFT_DIRTY (1ull << 55)

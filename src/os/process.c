@@ -16,37 +16,69 @@
 
 #define POLLIN_BIT   1
 #define WAIT_NOHANG  1
-#define WAIT_ALL     0x40000000 /* __WALL: children without an exit signal too */
-#define FUTEX_WAIT_  0          /* not private */
-#define HANDSHAKE_NS 20000000   /* how often we look whether the child still lives */
+#define WAIT_CLONE   0x80000000l /* __WCLONE: only children without SIGCHLD */
+#define FUTEX_WAIT_  0           /* not private */
+#define FUTEX_WAKE_  1
+#define PAGEMAP_FD   1 /* in a frozen child: frozen.S */
+#define HANDSHAKE_NS 20000000    /* how often we look whether the child still lives */
 
 /* frozen.S */
 long crn_frozen_clone(struct crn_frozen_control *control, long parent);
+_Static_assert(offsetof(struct crn_frozen_control, line_fd) == 16, "frozen.S");
+_Static_assert(sizeof(struct crn_frozen_control) <= CRN_PAGE_SIZE, "one page");
 
-#define GET_SEALS 1034
+/* ---- Children -------------------------------------------------------------------------------- */
 
-static void lock_take(struct crn_frozen_control *control)
+int crn_process_kill(int pid)
 {
-	int fd = crn_fd_memory("cairn-frozen", 0);
-
-	control->lock_fd = -1;
-	if (fd < 0)
-		return;
-	control->lock.type = F_WRLCK;
-	if (crn_sys3(SYS_fcntl, fd, F_SETLK, &control->lock) < 0) {
-		crn_fd_close(fd);
-		return;
-	}
-	control->lock.type = F_RDLCK;
-	control->lock_fd = fd;
+	return (int)crn_sys2(SYS_kill, pid, SIGKILL);
 }
 
-/*
- * A number that is open may be another file by now: one that has no seals to tell of is not ours.
- */
-bool crn_frozen_alive(const struct crn_frozen_control *control)
+bool crn_process_reap(int pid, bool wait)
 {
-	return control->lock_fd < 0 || crn_sys3(SYS_fcntl, control->lock_fd, GET_SEALS, 0) >= 0;
+	long r;
+
+	do
+		r = crn_sys4(SYS_wait4, pid, 0, WAIT_CLONE | (wait ? 0 : WAIT_NOHANG), 0);
+	while (r == -EINTR);
+	return r != 0; /* -ECHILD: the program has collected it by __WALL */
+}
+
+int crn_process_await(uint32_t *word, int pid)
+{
+	struct {
+		int64_t sec, nsec;
+	} timeout = { 0, HANDSHAKE_NS };
+	uint32_t state;
+
+	while (!(state = __atomic_load_n(word, __ATOMIC_ACQUIRE))) {
+		if (crn_sys4(SYS_futex, word, FUTEX_WAIT_, 0, &timeout) == -ETIMEDOUT &&
+			crn_process_reap(pid, false))
+			return -ECHILD;
+	}
+	return (int)state;
+}
+
+void crn_process_wake(uint32_t *word)
+{
+	crn_sys3(SYS_futex, word, FUTEX_WAKE_, INT32_MAX);
+}
+
+/* ---- Frozen ones ----------------------------------------------------------------------------- */
+
+/*
+ * The lines before stay mapped while their children may live. When there is no more room the oldest
+ * goes, and its children with it.
+ */
+static void line_take(struct crn_frozen_control *control)
+{
+	if (crn_lifeline_open(&control->line) >= 0) {
+		uint32_t at = control->line_count++ % CRN_FROZEN_LINES;
+
+		crn_lifeline_end(control->lines[at]);
+		control->lines[at] = control->line.mapping;
+	}
+	control->line_fd = control->line.fd;
 }
 
 int crn_frozen_open(struct crn_frozen_control **out)
@@ -58,31 +90,16 @@ int crn_frozen_open(struct crn_frozen_control **out)
 		return (int)at;
 	*out = (struct crn_frozen_control *)at;
 	(*out)->poll.events = POLLIN_BIT;
-	lock_take(*out);
+	line_take(*out);
 	return 0;
 }
 
 void crn_frozen_close(struct crn_frozen_control *control)
 {
-	if (crn_frozen_alive(control))
-		crn_fd_close(control->lock_fd);
+	crn_lifeline_close_fd(&control->line);
+	for (uint32_t i = 0; i < CRN_MIN(control->line_count, CRN_FROZEN_LINES); i++)
+		crn_lifeline_end(control->lines[i]);
 	(void)crn_memory_unmap(control, CRN_PAGE_SIZE);
-}
-
-/* Until the child has said something. Its state, or -ECHILD if it died before that. */
-static int handshake(struct crn_frozen_control *control, int pid)
-{
-	struct {
-		int64_t sec, nsec;
-	} timeout = { 0, HANDSHAKE_NS };
-	uint32_t state;
-
-	while (!(state = __atomic_load_n(&control->state, __ATOMIC_ACQUIRE))) {
-		if (crn_sys4(SYS_futex, control, FUTEX_WAIT_, 0, &timeout) == -ETIMEDOUT &&
-			crn_frozen_reap(pid, false))
-			return -ECHILD;
-	}
-	return (int)state;
 }
 
 int crn_frozen_take(struct crn_frozen_control *control)
@@ -90,8 +107,9 @@ int crn_frozen_take(struct crn_frozen_control *control)
 	uint64_t mask;
 	int pid, state;
 
-	if (!crn_frozen_alive(control))
-		return -EBADF;
+	/* Also where there was no descriptor to be had before. */
+	if (!crn_fd_is(control->line.fd, &control->line.id))
+		line_take(control);
 	mask = crn_signal_mask(SIG_SETMASK, ~0ull);
 	/* SAFETY: signals are blocked in both, so that no handler runs on the child's copy of the
 	 * stack. */
@@ -100,27 +118,12 @@ int crn_frozen_take(struct crn_frozen_control *control)
 	crn_signal_mask(SIG_SETMASK, mask);
 	if (pid < 0)
 		return pid;
-	state = handshake(control, pid);
+	state = crn_process_await(&control->state, pid);
 	if (state == 1)
 		return pid;
 	if (state != -ECHILD)
-		(void)crn_frozen_reap(pid, true);
+		(void)crn_process_reap(pid, true);
 	return state;
-}
-
-void crn_frozen_kill(int pid)
-{
-	(void)crn_sys2(SYS_kill, pid, SIGKILL);
-}
-
-bool crn_frozen_reap(int pid, bool wait)
-{
-	long r;
-
-	do
-		r = crn_sys4(SYS_wait4, pid, 0, WAIT_ALL | (wait ? 0 : WAIT_NOHANG), 0);
-	while (r == -EINTR);
-	return r != 0; /* -ECHILD: the program has collected it by __WALL */
 }
 
 /*
@@ -178,5 +181,14 @@ long crn_frozen_read(int pid, void *dst, uintptr_t addr, size_t len)
 
 int crn_frozen_pagemap(int pid)
 {
-	return open_proc(pid, "pagemap", O_RDONLY);
+	int fd = open_proc(pid, "pagemap", O_RDONLY), pidfd;
+
+	if (fd >= 0)
+		return fd;
+	pidfd = (int)crn_sys2(NR_PIDFD_OPEN, pid, 0);
+	if (pidfd < 0)
+		return pidfd;
+	fd = (int)crn_sys3(NR_PIDFD_GETFD, pidfd, PAGEMAP_FD, 0);
+	crn_sys1(SYS_close, pidfd);
+	return crn_fd_raise(fd);
 }

@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "os/lifeline.h"
+
+#define CRN_FROZEN_LINES 256
 
 /* One page of shared memory, which a frozen child may write to. */
 struct crn_frozen_control {
@@ -20,40 +23,47 @@ struct crn_frozen_control {
 		int32_t fd;
 		int16_t events, revents;
 	} poll;
-	int32_t lock_fd; /* or negative */
-	int32_t reserved2;
-	struct {
-		int16_t type, whence;
-		int32_t pad;
-		int64_t start, len;
-		int32_t pid, pad2;
-	} lock; /* struct flock */
+	int32_t line_fd; /* or negative: frozen.S */
+	uint32_t line_count;
+	struct crn_lifeline line;      /* what children wait for from now on */
+	void *lines[CRN_FROZEN_LINES]; /* mappings: of this line, and of those before */
 };
 
 /*
- * Map the control page (shared, anonymous) and lock a file that nobody else knows. A POSIX lock
- * belongs to this process's table of files: not to its children, and it ends with the process or,
- * being close-on-exec, when that executes another program. Frozen children wait for it. Where there
- * is no such lock (no descriptor left, a sandbox) they wait for the death of the process, and an
+ * Map the control page (shared, anonymous) and make the lifeline that frozen children wait for.
+ * Where there is none (no descriptor left, no /proc) they wait for the death of the process, and an
  * exec leaves them behind. 0 or -errno.
  */
 int crn_frozen_open(struct crn_frozen_control **out);
+/* Lets go of all children. */
 void crn_frozen_close(struct crn_frozen_control *control);
 
 /*
  * Freeze a copy of this process; returns when it sleeps and holds no descriptor of ours. Its pid,
- * or -errno (-EAGAIN: RLIMIT_NPROC; -ENOMEM; -ENOSYS: no close_range or pidfd; -EBADF: the program
- * has closed our lock, which has ended all children). Ranges that are
- * MADV_DONTFORK or MADV_WIPEONFORK are missing or zero in it. One caller at a time.
+ * or -errno (-EAGAIN: RLIMIT_NPROC; -ENOMEM; -ENOSYS: no close_range or pidfd). A lifeline whose
+ * descriptor the program has closed is replaced; the children before wait for theirs. Ranges that
+ * are MADV_DONTFORK or MADV_WIPEONFORK are missing or zero in it. One caller at a time.
  */
 int crn_frozen_take(struct crn_frozen_control *control);
-/* Has nobody closed the lock? Without it all children are gone, or will be in a moment. */
-bool crn_frozen_alive(const struct crn_frozen_control *control);
 
-/* Kill it; does not wait for its memory to be torn down, which takes as long as the fork took. */
-void crn_frozen_kill(int pid);
-/* Collect a killed one. True if it is gone; with `wait` it is. */
-bool crn_frozen_reap(int pid, bool wait);
+/*
+ * Kill a child; does not wait for its memory to be torn down, which takes as long as the fork took.
+ * 0 or -errno.
+ */
+int crn_process_kill(int pid);
+/*
+ * Collect a killed one. True if it is gone; with `wait` it is. The program's own children are never
+ * touched: those have an exit signal.
+ */
+bool crn_process_reap(int pid, bool wait);
+
+/*
+ * Until a child has said something in *state, which is in shared memory: what it said, or -ECHILD
+ * if it died (and was collected) before that.
+ */
+int crn_process_await(uint32_t *state, int pid);
+/* The child's side. */
+void crn_process_wake(uint32_t *state);
 
 /*
  * Copy [addr, addr+len) of the child's memory, mappings without read permission included. Bytes

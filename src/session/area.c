@@ -3,6 +3,7 @@
 #include "session/engine.h"
 #include "base/check.h"
 #include "base/copy.h"
+#include "os/memory.h"
 
 /* ---- Ranges: exclusions, omissions ------------------------------------------------------ */
 
@@ -129,6 +130,7 @@ static void untrack(cairn_t *c, size_t at)
 {
 	struct crn_area *area = c->areas[at];
 
+	crn_strategy_forget(c, area->begin, area->end);
 	c->ops->area_drop(c->tracker, area);
 	table_remove(c, at);
 	crn_block_free(c->arena, area, sizeof(*area));
@@ -161,23 +163,58 @@ static void cut_area(cairn_t *c, size_t at, uintptr_t begin, uintptr_t end, stru
 }
 
 /*
- * A tracker that goes by whole areas: the area ends, what is left of it begins anew, the interval
- * cannot be undone.
+ * What is left of an area begins anew, without what it knew of threads: that is asked again. If it
+ * cannot, the next look finds it as something new.
  */
-static int vanish_whole(cairn_t *c, size_t at, uintptr_t begin, uintptr_t end)
+static int track_rest(cairn_t *c, uintptr_t begin, uintptr_t end, const struct crn_area *old)
 {
-	struct crn_area old = *c->areas[at];
+	int err;
 
-	untrack(c, at);
-	c->lost = CAIRN_ELAYOUT;
-	if (old.begin < begin)
-		CRN_TRY(crn_area_track(c, old.begin, begin, old.flags, old.born));
-	if (old.end > end)
-		CRN_TRY(crn_area_track(c, end, old.end, old.flags, old.born));
-	return 0;
+	if (begin >= end)
+		return 0;
+	err = crn_area_track(
+		c, begin, end, old->flags | crn_surface_hot(c, begin, end), old->born);
+	if (err < 0)
+		crn_layout_leave_out(c, begin, end);
+	return err;
 }
 
-int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end)
+/*
+ * A tracker that goes by whole areas: the area ends, the interval cannot be undone. All that has
+ * gone (of `found`, sorted) is left out at once: other mappings, which are not ours, may be in its
+ * place already.
+ */
+static int vanish_whole(cairn_t *c, size_t at, const struct crn_changes *found)
+{
+	struct crn_area old = *c->areas[at];
+	uintptr_t begin = old.begin;
+
+	untrack(c, at);
+	c->control->lost = CAIRN_ELAYOUT;
+	for (size_t i = 0; i < found->count && begin < old.end; i++) {
+		const struct crn_piece *p = &found->at[i].piece;
+
+		if (found->at[i].kind != CRN_CHANGE_GONE || p->end <= begin || p->begin >= old.end)
+			continue;
+		CRN_TRY(track_rest(c, begin, p->begin, &old));
+		begin = p->end;
+	}
+	return track_rest(c, begin, old.end, &old);
+}
+
+void crn_area_let_go(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	size_t i;
+
+	while ((i = crn_area_from(c, begin)) < c->area_count && c->areas[i]->begin < end) {
+		crn_layout_leave_out(c, c->areas[i]->begin, c->areas[i]->end);
+		untrack(c, i);
+		c->control->lost = CAIRN_ELAYOUT;
+	}
+}
+
+int crn_area_vanish(
+	cairn_t *c, uintptr_t begin, uintptr_t end, const struct crn_changes *found)
 {
 	struct crn_area *spare;
 	size_t i;
@@ -195,8 +232,9 @@ int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end)
 		part.begin = CRN_MAX(part.begin, begin);
 		part.end = next;
 		if (!c->ops->area_gone) {
-			err = vanish_whole(c, i, part.begin, part.end);
+			err = vanish_whole(c, i, found);
 		} else {
+			crn_strategy_forget(c, part.begin, part.end);
 			err = c->ops->area_gone(c->tracker, &part);
 			if (err >= 0)
 				cut_area(c, i, part.begin, part.end, &spare);
@@ -264,6 +302,7 @@ int crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 		if (part.begin == c->areas[i]->begin && part.end == c->areas[i]->end) {
 			untrack(c, i);
 		} else if (c->ops->area_gone) {
+			crn_strategy_forget(c, part.begin, part.end);
 			c->ops->area_drop(c->tracker, &part);
 			cut_area(c, i, part.begin, part.end, &spare);
 			i = crn_area_from(c, part.end);
@@ -324,7 +363,7 @@ static int add_locked(cairn_t *c, uintptr_t begin, uintptr_t end)
 	if (begin < engine_end && end > engine)
 		return CAIRN_EUNMAPPED; /* the program has no such memory */
 	CRN_TRY(inspect(c, begin, end, &flags));
-	c->maps_stale = true; /* the layout must learn of its pieces */
+	c->control->maps_stale = true; /* the layout must learn of its pieces */
 	return crn_area_track(c, begin, end, flags | CRN_AREA_EXPLICIT, c->last_id + 1);
 }
 
@@ -336,7 +375,10 @@ int cairn_area_add(cairn_t *c, void *addr, size_t len)
 	if (!widen((uintptr_t)addr, len, &begin, &end))
 		return -EINVAL;
 	CRN_TRY(crn_lock(c));
-	err = add_locked(c, begin, end);
+	err = c->ops->caps & CRN_TRACK_STORES ? CAIRN_EUNSUPPORTED : crn_in_flight_begin(c);
+	if (err >= 0)
+		err = add_locked(c, begin, end);
+	crn_in_flight_end(c);
 	crn_unlock(c);
 	return err;
 }
@@ -357,7 +399,7 @@ int cairn_area_remove(cairn_t *c, void *addr, size_t len)
 		crn_layout_leave_out(c, begin, end);
 		/* The journal may still name its pages: restores must look before they store. */
 		c->youngest = c->last_id + 1;
-		c->maps_stale = true;
+		c->control->maps_stale = true;
 	} else {
 		err = CAIRN_ENOTAREA;
 	}
@@ -386,7 +428,10 @@ int cairn_area_touch(cairn_t *c, void *addr, size_t len)
 	if (!widen((uintptr_t)addr, len, &begin, &end))
 		return CAIRN_ENOTAREA;
 	CRN_TRY(crn_lock(c));
-	if (!crn_areas_cover(c, begin, end))
+	if (c->ops->caps & CRN_TRACK_STORES)
+		/* bytes, not pages: the rest of a page may be another thread's or libc's */
+		err = c->ops->page.unprotect(c->tracker, (uintptr_t)addr, len);
+	else if (!crn_areas_cover(c, begin, end))
 		err = CAIRN_ENOTAREA;
 	else
 		err = c->ops->page.unprotect
@@ -394,24 +439,4 @@ int cairn_area_touch(cairn_t *c, void *addr, size_t len)
 			: 0;
 	crn_unlock(c);
 	return err;
-}
-
-/* ---- The program's own mprotect -------------------------------------------------------------- */
-
-void crn_protection_changing(cairn_t *c, uintptr_t addr, size_t len)
-{
-	if (!c || !(c->ops->caps & CRN_TRACK_PROTECTS) || crn_lock(c) < 0)
-		return;
-	/* No memory: the pages stay protected, and what the program does with them is lost. */
-	if (c->ops->page.unprotect(c->tracker, addr, len) < 0)
-		crn_lost(&c->env, addr, CAIRN_EMEMORY);
-	crn_unlock(c);
-}
-
-void crn_protection_changed(cairn_t *c, uintptr_t addr, size_t len, int prot)
-{
-	if (!c || !(c->ops->caps & CRN_TRACK_PROTECTS) || crn_lock(c) < 0)
-		return;
-	(void)c->ops->page.protection(c->tracker, addr, len, prot);
-	crn_unlock(c);
 }

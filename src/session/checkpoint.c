@@ -3,11 +3,13 @@
 #include "session/engine.h"
 #include "base/check.h"
 #include "base/copy.h"
+#include "base/log.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/signal.h"
 #include "os/thread.h"
 
+#define STACK_IMAGE_MIN 512ul /* most callers are near the end of the stack; K may be large */
 #define STACK_IMAGE_MAX (64ul << 20)
 
 /* ---- Marks ------------------------------------------------------------------------------- */
@@ -42,8 +44,13 @@ int crn_mark_usable(const cairn_t *c, uint64_t id)
 {
 	if (id > c->last_id)
 		return CAIRN_ENOCKPT;
+	if (c->ops->caps & CRN_TRACK_NOTHING) {
+		crn_error("strategy %s keeps no checkpoints: nothing can be restored or looked at",
+			c->strategy);
+		return CAIRN_EUNSUPPORTED;
+	}
 	if (crn_mark_find(c, id))
-		return c->lost ? CAIRN_EFAILED : 0;
+		return c->control->lost ? CAIRN_EFAILED : 0;
 	for (size_t i = 0; i < CRN_MIN(c->failed_count, (size_t)CRN_FAILED_KEPT); i++) {
 		if (c->failed[i] == id)
 			return CAIRN_EFAILED;
@@ -147,6 +154,7 @@ static uintptr_t start_of_stack(void)
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 {
 	uintptr_t self = crn_self(c), top;
+	enum crn_stack_kind kind;
 	struct crn_mapping m;
 	int found;
 
@@ -155,14 +163,19 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 		if (found <= 0)
 			return found < 0 ? found : -EFAULT;
 		top = m.end;
+		kind = crn_streq(m.name, "[heap]") ? CRN_STACK_IN_HEAP : CRN_STACK_OTHER;
 		if (crn_streq(m.name, "[stack]")) {
 			uintptr_t start = start_of_stack();
 
+			kind = CRN_STACK_OWN;
 			if (start > rsp && start < m.end)
 				top = start;
-		} else if ((self & ~1ul) > rsp && (self & ~1ul) < m.end) {
+		} else if (kind != CRN_STACK_IN_HEAP && (self & ~1ul) > rsp &&
+			(self & ~1ul) < m.end) {
+			kind = CRN_STACK_OWN;
 			top = self & ~1ul; /* libc puts a thread's descriptor above its stack */
 		}
+		c->stack_kind = kind;
 		c->stack_thread = self;
 		c->stack_low = m.begin;
 		c->stack_top = top;
@@ -183,14 +196,19 @@ static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *
 	if (c->mode != CRN_SURFACE_NONE && crn_area_at(c, rsp))
 		return 0;
 	CRN_TRY(crn_stack_find(c, rsp, &stack));
-	if (crn_areas_cover(c, rsp, stack.end))
+	/* A stack of the program's own making that it has registered ends with the area. */
+	if (crn_areas_cover(c, rsp, stack.end) ||
+		(c->stack_kind != CRN_STACK_OWN && crn_area_at(c, rsp)))
 		return 0;
+	/* Nobody can tell where it ends, and what lies above it is not to be put back. */
+	if (c->stack_kind == CRN_STACK_IN_HEAP)
+		return CAIRN_EUNSUPPORTED;
 	*len = stack.end - rsp;
 	if (*len > STACK_IMAGE_MAX)
 		return CAIRN_EMEMORY;
 	if (m->stack_size >= *len)
 		return 0;
-	for (size = CRN_PAGE_SIZE; size < *len;)
+	for (size = STACK_IMAGE_MIN; size < *len;)
 		size *= 2;
 	crn_block_free(c->arena, m->stack, m->stack_size);
 	m->stack_size = 0;
@@ -219,7 +237,7 @@ static int end_interval(cairn_t *c, int *lost)
 		return c->ops->interval_end(c->tracker, NULL);
 	pages = crn_journal_pages(c->journal);
 	sink = crn_journal_begin(c->journal, crn_mark_newest(c)->id);
-	err = c->ops->interval_end(c->tracker, sink);
+	err = c->ops->interval_end(c->tracker, crn_tracing_wrap(c->tracing, sink));
 	if (err < 0) {
 		crn_journal_abort(c->journal);
 		return err;
@@ -236,6 +254,8 @@ static int end_interval(cairn_t *c, int *lost)
 		err = 0;
 		break;
 	}
+	crn_tracing_interval(c->tracing, c->context);
+	c->context = c->context_next;
 	c->figures.pages_saved += crn_journal_pages(c->journal) - pages;
 	return err;
 }
@@ -243,7 +263,6 @@ static int end_interval(cairn_t *c, int *lost)
 /* The interval that just ended cannot be undone: neither can all before it. */
 static void forget_past(cairn_t *c)
 {
-	note_failed(c, crn_mark_newest(c)->id);
 	while (c->journal && crn_journal_evict(c->journal))
 		;
 	while (c->marks.count)
@@ -260,9 +279,9 @@ static void fill_mark(
 	crn_copy(m->stack, (const void *)jump->rsp, image);
 	/*
 	 * Where a checkpoint makes system calls anyway, one more makes restores from handlers
-	 * exact.
+	 * exact. With hot pages alone it makes none.
 	 */
-	if (c->ops->caps & CRN_TRACK_SEES_KERNEL) {
+	if (c->ops->caps & CRN_TRACK_SEES_KERNEL && !c->speculation) {
 		m->signals = crn_signal_mask_get();
 		m->mask_known = true;
 	}
@@ -279,14 +298,15 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	m = next_slot(c);
 	if (jump)
 		CRN_TRY(reserve_image(c, m, jump->rsp, &image));
+	CRN_TRY(crn_settle(c));
 	/* Before the interval ends: what handlers lose afterwards belongs to the next one. */
-	lost = __atomic_exchange_n(&c->lost, 0, __ATOMIC_RELAXED);
+	lost = __atomic_exchange_n(&c->control->lost, 0, __ATOMIC_RELAXED);
 	err = end_interval(c, &lost);
 	if (err < 0) {
-		c->lost = lost ? lost : c->lost;
+		c->control->lost = lost ? lost : c->control->lost;
 		return err;
 	}
-	if (crn_unlikely(lost || c->lost)) {
+	if (crn_unlikely(lost || c->control->lost)) {
 		struct crn_mark keep = *m;
 
 		forget_past(c);
@@ -307,8 +327,11 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 static int take_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 {
 	uint64_t start = crn_clock_ns(&c->host.clock);
-	int err = take(c, id, jump);
+	int err = crn_in_flight_begin(c);
 
+	if (err >= 0)
+		err = take(c, id, jump);
+	crn_in_flight_end(c);
 	c->last_id++;
 	c->figures.checkpoints++;
 	if (err < 0) {

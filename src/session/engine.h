@@ -6,14 +6,17 @@
  *	choice.c      which tracker
  *	area.c        the table of areas; explicit areas of the program
  *	surface.c     which mappings belong to the surface
+ *	map_calls.c    calls of the program that change them, as they are made
  *	map_layout.c   how the mappings change
  *	layout_undo.c  how that is undone
  *	store.c       live memory: what may be put back, and how
  *	checkpoint.c  marks: one for each checkpoint that can be named
  *	restore.c     going back
  *	other_threads.c  who else has run
+ *	strategy.c    which pages to copy eagerly
  *	peek.c        peek, changes
  *	figures.c     stats
+ *	tracing.c     which pages each interval wrote, to a file
  *
  * Lock order: the session's lock is the only one.
  */
@@ -30,6 +33,7 @@
 #include "os/host.h"
 #include "os/maps.h"
 #include "session/session.h"
+#include "speculate/speculate.h"
 #include "track/track.h"
 
 /*
@@ -113,34 +117,62 @@ struct crn_ranges {
 };
 
 struct crn_figures {
-	uint64_t checkpoints, failed, restores, pages_saved, pages_eager, pages_restored;
+	uint64_t checkpoints, failed, restores, pages_saved, pages_restored;
 	uint64_t checkpoint_ns, restore_ns;
-	uint64_t faults_before; /* the tracker's count at the last reset */
+	uint64_t faults_before, eager_before; /* the tracker's counts at the last reset */
+	uint64_t scans_before;
 };
 
+/*
+ * What is written while no call is in progress, when everything else of the engine may be
+ * read-only (CAIRN_PROTECT): by callers that come for the lock, by write-fault handlers, by the
+ * agent's hooks. The first page of the arena. After fork it is zeros; after cairn_close the page
+ * stays, so that closing changes nothing in the program's memory, not even our own pointer.
+ */
+struct crn_control {
+	uint64_t state;
+	cairn_t *session;
+	/* 0 free, else who holds it and whether it is wanted; futex: low half */
+	uint64_t lock;
+	uint32_t users; /* cairn_open calls that are not closed yet */
+	int lost;       /* the open interval cannot be undone: why */
+	bool watched;   /* map changes are reported */
+	bool maps_stale; /* look at all of them */
+	/*
+	 * Else, if not 0: where a change was reported, first page << 28 | number of pages. One
+	 * word, because any thread reports while another looks.
+	 */
+	uint64_t maps_changed;
+	/* CAIRN_PROTECT: tables are writable now. Changes only while fault handlers are out. */
+	bool opened;
+	/* Protection keys that a call opens (os/pkey.h), and the register before it. */
+	uint32_t keys, keys_before;
+};
+
+#define CRN_CHANGED_BITS  28 /* of control.maps_changed, for the number of pages */
+#define CRN_CHANGED_PAGES ((1ul << CRN_CHANGED_BITS) - 1)
+
 #define CRN_RESTORE_STACK (64ul << 10)
+#define CRN_STRATEGY_MAX  128
 
 #define CRN_BIRTHS_MAX 64
 struct cairn {
 	struct crn_track_env env; /* first: the tracker's callbacks find the session by it */
+	struct crn_control *control;
 	struct crn_arena *arena;
 	struct crn_host host;
 	const struct crn_tracker_ops *ops;
 	void *tracker;
 	struct crn_journal *journal;
 
-	/* 0 free, else who holds it and whether it is wanted; futex: low half */
-	uint64_t lock;
-	uint32_t users;        /* cairn_open calls that are not closed yet */
+	bool taken_told;       /* the log has the first mapping that somebody else's uffd has */
 	bool agent;            /* opened by the agent: joins are always welcome */
-	bool watched;          /* map changes are reported */
 	bool unreadable;       /* the program has made a part of some area so */
 	bool cut;              /* a file is shorter than some area that maps it */
-	bool maps_stale;
+	bool cuttable;         /* there are areas of files that somebody may cut short */
 	bool maps_known;       /* looked at least once */
 	uintptr_t births[CRN_BIRTHS_MAX]; /* threads' memory told of since the last look: */
 	uint32_t birth_count;             /* a thread newly born has no robust list to tell it */
-	int lost;              /* the open interval cannot be undone: why */
 
 	/* Options as given, defaults filled in. */
 	enum crn_surface_mode mode;
@@ -158,6 +190,7 @@ struct cairn {
 	/* while a restore runs: of threads that have not run in the open interval */
 	struct crn_ranges other_stacks;
 	struct crn_ranges omitted;  /* never part of the surface */
+	struct crn_ranges in_flight; /* what env.in_flight names, or its buffer */
 	struct crn_ranges heads;    /* while maps are read: a byte of each thread's descriptor */
 
 	struct crn_maps maps;
@@ -172,6 +205,11 @@ struct cairn {
 
 	/* the newest thread asked for its stack, and the answer */
 	uintptr_t stack_thread, stack_low, stack_top;
+	enum crn_stack_kind {
+		CRN_STACK_OTHER,   /* of the program's making: its mapping, for all we know */
+		CRN_STACK_OWN,     /* the kernel's, or libc's for a thread */
+		CRN_STACK_IN_HEAP, /* a part of the heap: ends nobody knows where */
+	} stack_kind;
 	uint8_t *restore_stack;
 	void *scratch; /* one frame */
 
@@ -183,6 +221,21 @@ struct cairn {
 	uint64_t put; /* pages put back */
 	size_t place_frames; /* most that the tracker needs for mappings that come back */
 
+	struct crn_tracing *tracing; /* while a trace is recorded */
+	/* keys of the open interval and of the next one */
+	uint64_t context, context_next;
+	/* Speculation; NULL under `none`. The lists are those of the last decision. */
+	struct crn_speculation *speculation;
+	struct crn_port port;
+	struct crn_profile *profile; /* what an earlier run wrote, for oracles */
+	struct crn_predictor predictor;
+	const struct crn_hot_run *evicted;
+	const struct crn_hot_page *promoted;
+	size_t evicted_count, promoted_count;
+	char strategy[CRN_STRATEGY_MAX]; /* in use, as it could be given */
+	const char *strategy_why;
+	uint64_t strategy_seed;
+
 	struct crn_figures figures;
 };
 
@@ -191,10 +244,28 @@ int crn_lock(cairn_t *c); /* 0, -EDEADLK if the calling thread holds it, -EINVAL
 void crn_unlock(cairn_t *c);
 uintptr_t crn_self(const cairn_t *c); /* names the calling thread; never 0 */
 
+/* Around calls that the tracker could take for the program's doing. */
+static inline void crn_own_calls(cairn_t *c, bool begin)
+{
+	if (c->ops->own_calls)
+		c->ops->own_calls(c->tracker, begin);
+}
+
+/* Before the past is looked at or a checkpoint taken: see track.h. */
+static inline int crn_settle(cairn_t *c)
+{
+	return c->ops->settle ? c->ops->settle(c->tracker) : 0;
+}
+
 /* ---- choice.c */
 bool crn_tracker_exists(const char *name);
-/* `whole`: it must be able to track more than explicit areas; matters for "auto" alone. */
-int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name,
+/* Only a tracker that has feeds takes any but "auto"; tracker "auto" will be one that does. */
+bool crn_tracker_takes_feed(const char *name, const char *feed);
+/*
+ * `whole`: it must be able to track more than explicit areas. That and the feed matter for "auto"
+ * alone.
+ */
+int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name, const char *feed,
 	const struct crn_host *host, bool whole);
 
 /* ---- area.c */
@@ -203,8 +274,17 @@ struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr); /* or NULL */
 size_t crn_area_from(const cairn_t *c, uintptr_t addr);
 bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born);
-/* The mapping is gone: areas there end. `keep_past`: its content goes to the journal. */
-int crn_area_vanish(cairn_t *c, uintptr_t begin, uintptr_t end);
+/*
+ * The mapping is gone: areas there end, with their content in the journal. A tracker that goes by
+ * whole areas (no area_gone) is told of all that is gone at once, `found`; others take NULL.
+ */
+int crn_area_vanish(
+	cairn_t *c, uintptr_t begin, uintptr_t end, const struct crn_changes *found);
+/*
+ * Areas that are touched by [begin, end) end as a whole, and open; the interval cannot be undone.
+ * The next look finds what is there then as something new.
+ */
+void crn_area_let_go(cairn_t *c, uintptr_t begin, uintptr_t end);
 /*
  * The parts of areas in [begin, end) become as old as that. Areas are cut in two for it, but not
  * explicit ones, which the program will remove whole. 0 or CAIRN_EMEMORY.
@@ -220,11 +300,28 @@ size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr);
 int crn_surface_parse(cairn_t *c, const char *expr);
 /* Read the map into c->fresh. */
 int crn_surface_read(cairn_t *c);
+/* CRN_AREA_HOT if a thread's descriptor lies there, as of the last look, and that matters; or 0. */
+uint32_t crn_surface_hot(const cairn_t *c, uintptr_t begin, uintptr_t end);
+/*
+ * The same, if nothing has changed outside [begin, end): pieces there are taken from c->layout.
+ * Only where crn_surface_has_parts.
+ */
+int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end);
+bool crn_surface_has_parts(const cairn_t *c);
 uint32_t crn_mapping_flags(const struct crn_mapping *m);
 bool crn_mapping_special(const struct crn_mapping *m);
 
+/*
+ * Ask the agent which memory the kernel may be writing for calls that are on their way, and tell
+ * the tracker; around what adds areas and ends intervals. 0 or CAIRN_EMEMORY.
+ */
+int crn_in_flight_begin(cairn_t *c);
+/* Add the memory that the kernel may be writing for calls; `others`: but the calling thread's. */
+int crn_in_flight_add(cairn_t *c, struct crn_ranges *ranges, bool others);
+void crn_in_flight_end(cairn_t *c);
+
 /* ---- map_layout.c */
-/* No longer tracked, which is not the same as gone. */
+/* No longer tracked, which is not the same as gone: if it is there, the next look finds it. */
 void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end);
 
 enum crn_follow {
@@ -263,6 +360,8 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id);
  * Sets c->cut and what the tracker must know of it. One system call if there are areas of files.
  */
 void crn_cut_look(cairn_t *c);
+/* Of a file that somebody may cut short at any moment: never touched but by system calls. */
+bool crn_page_cuttable(const cairn_t *c, uintptr_t page);
 /* Is the page one of those that are gone? */
 bool crn_cut_page(const cairn_t *c, uintptr_t page);
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
@@ -302,10 +401,22 @@ void crn_marks_close(cairn_t *c);
 void crn_changes_close(cairn_t *c, struct crn_changes *l);
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
 /*
- * The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it. 0 or
- * negative.
+ * The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it; sets
+ * c->stack_kind. 0 or negative.
  */
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out);
+
+/* ---- recorded_profile.c */
+/* Read the profile that the strategy names, if it does; the port then has it. */
+int crn_profile_open(cairn_t *c, const char *spec);
+
+/* ---- tracing.c; NULL: no trace is recorded */
+struct crn_tracing;
+/* The sink that notes what goes to `inner`, for one interval. */
+struct crn_sink *crn_tracing_wrap(struct crn_tracing *t, struct crn_sink *inner);
+/* The interval is over, and `key` was its context. */
+void crn_tracing_interval(struct crn_tracing *t, uint64_t key);
+int crn_tracing_close(cairn_t *c);
 
 /* ---- other_threads.c */
 /* Has another thread run in the open interval? 0 or CAIRN_ETHREADS; fills c->other_stacks. */
@@ -313,13 +424,30 @@ int crn_other_threads_check(cairn_t *c, uint64_t id);
 bool crn_on_other_stack(const cairn_t *c, uintptr_t page);
 
 /* ---- peek.c */
-/* A page at the newest checkpoint; NULL: zeros. May be c->scratch. */
-const void *crn_newest_content(cairn_t *c, uintptr_t page);
+/*
+ * A page at the newest checkpoint; NULL: zeros. Never the live page, which another thread may be
+ * writing: a copy in c->scratch.
+ */
+const void *crn_newest_copy(cairn_t *c, uintptr_t page);
 
 /* ---- restore.c */
 int crn_restore_check(cairn_t *c, uint64_t id);
 /* Some memory has gone back and the rest cannot: says so in the log and ends the process. */
 _Noreturn void crn_half_way(const char *what, uintptr_t addr, int err);
+
+/* ---- strategy.c */
+/* What "auto" takes under this tracker. */
+const char *crn_strategy_auto(const struct crn_tracker_ops *ops);
+/*
+ * After c->ops and the limits are known, before the tracker opens: under a cost bound it is another
+ * one. 0, CAIRN_ESTRATEGY or memory.
+ */
+int crn_strategy_open(cairn_t *c, const char *spec);
+/* [begin, end) is not tracked any more. */
+void crn_strategy_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
+/* Memory went back over so many whole intervals, and the open one. */
+void crn_strategy_restored(cairn_t *c, uint64_t intervals);
+void crn_strategy_stats(const cairn_t *c, struct cairn_stats *out);
 
 /* ---- registers.S */
 _Noreturn void crn_jump_to(const struct crn_jump *jump, int value);

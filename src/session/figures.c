@@ -11,6 +11,18 @@ static uint64_t surface_bytes(const cairn_t *c)
 	return n;
 }
 
+static uint64_t eager(const cairn_t *c)
+{
+	return c->ops->eager ? c->ops->eager(c->tracker) : 0;
+}
+
+/* `to` is all zeros. */
+static void copy_name(char *to, size_t size, const char *name)
+{
+	for (size_t i = 0; name[i] && i < size - 1; i++)
+		to[i] = name[i];
+}
+
 int cairn_stats(cairn_t *c, struct cairn_stats *out)
 {
 	struct cairn_stats s = { .size = sizeof(s) };
@@ -19,13 +31,16 @@ int cairn_stats(cairn_t *c, struct cairn_stats *out)
 	if (!out || out->size < sizeof(out->size))
 		return CAIRN_EOPTION;
 	CRN_TRY(crn_lock(c));
-	for (size_t i = 0; c->ops->name[i] && i < sizeof(s.tracker) - 1; i++)
-		s.tracker[i] = c->ops->name[i];
+	copy_name(s.tracker, sizeof(s.tracker), c->ops->name);
+	if (c->ops->feed) {
+		copy_name(s.feed, sizeof(s.feed), c->ops->feed(c->tracker, &s.scans));
+		s.scans -= c->figures.scans_before;
+	}
 	s.checkpoints = c->figures.checkpoints;
 	s.failed = c->figures.failed;
 	s.restores = c->figures.restores;
 	s.pages_saved = c->figures.pages_saved;
-	s.pages_eager = c->figures.pages_eager;
+	s.pages_eager = eager(c) - c->figures.eager_before;
 	s.pages_restored = c->figures.pages_restored;
 	s.faults = (c->ops->faults ? c->ops->faults(c->tracker) : 0) - c->figures.faults_before;
 	s.checkpoint_ns = c->figures.checkpoint_ns;
@@ -36,6 +51,8 @@ int cairn_stats(cairn_t *c, struct cairn_stats *out)
 	s.journal_bytes = c->journal ? crn_journal_bytes(c->journal) : 0;
 	s.engine_bytes = crn_arena_bytes(c->arena);
 	s.engine_bytes_max = crn_arena_bytes_max(c->arena);
+	copy_name(s.strategy_why, sizeof(s.strategy_why), c->strategy_why);
+	crn_strategy_stats(c, &s);
 	crn_unlock(c);
 	size = out->size; /* a caller that was built against an older header gets its part */
 	crn_copy(out, &s, CRN_MIN(size, sizeof(s)));
@@ -47,7 +64,12 @@ int cairn_stats_reset(cairn_t *c)
 {
 	CRN_TRY(crn_lock(c));
 	crn_fill(&c->figures, 0, sizeof(c->figures));
+	if (c->ops->feed)
+		(void)c->ops->feed(c->tracker, &c->figures.scans_before);
 	c->figures.faults_before = c->ops->faults ? c->ops->faults(c->tracker) : 0;
+	c->figures.eager_before = eager(c);
+	if (c->speculation)
+		crn_speculation_stats_reset(c->speculation);
 	crn_unlock(c);
 	return 0;
 }

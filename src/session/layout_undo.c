@@ -169,7 +169,8 @@ static void stay(cairn_t *c, uint64_t id, const struct crn_piece *p, bool open_i
 		crn_half_way("keep a newer mapping at", p->begin, err);
 }
 
-static void undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool open_interval)
+/* True if the layout tells the truth without it: it was noted there as not ours, and is gone. */
+static bool undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool open_interval)
 {
 	bool gone = false;
 	int err;
@@ -184,15 +185,16 @@ static void undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool o
 	}
 	if (!gone) {
 		stay(c, id, p, open_interval);
-		return;
+		return false;
 	}
 	/* The tracker may still hold what an older mapping had there at the newest checkpoint. */
 	if (open_interval && c->ops->area_gone)
-		err = crn_area_vanish(c, p->begin, p->end);
+		err = crn_area_vanish(c, p->begin, p->end, NULL);
 	else
 		err = crn_area_forget(c, p->begin, p->end);
 	if (err < 0)
 		crn_half_way("forget a newer mapping at", p->begin, err);
+	return (p->flags & (CRN_PIECE_NOTED | CRN_PIECE_HEAP)) == CRN_PIECE_NOTED;
 }
 
 static int map_again(cairn_t *c, const struct crn_piece *p, uintptr_t begin, uintptr_t end)
@@ -209,7 +211,7 @@ static int serve(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags)
 	if (!(c->ops->caps & CRN_TRACK_KEEPS))
 		return crn_area_born(c, begin, end, 0);
 	/* What was kept is known by its area: that has to begin again. */
-	CRN_TRY(crn_area_vanish(c, begin, end));
+	CRN_TRY(crn_area_vanish(c, begin, end, NULL));
 	return crn_area_track(c, begin, end, flags, 0);
 }
 
@@ -264,7 +266,7 @@ static int reread(cairn_t *c)
 		if (from < to)
 			crn_pieces_cut(&c->fresh, from, to);
 	}
-	c->maps_stale = true;
+	c->control->maps_stale = true;
 	return crn_layout_replace(c);
 }
 
@@ -279,6 +281,7 @@ bool crn_layout_changed(const cairn_t *c, uint64_t id)
 
 void crn_layout_undo_places(cairn_t *c, uint64_t id)
 {
+	bool known = true;
 	int err;
 
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
@@ -286,12 +289,17 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
 
 		for (size_t i = l->count; i-- > 0;) {
 			if (l->at[i].kind == CRN_CHANGE_BORN)
-				undo_born(c, id, &l->at[i].piece, k == c->marks.count - 1);
-			else if (l->at[i].kind == CRN_CHANGE_GONE)
+				known &= undo_born(
+					c, id, &l->at[i].piece, k == c->marks.count - 1);
+			else
+				known = false;
+			if (l->at[i].kind == CRN_CHANGE_GONE)
 				undo_gone(c, &l->at[i].piece);
 		}
 	}
-	err = reread(c);
+	c->control->maps_stale = true;
+	/* Reading the map of a server takes longer than all the rest. */
+	err = known ? 0 : reread(c);
 	if (err < 0)
 		crn_half_way("read the map; surface of", 0, err);
 }
@@ -327,6 +335,8 @@ static void forget_changes(cairn_t *c, uint64_t id)
 
 void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 {
+	bool changed = false;
+
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
 		struct crn_changes *l = &crn_mark_at(c, k)->changes;
 
@@ -337,11 +347,13 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 			 * Fails where a newer mapping was left in place or an older one is gone:
 			 * then there is nothing to do.
 			 */
-			if (l->at[i].kind != CRN_CHANGE_BORN)
-				(void)crn_memory_protect(
-					(void *)p->begin, p->end - p->begin, p->prot);
+			if (l->at[i].kind == CRN_CHANGE_BORN)
+				continue;
+			changed = true;
+			(void)crn_memory_protect((void *)p->begin, p->end - p->begin, p->prot);
 		}
 	}
-	(void)reread(c);
+	if (changed)
+		(void)reread(c);
 	forget_changes(c, id);
 }

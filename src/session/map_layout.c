@@ -13,6 +13,7 @@
  *
  * Changes are kept with the mark whose interval they happened in, and undone newest first.
  */
+#include <errno.h>
 #include "session/engine.h"
 #include "base/check.h"
 #include "base/copy.h"
@@ -97,9 +98,12 @@ static bool same_pieces(const struct crn_pieces *a, const struct crn_pieces *b)
 
 void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
+	/* Without memory for that, everything is found anew: what areas cover is no news. */
 	if (crn_grow(c, (void **)&c->layout.at, &c->layout.capacity, c->layout.count + 1,
 		    sizeof(*c->layout.at)) >= 0)
 		crn_pieces_cut(&c->layout, begin, end);
+	else
+		c->layout.count = 0;
 }
 
 /* ---- Finding the changes ------------------------------------------------------------------- */
@@ -219,7 +223,11 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 	err = crn_layout_adopt(c, p);
 	crn_debug("born %lx-%lx after %lu: %d", p->begin, p->end,
 		(unsigned long)crn_mark_newest(c)->id, err);
-	if (err == CAIRN_EMEMORY) {
+	if (err == CAIRN_EMEMORY || err == -EBUSY) {
+		if (err == -EBUSY && !c->taken_told)
+			crn_error("mapping %lx-%lx belongs to a userfaultfd of the program's own",
+				p->begin, p->end);
+		c->taken_told |= err == -EBUSY;
 		crn_pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
 		return err;
 	}
@@ -273,7 +281,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 		const struct crn_change *change = &found->at[i];
 
 		if (change->kind == CRN_CHANGE_GONE) {
-			CRN_TRY(crn_area_vanish(c, change->piece.begin, change->piece.end));
+			CRN_TRY(crn_area_vanish(c, change->piece.begin, change->piece.end, found));
 			crn_debug("gone %lx-%lx after %lu", change->piece.begin,
 				change->piece.end, (unsigned long)crn_mark_newest(c)->id);
 			record->at[record->count++] = *change;
@@ -296,10 +304,37 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 	return first ? first : err;
 }
 
+/*
+ * The engine's own look at the mappings: where they have changed, if that is all that is reported,
+ * for the map of a server takes longer to read than all else that a restore does.
+ */
+static int read_surface(cairn_t *c)
+{
+	bool stale = __atomic_exchange_n(&c->control->maps_stale, false, __ATOMIC_ACQUIRE);
+	uint64_t changed = __atomic_exchange_n(&c->control->maps_changed, 0, __ATOMIC_ACQUIRE);
+	uintptr_t begin = (changed >> CRN_CHANGED_BITS) << CRN_PAGE_SHIFT;
+	uintptr_t end = begin + ((changed & CRN_CHANGED_PAGES) << CRN_PAGE_SHIFT);
+	int err;
+
+	crn_own_calls(c, true);
+	if (!stale && changed && c->control->watched && c->maps_known && crn_surface_has_parts(c))
+		err = crn_surface_read_part(c, begin, end);
+	else
+		err = crn_surface_read(c);
+	crn_own_calls(c, false);
+	return err;
+}
+
 static bool must_look(const cairn_t *c)
 {
-	if (c->watched || c->maps_stale)
-		return c->maps_stale;
+	if (c->ops->caps & CRN_TRACK_STORES)
+		return false;
+	if (c->control->watched || c->control->maps_stale)
+		return c->control->maps_stale || c->control->maps_changed;
+	/* Threads are members of surface "program", and may be born without a new mapping. */
+	if (c->maps_known && c->mode != CRN_SURFACE_PROGRAM && c->ops->maps_quiet &&
+		c->ops->maps_quiet(c->tracker))
+		return false;
 	/*
 	 * Trackers whose checkpoints make no system call take explicit areas that stay where they
 	 * are.
@@ -312,11 +347,10 @@ static int follow(cairn_t *c, enum crn_follow how)
 	struct crn_changes found = { NULL, 0, 0 };
 	int err;
 
-	c->env.dropped = !c->watched || c->maps_stale;
+	c->env.dropped = !c->control->watched || c->control->maps_stale;
 	if (!must_look(c))
 		return 0;
-	__atomic_store_n(&c->maps_stale, false, __ATOMIC_RELAXED);
-	err = crn_surface_read(c);
+	err = read_surface(c);
 	if (err >= 0 && !(c->maps_known && same_pieces(&c->layout, &c->fresh))) {
 		/* Pieces are cut in place: room for that first. */
 		err = crn_grow(c, (void **)&c->layout.at, &c->layout.capacity,
@@ -328,7 +362,7 @@ static int follow(cairn_t *c, enum crn_follow how)
 		crn_changes_close(c, &found);
 	}
 	if (err < 0)
-		c->maps_stale = true;
+		c->control->maps_stale = true;
 	else
 		c->maps_known = true;
 	return err;

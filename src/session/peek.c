@@ -3,8 +3,13 @@
 #include "session/engine.h"
 #include "base/check.h"
 #include "base/copy.h"
+#include "os/guarded.h"
 
-const void *crn_newest_content(cairn_t *c, uintptr_t page)
+/*
+ * The content of a page at the newest checkpoint, NULL for zeros: a frame, or the live page itself
+ * (which other threads write), or c->scratch.
+ */
+static const void *newest_content(cairn_t *c, uintptr_t page)
 {
 	const void *old = NULL;
 
@@ -13,9 +18,27 @@ const void *crn_newest_content(cairn_t *c, uintptr_t page)
 	if (old)
 		return old;
 	/* Not written since, so the live page has it. */
-	if (!c->env.closed)
+	if (!c->env.closed && !crn_page_cuttable(c, page))
 		return (const void *)page;
-	return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : c->scratch;
+	if (c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0)
+		return NULL;
+	/* Stored to while we read it, it has a copy from before the store by now. */
+	if (c->ops->look(c->tracker, page, &old))
+		return NULL;
+	return old ? old : c->scratch;
+}
+
+const void *crn_newest_copy(cairn_t *c, uintptr_t page)
+{
+	const void *content = newest_content(c, page);
+
+	if (content != (const void *)page)
+		return content;
+	if (crn_guarded_copy(c->scratch, content, CRN_PAGE_SIZE) < 0)
+		return NULL; /* vanished just now */
+	/* Stored to while we read it, it has a copy from before the store by now. */
+	content = newest_content(c, page);
+	return content == (const void *)page ? c->scratch : content;
 }
 
 /* ---- Peek ------------------------------------------------------------------------------------ */
@@ -23,21 +46,17 @@ const void *crn_newest_content(cairn_t *c, uintptr_t page)
 static int peek_page(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, size_t len)
 {
 	uintptr_t page = crn_page_down(addr);
-	const void *content, *newest;
+	const void *content;
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return c->ops->kept_peek(c->tracker, id, addr, buf, len);
-again:
-	newest = content = crn_newest_content(c, page);
+	content = crn_newest_copy(c, page);
 	if (id != crn_mark_newest(c)->id)
 		CRN_TRY(crn_journal_look(c->journal, id, page, content, &content));
 	if (content)
 		crn_copy(buf, (const uint8_t *)content + (addr - page), len);
 	else
 		crn_fill(buf, 0, len);
-	/* Another thread may have stored to the live page while we read it: then it has a copy. */
-	if (newest == (const void *)page && crn_newest_content(c, page) != newest)
-		goto again;
 	return 0;
 }
 
@@ -46,6 +65,8 @@ static int check_range(cairn_t *c, uint64_t id, uintptr_t addr, size_t len)
 {
 	if (addr + len < addr)
 		return CAIRN_ENOTAREA;
+	if (c->ops->caps & CRN_TRACK_STORES)
+		return 0; /* what cannot be read is found when it is read */
 	for (uintptr_t at = addr; at < addr + len;) {
 		const struct crn_area *area = crn_area_at(c, at);
 
@@ -69,13 +90,19 @@ static int peek_locked(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, si
 	return 0;
 }
 
+static int usable(cairn_t *c, uint64_t id)
+{
+	CRN_TRY(crn_settle(c));
+	return crn_mark_usable(c, id);
+}
+
 int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct iovec *remote,
 	size_t count)
 {
 	int err;
 
 	CRN_TRY(crn_lock(c));
-	err = crn_mark_usable(c, id);
+	err = usable(c, id);
 	if (!(c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS)))
 		crn_cut_look(c); /* the live page will be read if nobody wrote it */
 	for (size_t i = 0; i < count && err >= 0; i++) {
@@ -87,6 +114,8 @@ int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct
 	for (size_t i = 0; i < count && err >= 0; i++)
 		err = peek_locked(
 			c, id, (uintptr_t)remote[i].iov_base, local[i].iov_base, local[i].iov_len);
+	if (err >= 0)
+		err = usable(c, id); /* somebody may have written meanwhile, unseen */
 	crn_unlock(c);
 	return err < 0 ? err : 0;
 }
@@ -109,6 +138,10 @@ struct change_walk {
 	void *ctx;
 };
 
+/*
+ * What the open interval had not written when it was staged is as at the newest checkpoint, whoever
+ * writes meanwhile.
+ */
 static const void *change_present(struct crn_walk *self, uintptr_t page)
 {
 	struct change_walk *w = (struct change_walk *)self;
@@ -116,12 +149,14 @@ static const void *change_present(struct crn_walk *self, uintptr_t page)
 
 	if (!crn_area_at(c, page))
 		return NULL;
-	if (!w->now)
-		return crn_newest_content(c, page);
-	if (c->env.closed)
+	if (!w->now || !crn_journal_staged(c->journal, page))
+		return crn_newest_copy(c, page);
+	if (c->env.closed || crn_page_cuttable(c, page))
 		return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL
 										 : c->scratch;
-	return (const void *)page;
+	/* one content, whoever writes meanwhile */
+	return crn_guarded_copy(c->scratch, (const void *)page, CRN_PAGE_SIZE) < 0 ? NULL
+										   : c->scratch;
 }
 
 /* Report maximal runs of differing words. */
@@ -205,11 +240,12 @@ static int changes_locked(cairn_t *c, uint64_t from, uint64_t to, struct change_
 	uint64_t newest = crn_mark_newest(c)->id;
 	int err;
 
-	CRN_TRY(crn_mark_usable(c, from));
 	if (to != CAIRN_NOW)
 		CRN_TRY(crn_mark_usable(c, to));
 	if (from >= to)
 		return -EINVAL;
+	if (c->ops->caps & CRN_TRACK_STORES)
+		return CAIRN_EUNSUPPORTED; /* it knows no list of all memory to compare */
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return changes_kept(c, from, to, w);
 	if (to != CAIRN_NOW)
@@ -231,12 +267,16 @@ int cairn_changes(cairn_t *c, uint64_t from, uint64_t to, cairn_change_fn fn, vo
 		.walk = { .page = change_page, .present = change_present, .want_to = true },
 		.c = c, .from = from, .fn = fn, .ctx = ctx,
 	};
-	int err;
+	int err, lost;
 
 	if (!fn)
 		return -EINVAL;
 	CRN_TRY(crn_lock(c));
-	err = changes_locked(c, from, to, &w);
+	err = usable(c, from);
+	if (err >= 0)
+		err = changes_locked(c, from, to, &w);
+	if (err >= 0 && (lost = usable(c, from)) < 0)
+		err = lost; /* somebody may have written meanwhile, unseen */
 	crn_unlock(c);
 	return err;
 }

@@ -12,6 +12,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "os/clock.h"
+#include "os/guarded.h"
 #include "os/signal.h"
 #include "os/thread.h"
 
@@ -28,12 +29,11 @@ static int store_take(struct crn_sink *self, uintptr_t addr, size_t len, void *o
 
 	CRN_DASSERT(!owned);
 	/* Nothing but a copy where nothing needs care: this is what a rewind of hot pages costs. */
-	if (crn_likely(old && len == CRN_PAGE_SIZE && crn_page_quiet(c, addr))) {
+	if (crn_likely(old && len == CRN_PAGE_SIZE && crn_page_quiet(c, addr)) &&
+		crn_likely(crn_guarded_copy((void *)addr, old, len) >= 0))
 		c->put++;
-		crn_copy_page((void *)addr, old);
-	} else {
+	else
 		crn_store(&c->env, addr, old, len);
-	}
 	return 0;
 }
 
@@ -43,10 +43,15 @@ struct store_walk {
 	size_t bare; /* counting: pages that need a frame of the tracker */
 };
 
-/* The page at the newest checkpoint, where no record of it ends the chain before. */
+/*
+ * The page at the newest checkpoint, where no record of it ends the chain before. What is not put
+ * back is not read: with its area the mapping may be gone.
+ */
 static const void *newest_page(struct crn_walk *self, uintptr_t page)
 {
-	return crn_newest_content(((struct store_walk *)self)->c, page);
+	cairn_t *c = ((struct store_walk *)self)->c;
+
+	return crn_may_put(c, page) ? crn_newest_copy(c, page) : NULL;
 }
 
 static int store_page(struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
@@ -81,11 +86,18 @@ static int count_page(struct crn_walk *self, uintptr_t page, const void *at_from
 	return 0;
 }
 
+static void hold(cairn_t *c, bool *held)
+{
+	if (!*held && c->ops->hold)
+		c->ops->hold(c->tracker, true);
+	*held = true;
+}
+
 /*
  * Frames for the pages that the tracker has to hold from now on, and for its tables. What is older
- * than id may go for it.
+ * than id may go for it. *held: write-fault handlers are kept out from now on.
  */
-static int reserve_frames(cairn_t *c, uint64_t id)
+static int reserve_frames(cairn_t *c, uint64_t id, bool *held)
 {
 	struct store_walk w = { .walk = { .page = count_page, .present = newest_page }, .c = c };
 	uint64_t newest = crn_mark_newest(c)->id, oldest;
@@ -98,6 +110,8 @@ static int reserve_frames(cairn_t *c, uint64_t id)
 	need = w.bare + w.bare / 256 + c->place_frames;
 	if (!need)
 		return 0;
+	/* Other threads' first stores would eat them up. */
+	hold(c, held);
 	while (crn_frame_reserve(c->arena, need + 8) < 0) {
 		if (!crn_journal_oldest(c->journal, &oldest) || oldest >= id ||
 			!crn_journal_evict(c->journal))
@@ -117,7 +131,7 @@ _Noreturn void crn_half_way(const char *what, uintptr_t addr, int err)
  * First to the newest checkpoint, then down the journal: no memory is needed, so it cannot fail
  * half way.
  */
-static int put_content(cairn_t *c, uint64_t id)
+static int put_content(cairn_t *c, uint64_t id, bool *held)
 {
 	struct store_sink s = { .sink = { .take = store_take }, .c = c };
 	struct store_walk w = { .walk = { .page = store_page, .present = newest_page }, .c = c };
@@ -128,6 +142,7 @@ static int put_content(cairn_t *c, uint64_t id)
 	CRN_TRY(c->ops->undo(c->tracker, &s.sink));
 	if (id == newest)
 		return 0;
+	hold(c, held);
 	CRN_TRY(crn_journal_walk(c->journal, id, newest, &w.walk));
 	crn_journal_truncate(c->journal, id);
 	return 0;
@@ -174,6 +189,7 @@ static int check_files(cairn_t *c)
 
 int crn_restore_check(cairn_t *c, uint64_t id)
 {
+	CRN_TRY(crn_settle(c));
 	CRN_TRY(crn_mark_usable(c, id));
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		CRN_TRY(c->ops->kept_check(c->tracker, id));
@@ -183,13 +199,34 @@ int crn_restore_check(cairn_t *c, uint64_t id)
 	return crn_layout_undoable(c, id);
 }
 
+/* All has been checked but for memory. */
+static int restore_content(cairn_t *c, uint64_t id, bool moved, bool *held)
+{
+	int err;
+
+	CRN_TRY(reserve_frames(c, id, held));
+	crn_store_plan(c);
+	if (moved) {
+		crn_layout_undo_places(c, id);
+		crn_store_plan(c); /* places have changed what needs care */
+	}
+	err = put_content(c, id, held);
+	if (err < 0 && (moved || c->put))
+		crn_half_way("put back content; pages so far:", c->put, err);
+	return err;
+}
+
 static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip, bool checked)
 {
-	bool moved;
+	bool moved, held = false;
+	size_t marks;
 	int err;
 
 	c->skip = skip;
-	CRN_TRY(c->mode == CRN_SURFACE_NONE ? crn_exempt_self(c) : crn_exempt_all(c));
+	/* What libc and the kernel write for other threads is no store of the program's. */
+	CRN_TRY(c->mode == CRN_SURFACE_NONE || c->ops->caps & CRN_TRACK_STORES
+			? crn_exempt_self(c)
+			: crn_exempt_all(c));
 	if (!checked)
 		CRN_TRY(crn_restore_check(c, id));
 	c->target = id;
@@ -198,21 +235,15 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	c->filter = moved || c->youngest > id;
 	CRN_TRY(crn_other_threads_check(c, id));
 	CRN_TRY(check_cut(c));
-	CRN_TRY(reserve_frames(c, id));
-	crn_store_plan(c);
-	if (moved) {
-		crn_layout_undo_places(c, id);
-		crn_store_plan(c); /* places have changed what needs care */
-	}
-	err = put_content(c, id);
-	if (err < 0) {
-		if (moved || c->put)
-			crn_half_way("put back content; pages so far:", c->put, err);
-		return err;
-	}
+	err = restore_content(c, id, moved, &held);
+	if (held && c->ops->hold)
+		c->ops->hold(c->tracker, false);
+	CRN_TRY(err);
 	if (moved)
 		crn_layout_undo_protections(c, id);
+	marks = c->marks.count;
 	crn_marks_truncate(c, id);
+	crn_strategy_restored(c, marks - c->marks.count);
 	c->figures.pages_restored += c->put;
 	c->figures.restores++;
 	return 0;
@@ -252,11 +283,34 @@ static void restore_mask(const struct crn_mark *m)
 		crn_signal_mask(SIG_UNBLOCK, faults);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+void __asan_handle_no_return(void);
+void __asan_unpoison_memory_region(const volatile void *addr, size_t size);
+
+#define NO_RED_ZONES __attribute__((no_sanitize("address")))
+
+/*
+ * Frames that end without returning leave their red zones behind: the caller's, and those of the
+ * restore before this one.
+ */
+static void clear_red_zones(cairn_t *c)
+{
+	__asan_handle_no_return();
+	__asan_unpoison_memory_region(c->restore_stack, CRN_RESTORE_STACK);
+}
+#else
+#define NO_RED_ZONES
+
+static void clear_red_zones(cairn_t *c)
+{
+}
+#endif
+
 /*
  * Once the lock is free, another thread's call may use this stack and the mark's slot. So the
  * registers go below the caller's stack pointer, behind the red zone, and the rest is done there.
  */
-static _Noreturn void leave(cairn_t *c, const struct crn_mark *m)
+static NO_RED_ZONES _Noreturn void leave(cairn_t *c, const struct crn_mark *m)
 {
 	uintptr_t below = m->jump.rsp - 128 - sizeof(struct crn_jump);
 	struct crn_jump *copy = (struct crn_jump *)(below & ~63ul);
@@ -266,7 +320,7 @@ static _Noreturn void leave(cairn_t *c, const struct crn_mark *m)
 }
 
 /* On the engine's stack, so that the caller's own may be overwritten. Returns only if it fails. */
-static long restore_and_jump(void *arg)
+static NO_RED_ZONES long restore_and_jump(void *arg)
 {
 	struct restore_call call = *(struct restore_call *)arg;
 	cairn_t *c = call.c;
@@ -299,9 +353,11 @@ int cairn_restore(cairn_t *c, uint64_t id)
 			err = CAIRN_EUNSUPPORTED;
 		else if (m->thread != crn_self(c))
 			err = CAIRN_ETHREADS;
-		else
-			err = (int)crn_on_stack(
-				restore_and_jump, &call, c->restore_stack + CRN_RESTORE_STACK);
+	}
+	if (err >= 0) {
+		clear_red_zones(c);
+		err = (int)crn_on_stack(
+			restore_and_jump, &call, c->restore_stack + CRN_RESTORE_STACK);
 	}
 	crn_unlock(c);
 	return err;
@@ -322,10 +378,12 @@ int cairn_rewind(cairn_t *c, uint64_t id)
 	 * The caller's stack stays as it is: the whole mapping, for it is the caller's to run on,
 	 * and what it may grow into meanwhile, for so do we.
 	 */
-	if (crn_area_at(c, here)) {
+	if (crn_area_at(c, here) || c->ops->caps & CRN_TRACK_STORES) {
 		c->stack_thread = 0; /* where it begins now */
 		err = crn_stack_find(c, here, &stack);
 		stack.begin -= stack.begin > STACK_GROWTH ? STACK_GROWTH : 0;
+		if (err >= 0 && c->stack_kind == CRN_STACK_IN_HEAP)
+			err = CAIRN_EUNSUPPORTED; /* all of the heap would stay as it is */
 	}
 	if (err >= 0)
 		err = restore_timed(c, id, stack.end ? &stack : NULL, false);
@@ -352,17 +410,6 @@ int crn_memory_restorable(cairn_t *c, uint64_t id)
 
 	CRN_TRY(crn_lock(c));
 	err = crn_restore_check(c, id);
-	crn_unlock(c);
-	return err;
-}
-
-int crn_interval_dirty(cairn_t *c, uintptr_t addr, size_t len)
-{
-	int err;
-
-	CRN_TRY(crn_lock(c));
-	err = c->ops->page.collect ? c->ops->page.collect(c->tracker, addr, len)
-				   : CAIRN_EUNSUPPORTED;
 	crn_unlock(c);
 	return err;
 }

@@ -10,29 +10,22 @@
 #include "base/log.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/keeper.h"
 #include "os/memory.h"
+#include "os/pkey.h"
 #include "os/thread.h"
+#include "track/feed.h"
 #include "track/undo_pages.h"
 
-#define MEMORY_MIN (1ul << 20)
-
-/*
- * What the pointer points to: in the first page of the arena. After fork it is zeros. After
- * cairn_close the page stays, so that closing changes nothing in the program's memory, not even our
- * own pointer.
- */
-struct engine_anchor {
-	uint64_t state;
-	cairn_t *session;
-};
 
 #define ALIVE  0x6e72696163ull /* "cairn" */
 #define CLOSED 0x6465736f6c63ull
 
 /* Set before anything is tracked, and then the same until the engine is closed. */
-static struct engine_anchor *anchor;
+static struct crn_control *anchor;
 static void *reserve_base;
 static size_t reserve_size;
+static int reserve_key = -1; /* protection key of all of it but the first page; or none */
 
 cairn_t *crn_session_current(void)
 {
@@ -53,24 +46,51 @@ uintptr_t crn_self(const cairn_t *c)
 	return base | 1; /* before TLS is set up there is but one thread */
 }
 
-/* CAIRN_PROTECT: a wild store of the program must not reach what brings it back. */
-static int protect_frames(cairn_t *c, int prot)
+/*
+ * CAIRN_PROTECT: a wild store of the program must not reach what brings it back. Open blocks are
+ * closed as well where nobody writes to them between calls: no write-fault handler, no agent.
+ */
+static int protect_parts(cairn_t *c, int prot)
 {
+	bool busy = c->agent || !(c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS));
 	uintptr_t begin, end;
 
-	if (crn_likely(!(c->flags & CAIRN_PROTECT)))
-		return 0;
-	crn_arena_frames(c->arena, &begin, &end);
-	return begin < end ? crn_memory_protect((void *)begin, end - begin, prot) : 0;
+	for (int part = busy ? CRN_ARENA_BLOCKS : CRN_ARENA_OPEN; part < CRN_ARENA_PARTS; part++) {
+		crn_arena_part(c->arena, part, &begin, &end);
+		if (begin < end)
+			CRN_TRY(crn_memory_protect((void *)begin, end - begin, prot));
+	}
+	return 0;
 }
 
 /*
- * SAFETY: from write-fault handlers, while no call is in progress: those wait for a handler to end,
- * and it for them.
+ * With a protection key there is nothing to do here: crn_lock opens everything for its thread, and
+ * for no other. Else handlers stay out meanwhile: each then knows all the time whether a call
+ * is in progress.
+ */
+static int protect(cairn_t *c, bool closed)
+{
+	int err;
+
+	if (crn_likely(!(c->flags & CAIRN_PROTECT)) || reserve_key >= 0)
+		return 0;
+	if (c->ops->hold)
+		c->ops->hold(c->tracker, true);
+	err = protect_parts(c, closed ? PROT_READ : PROT_READ | PROT_WRITE);
+	c->control->opened = !closed;
+	if (c->ops->hold)
+		c->ops->hold(c->tracker, false);
+	return err;
+}
+
+/*
+ * SAFETY: from write-fault handlers. While a call is in progress all frames are open, and stay so.
  */
 static void seal_frame(struct crn_track_env *env, void *frame, bool closed)
 {
-	(void)crn_memory_protect(frame, CRN_PAGE_SIZE, closed ? PROT_READ : PROT_READ | PROT_WRITE);
+	if (!((cairn_t *)env)->control->opened)
+		(void)crn_memory_protect(
+			frame, CRN_PAGE_SIZE, closed ? PROT_READ : PROT_READ | PROT_WRITE);
 }
 
 #define WANTED  2ul         /* crn_self() never has this bit */
@@ -83,11 +103,13 @@ static void seal_frame(struct crn_track_env *env, void *frame, bool closed)
 static bool try_lock(cairn_t *c, uint64_t *now, uint64_t with)
 {
 	return __atomic_compare_exchange_n(
-		&c->lock, now, with, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+		&c->control->lock, now, with, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
 static void wait_for_lock(cairn_t *c, uint64_t self, uint64_t now)
 {
+	uint32_t *word = (uint32_t *)&c->control->lock;
+
 	for (;;) {
 		if (!now) {
 			if (try_lock(c, &now, self | WANTED))
@@ -96,41 +118,60 @@ static void wait_for_lock(cairn_t *c, uint64_t self, uint64_t now)
 		}
 		if (!(now & WANTED) && !try_lock(c, &now, now | WANTED))
 			continue;
-		(void)crn_futex_wait((uint32_t *)&c->lock, (uint32_t)(now | WANTED), WAIT_NS);
-		now = __atomic_load_n(&c->lock, __ATOMIC_RELAXED);
+		(void)crn_futex_wait(word, (uint32_t)(now | WANTED), WAIT_NS);
+		now = __atomic_load_n(&c->control->lock, __ATOMIC_RELAXED);
 	}
 }
 
 static void release(cairn_t *c)
 {
-	if (__atomic_exchange_n(&c->lock, 0, __ATOMIC_RELEASE) & WANTED)
-		crn_futex_wake((uint32_t *)&c->lock, 1);
+	if (__atomic_exchange_n(&c->control->lock, 0, __ATOMIC_RELEASE) & WANTED)
+		crn_futex_wake((uint32_t *)&c->control->lock, 1);
 }
 
-int crn_lock(cairn_t *c)
+static int take_lock(cairn_t *c)
 {
-	uint64_t self, now = 0;
+	uint64_t self = crn_self(c), now = 0;
 	int err;
 
-	if (!c || crn_session_current() != c)
-		return -EINVAL;
-	self = crn_self(c);
 	if (!try_lock(c, &now, self)) {
 		if ((now & ~WANTED) == self)
 			/* a signal handler or callback that interrupted the engine */
 			return -EDEADLK;
 		wait_for_lock(c, self, now);
 	}
-	err = protect_frames(c, PROT_READ | PROT_WRITE);
-	if (err < 0)
+	err = protect(c, false);
+	if (err < 0) {
+		(void)protect(c, true);
 		release(c);
+	}
+	return err;
+}
+
+int crn_lock(cairn_t *c)
+{
+	uint32_t keys, before;
+	int err;
+
+	if (!c || crn_session_current() != c)
+		return -EINVAL;
+	keys = anchor->keys;
+	before = crn_pkey_open(keys); /* nothing behind `c` can be read before that */
+	err = take_lock(c);
+	if (err < 0)
+		crn_pkey_restore(keys, before);
+	else
+		anchor->keys_before = before;
 	return err;
 }
 
 void crn_unlock(cairn_t *c)
 {
-	(void)protect_frames(c, PROT_READ);
+	uint32_t keys = anchor->keys, before = anchor->keys_before;
+
+	(void)protect(c, true);
 	release(c);
+	crn_pkey_restore(keys, before);
 }
 
 /* ---- Options ---------------------------------------------------------------------------- */
@@ -163,24 +204,34 @@ static int read_options(struct cairn_options *to, const struct cairn_options *fr
 	if (!to->tracker)
 		to->tracker = "auto";
 	if (!to->strategy)
-		to->strategy = "none";
+		to->strategy = "auto";
+	if (!to->feed)
+		to->feed = "auto";
 	if (!to->surface)
 		to->surface = "all";
 	if (!to->keep)
 		to->keep = 1;
 	if (to->keep > CRN_JOURNAL_KEEP_MAX || to->threads > CAIRN_THREADS_ONE || to->reserved ||
-		to->flags & ~CAIRN_PROTECT || !crn_streq(to->strategy, "none"))
+		to->flags & ~CAIRN_PROTECT || !crn_feed_exists(to->feed))
 		return CAIRN_EOPTION;
-	if (to->memory_max && to->memory_max < MEMORY_MIN)
+	if (to->memory_max && to->memory_max < CRN_MEMORY_MIN)
 		return CAIRN_EOPTION;
 	return 0;
+}
+
+static bool has_feed(const cairn_t *c, const char *feed)
+{
+	uint64_t scans;
+
+	return crn_streq(feed, "auto") ||
+		(c->ops->feed && crn_streq(feed, c->ops->feed(c->tracker, &scans)));
 }
 
 /*
  * A second cairn_open: the program's under the agent, or two parts of one program that want the
  * same.
  */
-static int join(cairn_t *c, const struct cairn_options *o)
+static int join_locked(cairn_t *c, const struct cairn_options *o)
 {
 	if (!c->agent) {
 		if (!crn_streq(o->surface, c->surface) || o->keep != c->keep ||
@@ -189,25 +240,62 @@ static int join(cairn_t *c, const struct cairn_options *o)
 			return CAIRN_EBUSY;
 		if (!crn_streq(o->tracker, "auto") && !crn_streq(o->tracker, c->ops->name))
 			return CAIRN_EBUSY;
+		if (!crn_streq(o->strategy, "auto") && !crn_streq(o->strategy, c->strategy))
+			return CAIRN_EBUSY;
+		if (!has_feed(c, o->feed))
+			return CAIRN_EBUSY;
 	}
-	__atomic_fetch_add(&c->users, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&c->control->users, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
+static int join(cairn_t *c, const struct cairn_options *o)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = join_locked(c, o);
+	crn_unlock(c);
+	return err;
+}
+
 /* ---- Opening ------------------------------------------------------------------------------ */
+
+/* Nothing of the engine but the control page can be used without the key. */
+static void take_key(void *base, size_t reserved)
+{
+	int key = crn_pkey_alloc();
+
+	if (key < 0)
+		return; /* not here, or none left */
+	if (crn_pkey_protect((char *)base + CRN_PAGE_SIZE, reserved - CRN_PAGE_SIZE, PROT_NONE,
+		    key) < 0)
+		(void)crn_pkey_free(key);
+	else
+		reserve_key = key;
+}
+
+/* The memory that had it is gone. */
+static void give_key_back(void)
+{
+	if (reserve_key >= 0)
+		(void)crn_pkey_free(reserve_key);
+	reserve_key = -1;
+}
 
 static int build(void *base, size_t reserved, const struct crn_host *host, uint64_t memory_max,
 	cairn_t **out)
 {
 	struct crn_arena *arena;
-	struct engine_anchor *a;
+	struct crn_control *a = base;
 	cairn_t *c;
 
 	CRN_TRY(crn_arena_init(&arena, base, reserved, memory_max, crn_memory_commit));
-	a = crn_block_alloc(arena, sizeof(*a));
 	c = crn_block_alloc(arena, sizeof(*c));
-	if (!a || !c)
+	if (!c)
 		return CAIRN_EMEMORY;
+	c->control = a;
+	a->keys = crn_pkey_all();
 	c->arena = arena;
 	c->host = *host;
 	c->memory_max = memory_max;
@@ -226,29 +314,43 @@ static int build(void *base, size_t reserved, const struct crn_host *host, uint6
 
 static int start(cairn_t *c, const struct cairn_options *o)
 {
+	int err;
+
 	c->keep = o->keep;
 	c->flags = o->flags;
 	c->threads = o->threads;
-	c->users = 1;
-	c->maps_stale = true;
+	c->control->users = 1;
+	c->control->maps_stale = true;
+	c->control->opened = true;
 	if (!(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS)) && !c->agent &&
 		!crn_streq(o->surface, "none"))
 		return CAIRN_EAREAONLY;
 	CRN_TRY(crn_surface_parse(c, o->surface));
+	if (c->ops->caps & CRN_TRACK_STORES && c->mode != CRN_SURFACE_ALL)
+		return CAIRN_EUNSUPPORTED; /* such a tracker has no areas */
 
 	c->env.arena = c->arena;
 	c->env.host = &c->host;
 	c->env.keep = c->keep;
+	c->env.memory_max = c->memory_max;
+	c->env.one_thread = c->threads == CAIRN_THREADS_ONE;
+	c->env.feed = o->feed;
 	c->env.faults_forwarded = c->agent;
 	c->env.store = crn_store;
 	c->env.load = crn_load;
 	c->env.lost = crn_lost;
-	c->env.seal = c->flags & CAIRN_PROTECT ? seal_frame : NULL;
+	c->env.seal = c->flags & CAIRN_PROTECT && reserve_key < 0 ? seal_frame : NULL;
 	CRN_TRY(crn_maps_open(&c->maps, c->maps_buffer));
 	CRN_TRY(crn_journal_open(&c->journal, c->arena, c->keep));
+	CRN_TRY(crn_keeper_open(&c->env.keeper));
+	CRN_TRY(crn_strategy_open(c, o->strategy));
 	CRN_TRY(c->ops->open(&c->tracker, &c->env));
+	/* Nothing is tracked yet. Without it a call may answer -EBADF some day. */
+	(void)crn_keeper_start(c->env.keeper);
 	CRN_TRY(crn_marks_push(c, 0)); /* the implicit checkpoint */
+	CRN_TRY(crn_in_flight_begin(c));
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));
+	crn_in_flight_end(c);
 	crn_mark_newest(c)->changes.count = 0; /* what was there before is no change */
 	if (c->mode == CRN_SURFACE_LIST && !c->area_count)
 		return CAIRN_ESURFACE;
@@ -256,19 +358,25 @@ static int start(cairn_t *c, const struct cairn_options *o)
 		CRN_TRY(c->ops->kept_take(c->tracker, 0));
 	else
 		CRN_TRY(c->ops->interval_begin(c->tracker));
-	return protect_frames(c, PROT_READ);
+	err = protect(c, true);
+	if (err < 0)
+		(void)protect(c, false); /* what closes the session must be able to write */
+	return err;
 }
 
 static void tear_down(cairn_t *c)
 {
 	anchor->state = 0;
+	(void)crn_tracing_close(c);
 	if (c->tracker)
 		c->ops->close(c->tracker);
+	crn_keeper_close(c->env.keeper);
 	crn_journal_close(c->journal);
 	if (c->maps.buffer)
 		crn_maps_close(&c->maps);
 	crn_memory_unmap((char *)reserve_base + CRN_PAGE_SIZE, reserve_size - CRN_PAGE_SIZE);
 	crn_memory_advise(reserve_base, CRN_PAGE_SIZE, MADV_KEEPONFORK);
+	give_key_back();
 	anchor->state = CLOSED;
 }
 
@@ -280,8 +388,12 @@ void crn_after_fork_child(void)
 {
 	if (!anchor || anchor->state == ALIVE)
 		return;
-	crn_undo_pages_after_fork_child();
+	/* Control is zeros; what a handler keeps for the child is behind the key. */
+	if (reserve_key >= 0)
+		(void)crn_pkey_open(crn_pkey_bits(reserve_key));
+	crn_faults_after_fork_child();
 	crn_memory_unmap(reserve_base, anchor->state == CLOSED ? CRN_PAGE_SIZE : reserve_size);
+	give_key_back();
 	anchor = NULL;
 }
 
@@ -289,6 +401,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	const struct crn_range *omit, size_t omit_count)
 {
 	const struct crn_tracker_ops *ops;
+	char why[CRN_STRATEGY_WHY];
 	struct cairn_options o;
 	struct crn_host host;
 	cairn_t *c = crn_session_current();
@@ -302,6 +415,14 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	CRN_TRY(read_options(&o, options));
 	if (!crn_tracker_exists(o.tracker))
 		return CAIRN_ETRACKER;
+	if (!crn_tracker_takes_feed(o.tracker, o.feed)) {
+		crn_error("feed %s is for tracker async: %s has no feeds", o.feed, o.tracker);
+		return -EINVAL;
+	}
+	if (crn_strategy_check(o.strategy, o.tracker, why) < 0) {
+		crn_error("%s", why);
+		return CAIRN_ESTRATEGY;
+	}
 	if (c) {
 		CRN_TRY(join(c, &o));
 		*out = c;
@@ -311,14 +432,18 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	(void)crn_log_start();
 	crn_host_probe(&host);
 	whole = !omit && !crn_streq(o.surface, "none");
-	CRN_TRY(crn_tracker_choose(&ops, o.tracker, &host, whole));
+	CRN_TRY(crn_tracker_choose(&ops, o.tracker, o.feed, &host, whole));
 	if (!o.memory_max)
 		o.memory_max = host.memory_bytes / 2;
 
 	CRN_TRY(crn_memory_reserve(&base, &reserved));
+	/* The agent writes to its tables at any time: with it pages are closed instead. */
+	if (o.flags & CAIRN_PROTECT && !omit)
+		take_key(base, reserved);
 	err = build(base, reserved, &host, o.memory_max, &c);
 	if (err < 0) {
 		crn_memory_unmap(base, reserved);
+		give_key_back();
 		return err;
 	}
 	c->ops = ops;
@@ -334,6 +459,8 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	crn_info("session open: tracker %s, surface %s, keep %u", ops->name, c->surface, c->keep);
 	anchor->state = ALIVE;
 	*out = c;
+	if (reserve_key >= 0)
+		crn_pkey_register_set(crn_pkey_register() | crn_pkey_bits(reserve_key));
 	return 0;
 }
 
@@ -345,7 +472,7 @@ int cairn_open(cairn_t **out, const struct cairn_options *options)
 int cairn_close(cairn_t *c)
 {
 	CRN_TRY(crn_lock(c));
-	if (--c->users) {
+	if (--c->control->users) {
 		crn_unlock(c);
 		return 0;
 	}
@@ -361,20 +488,9 @@ void *crn_session_alloc(cairn_t *c, size_t size)
 
 	if (crn_lock(c) < 0)
 		return NULL;
-	block = crn_block_alloc(c->arena, size);
+	block = crn_block_alloc_open(c->arena, size);
 	crn_unlock(c);
 	return block;
-}
-
-void crn_maps_watch(cairn_t *c)
-{
-	c->watched = true;
-	c->maps_stale = true;
-}
-
-void crn_maps_changed(cairn_t *c)
-{
-	__atomic_store_n(&c->maps_stale, true, __ATOMIC_RELEASE);
 }
 
 int crn_surface_omit(uintptr_t begin, uintptr_t end)
@@ -388,7 +504,7 @@ int crn_surface_omit(uintptr_t begin, uintptr_t end)
 		/* It has not vanished: a restore must not look for it. */
 		err = crn_area_forget(c, begin, end);
 		crn_layout_leave_out(c, begin, end);
-		c->maps_stale = true;
+		c->control->maps_stale = true;
 	}
 	crn_unlock(c);
 	return err;

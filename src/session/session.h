@@ -13,12 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/bits.h"
 #include "cairn/cairn.h"
-
-/* Bytes [begin, end) of memory. */
-struct crn_range {
-	uintptr_t begin, end;
-};
 
 /*
  * Take a checkpoint of memory alone. *id is the new id. On CAIRN_EMEMORY the id is used up and
@@ -41,9 +37,6 @@ int crn_memory_restore(
 /* Would crn_memory_restore(id) be accepted now? 0 or its error. */
 int crn_memory_restorable(cairn_t *c, uint64_t id);
 
-/* How many pages of the range have been written since the newest checkpoint (granule: page). */
-int crn_interval_dirty(cairn_t *c, uintptr_t addr, size_t len);
-
 /*
  * From now on the caller reports every change of the process's mappings with crn_maps_changed; a
  * checkpoint then reads the map only after such a report. Without this it looks each time.
@@ -51,6 +44,21 @@ int crn_interval_dirty(cairn_t *c, uintptr_t addr, size_t len);
  */
 void crn_maps_watch(cairn_t *c);
 void crn_maps_changed(cairn_t *c);
+/*
+ * The same for a new mapping, of which the arguments of mmap are known and where it is: only there
+ * the map is read again. One that cannot belong to the surface (of a file, and not writable or
+ * shared) is no change. Servers map what they send.
+ */
+void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len);
+/*
+ * Make a call of the program that takes mappings or permissions away, while no checkpoint is taken
+ * and no memory read. The call's result. An mprotect (address, length, protection) is told to the
+ * tracker with it; an munmap of what is no part of the surface is no change. `ends`: what the call
+ * unmaps, moves, replaces or extends; empty ranges are allowed.
+ */
+enum crn_maps_kind { CRN_MAPS_OTHER, CRN_MAPS_PROTECTS, CRN_MAPS_UNMAPS };
+long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind kind,
+	const struct crn_range ends[2]);
 
 /*
  * The kernel writes [addr, addr + len) whenever it likes, for a thread that is being born or has
@@ -64,6 +72,13 @@ void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len);
  * seen being born. At most max; their number.
  */
 size_t crn_agent_descriptors(uintptr_t *out, size_t max)
+	__attribute__((weak, visibility("hidden")));
+/*
+ * Likewise: tell fn of all memory that the kernel may be writing at this moment for a call of some
+ * thread (`others`: but the calling one). Called with the session's lock held.
+ */
+typedef void (*crn_output_fn)(void *arg, uintptr_t addr, size_t len);
+void crn_agent_in_flight(bool others, crn_output_fn fn, void *arg)
 	__attribute__((weak, visibility("hidden")));
 
 /*
@@ -96,14 +111,49 @@ cairn_t *crn_session_current(void);
 int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	const struct crn_range *omit, size_t omit_count);
 
+/*
+ * Record which pages each interval writes (speculate/trace.h) into a new file, until finish writes
+ * its trailer; a session that ends without leaves a trace that is cut short. 0, -EBUSY if one is
+ * being recorded, CAIRN_ENOTRACK if the tracker cannot tell, or -errno of the file.
+ */
+int crn_trace_start(cairn_t *c, const char *path);
+int crn_trace_finish(cairn_t *c);
+
+/*
+ * Under strategy `meta`: how the i-th of its rivals fared, as sums over all intervals. False beyond
+ * the last, and under any other strategy.
+ */
+struct crn_rival {
+	const char *name;
+	uint64_t intervals, written, overcopied, undercopied;
+	uint64_t weighted_halves; /* by the weights of SMC 7.3, twice: one of them is 2.5 */
+	uint64_t host_cycles;	  /* what tracking and copying would have cost here */
+	uint64_t own_cycles;	  /* its own run time */
+};
+bool crn_session_rival(cairn_t *c, size_t i, struct crn_rival *out);
+
 /* What a host may do with the i-th tracker, best first. False beyond the last. */
 struct crn_host;
 struct crn_tracker_info {
 	const char *name;
 	int error;       /* 0: it works; else CAIRN_ENOTRACK or -errno */
 	bool areas_only; /* explicit areas only, unless the agent is there */
+	const char *strategy; /* that "auto" takes under it */
 };
 bool crn_tracker_info(size_t i, const struct crn_host *host, struct crn_tracker_info *out);
+
+/* Can this surface (all, program, none, a list) be parsed? 0, or CAIRN_ESURFACE. */
+int crn_surface_check(const char *expr);
+
+/* The least that cairn_options.memory_max may ask for. */
+#define CRN_MEMORY_MIN (1ul << 20)
+
+/*
+ * Is this strategy ("auto", NAME:param=value,...) one that there is? 0, or CAIRN_ESTRATEGY and
+ * `why`. `tracker` is the one it is for, or "auto".
+ */
+#define CRN_STRATEGY_WHY 160
+int crn_strategy_check(const char *spec, const char *tracker, char why[CRN_STRATEGY_WHY]);
 
 /* The engine's block allocator for the agent's tables: zeroed, never tracked, wiped on fork. */
 void *crn_session_alloc(cairn_t *c, size_t size);

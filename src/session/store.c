@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/guarded.h"
 #include "os/memory.h"
 #include "os/thread.h"
 
@@ -75,6 +76,8 @@ int crn_exempt_all(cairn_t *c)
 	c->thread_seen = crn_self(c);
 	crn_thread_words(&e.mine);
 	CRN_TRY(exempt_words(c, &e.mine));
+	/* What a call of another thread brings is of now, however long ago the call was begun. */
+	CRN_TRY(crn_in_flight_add(c, &c->builtin, true));
 	return e.mine.robust_list ? crn_thread_each(exempt_other, &e) : 0;
 }
 
@@ -98,9 +101,14 @@ static const struct crn_piece *awkward_at(const cairn_t *c, uintptr_t addr)
 
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 {
-	if (crn_memory_peek(dst, (const void *)addr, len) == (long)len)
-		return 0;
-	return crn_memory_force_read(dst, addr, len);
+	cairn_t *c = (cairn_t *)env;
+	int err = 0;
+
+	crn_own_calls(c, true);
+	if (crn_memory_peek(dst, (const void *)addr, len) != (long)len)
+		err = crn_memory_force_read(dst, addr, len);
+	crn_own_calls(c, false);
+	return err;
 }
 
 void crn_cut_look(cairn_t *c)
@@ -109,18 +117,29 @@ void crn_cut_look(cairn_t *c)
 	const uint32_t kind = CRN_AREA_FILE | CRN_AREA_SEGMENT;
 	size_t n = 0;
 
-	c->cut = false;
+	c->cut = c->cuttable = false;
 	for (size_t i = 0; i <= c->area_count && !c->cut; i++) {
 		if (n == CRN_PROBE_MAX || (n && i == c->area_count)) {
+			crn_own_calls(c, true);
 			c->cut = crn_memory_readable(last, n) != n;
+			crn_own_calls(c, false);
 			n = 0;
 		}
 		/* Whatever is cut off a file, the end of the mapping goes first. */
-		if (i < c->area_count && (c->areas[i]->flags & kind) == CRN_AREA_FILE)
+		if (i < c->area_count && (c->areas[i]->flags & kind) == CRN_AREA_FILE) {
 			last[n++] = c->areas[i]->end - 1;
+			c->cuttable = true;
+		}
 	}
 	c->env.closed = c->unreadable || c->cut;
 	c->env.dropped |= c->cut;
+}
+
+bool crn_page_cuttable(const cairn_t *c, uintptr_t page)
+{
+	const struct crn_area *area = c->cuttable ? crn_area_at(c, page) : NULL;
+
+	return area && (area->flags & (CRN_AREA_FILE | CRN_AREA_SEGMENT)) == CRN_AREA_FILE;
 }
 
 bool crn_cut_page(const cairn_t *c, uintptr_t page)
@@ -128,6 +147,41 @@ bool crn_cut_page(const cairn_t *c, uintptr_t page)
 	const struct crn_area *area = c->cut ? crn_area_at(c, page) : NULL;
 
 	return area && area->flags & CRN_AREA_FILE && !crn_memory_readable(&page, 1);
+}
+
+/*
+ * Another thread may cut the file at this moment: then there is nothing left to put back, as if it
+ * had been cut a moment later.
+ */
+static void put_guarded(cairn_t *c, uintptr_t addr, const void *old, size_t len)
+{
+	long err;
+
+	if (!old) {
+		crn_fill(c->scratch, 0, len);
+		old = c->scratch;
+	}
+	err = crn_memory_poke((void *)addr, old, len);
+	if (err < 0 && err != -EFAULT)
+		err = crn_memory_force_write(addr, old, len);
+	/* A sandbox that allows neither. */
+	if (err < 0 && err != -EFAULT && err != -EIO)
+		crn_copy((void *)addr, old, len);
+}
+
+/*
+ * A guard page that has come since the checkpoint goes again. Where nothing is mapped any more
+ * another thread has unmapped it just now: as if it had a moment later.
+ */
+static void put(uintptr_t addr, const void *old, size_t len)
+{
+	static const uint8_t zeros[CRN_PAGE_SIZE];
+	const void *from = old ? old : zeros;
+
+	if (crn_likely(crn_guarded_copy((void *)addr, from, len) >= 0))
+		return;
+	if (crn_memory_unguard((void *)crn_page_down(addr)) >= 0)
+		(void)crn_guarded_copy((void *)addr, from, len);
 }
 
 static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
@@ -152,10 +206,10 @@ static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 		(void)crn_memory_protect((void *)page, CRN_PAGE_SIZE, p->prot);
 		return;
 	}
-	if (old)
-		crn_copy((void *)addr, old, len);
+	if (crn_page_cuttable(c, page))
+		put_guarded(c, addr, old, len);
 	else
-		crn_fill((void *)addr, 0, len);
+		put(addr, old, len);
 }
 
 /* ---- Storing --------------------------------------------------------------------------------- */
@@ -235,6 +289,9 @@ void crn_store_plan(cairn_t *c)
 	}
 	if (c->awkward.count)
 		widen(c, c->awkward.at[0].begin, c->awkward.at[c->awkward.count - 1].end);
+	for (size_t i = 0; i < c->area_count && c->cuttable; i++)
+		if (crn_page_cuttable(c, c->areas[i]->begin))
+			widen(c, c->areas[i]->begin, c->areas[i]->end);
 }
 
 static void store_page(cairn_t *c, uintptr_t page, const void *old)
@@ -243,7 +300,7 @@ static void store_page(cairn_t *c, uintptr_t page, const void *old)
 
 	if (crn_likely(old && crn_page_quiet(c, page))) {
 		c->put++;
-		crn_copy_page((void *)page, old);
+		put(page, old, CRN_PAGE_SIZE);
 		return;
 	}
 	/* It was no more there then than it is now, or the restore would have been refused. */
@@ -258,6 +315,11 @@ void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_
 {
 	cairn_t *c = (cairn_t *)env;
 
+	if (c->ops->caps & CRN_TRACK_STORES) {
+		c->put++;
+		crn_store_bytes(c, addr, old, len);
+		return;
+	}
 	CRN_DASSERT(!(addr & (CRN_PAGE_SIZE - 1)) && !(len & (CRN_PAGE_SIZE - 1)));
 	for (size_t at = 0; at < len; at += CRN_PAGE_SIZE)
 		store_page(c, addr + at, old ? (const char *)old + at : NULL);
@@ -276,5 +338,5 @@ void crn_lost(struct crn_track_env *env, uintptr_t addr, int why)
 {
 	cairn_t *c = (cairn_t *)env;
 
-	__atomic_store_n(&c->lost, why, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->control->lost, why, __ATOMIC_RELAXED);
 }

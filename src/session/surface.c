@@ -82,23 +82,8 @@ static const char *item_end(const char *s)
 	return s;
 }
 
-int crn_surface_parse(cairn_t *c, const char *expr)
+int crn_surface_check(const char *expr)
 {
-	size_t len = crn_strlen(expr);
-
-	if (!len || len >= sizeof(c->surface))
-		return CAIRN_ESURFACE;
-	crn_copy(c->surface, expr, len + 1);
-	c->mode = CRN_SURFACE_LIST;
-	if (crn_streq(expr, "none"))
-		c->mode = CRN_SURFACE_NONE;
-	else if (crn_streq(expr, "all"))
-		c->mode = CRN_SURFACE_ALL;
-	else if (crn_streq(expr, "program"))
-		c->mode = CRN_SURFACE_PROGRAM;
-	if (c->mode != CRN_SURFACE_LIST)
-		return 0;
-
 	for (const char *s = expr;; s++) {
 		const char *end = item_end(s);
 		struct crn_range range;
@@ -109,6 +94,23 @@ int crn_surface_parse(cairn_t *c, const char *expr)
 		if (!*s)
 			return 0;
 	}
+}
+
+int crn_surface_parse(cairn_t *c, const char *expr)
+{
+	size_t len = crn_strlen(expr);
+
+	if (!len || len >= sizeof(c->surface) || crn_surface_check(expr) < 0)
+		return CAIRN_ESURFACE;
+	crn_copy(c->surface, expr, len + 1);
+	c->mode = CRN_SURFACE_LIST;
+	if (crn_streq(expr, "none"))
+		c->mode = CRN_SURFACE_NONE;
+	else if (crn_streq(expr, "all"))
+		c->mode = CRN_SURFACE_ALL;
+	else if (crn_streq(expr, "program"))
+		c->mode = CRN_SURFACE_PROGRAM;
+	return 0;
 }
 
 /* ---- Choosing -------------------------------------------------------------------------------- */
@@ -166,12 +168,55 @@ static int piece_add(cairn_t *c, struct crn_pieces *l, const struct crn_mapping 
 	return 0;
 }
 
+/* [at, end) of a mapping without what may never be tracked. */
+static int add_found(
+	cairn_t *c, const struct crn_mapping *m, uint32_t flags, uintptr_t at, uintptr_t end)
+{
+	uintptr_t engine, engine_end;
+	size_t i;
+
+	crn_arena_range(c->arena, &engine, &engine_end);
+	if (m->begin < engine_end && m->end > engine)
+		return 0;
+	for (i = crn_ranges_from(&c->omitted, at);
+		i < c->omitted.count && c->omitted.at[i].begin < end; i++) {
+		CRN_TRY(piece_add(c, &c->fresh, m, flags, at, c->omitted.at[i].begin));
+		at = c->omitted.at[i].end;
+	}
+	return piece_add(c, &c->fresh, m, flags, at, end);
+}
+
+/*
+ * What was already tracked stays so while it is mapped, whatever its protection: it may have been
+ * written before. Only that: where a tracker or the program has taken permissions away, the kernel
+ * joins it with a neighbour that was never writable (.data with the read-only part before it), and
+ * what is taken for a new mapping is taken away by a restore. True if it reaches the mapping's end.
+ */
+static int add_tracked(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+{
+	uintptr_t end = 0;
+
+	for (size_t i = crn_area_from(c, m->begin);
+		i < c->area_count && c->areas[i]->begin < m->end; i++) {
+		const struct crn_area *a = c->areas[i];
+
+		if (a->flags & CRN_AREA_EXPLICIT)
+			continue;
+		CRN_TRY(add_found(c, m, flags, CRN_MAX(a->begin, m->begin),
+			CRN_MIN(a->end, m->end)));
+		end = a->end;
+	}
+	return end >= m->end;
+}
+
 /* `follows`: it continues a mapping that was named, as .bss does .data. */
 static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool *follows)
 {
+	int tracked = m->prot & PROT_WRITE ? false : add_tracked(c, m, flags);
 	bool before = *follows;
 
-	*follows = false;
+	CRN_TRY(tracked);
+	*follows = tracked && (flags & CRN_AREA_FILE || (before && !flags));
 	for (const char *s = c->surface;; s++) {
 		const char *end = item_end(s);
 		struct crn_range r;
@@ -181,7 +226,7 @@ static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 		else if (m->prot & PROT_WRITE &&
 			(item_names(s, end, m->name) || (before && !flags))) {
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, m->begin, m->end));
-			*follows = flags & CRN_AREA_FILE;
+			*follows = flags & CRN_AREA_FILE || (before && !flags);
 		}
 		s = end;
 		if (!*s)
@@ -222,67 +267,45 @@ static bool holds_thread(const cairn_t *c, const struct crn_mapping *m)
 	return i < c->heads.count && c->heads.at[i].begin < m->end;
 }
 
-/*
- * What was already tracked stays so while it is mapped, whatever its protection: it may have been
- * written before.
- */
-static bool tracked_already(cairn_t *c, const struct crn_mapping *m)
+/* `follows`: it continues .data, or a part of .bss, that is in the surface. */
+static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool follows)
 {
-	size_t i = crn_area_from(c, m->begin);
-
-	return i < c->area_count && c->areas[i]->begin < m->end &&
-		!(c->areas[i]->flags & CRN_AREA_EXPLICIT);
+	/* Code that is made at run time is written before anybody can see it as writable. */
+	if (c->mode == CRN_SURFACE_ALL)
+		return m->prot & PROT_WRITE || (m->prot && !(flags & CRN_AREA_FILE));
+	if (!(m->prot & PROT_WRITE))
+		return false;
+	if (flags & (CRN_AREA_FILE | CRN_AREA_STACK | CRN_PIECE_HEAP))
+		return true;
+	/*
+	 * .bss continues .data without a file, in several mappings if something has divided it:
+	 * advice, or protections of a parent. A thread's stack is anonymous.
+	 */
+	return follows || holds_thread(c, m);
 }
 
-static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags,
-	const struct crn_mapping *before)
+/* What of a mapping belongs to surface "all" or "program". True if its end does. */
+static int add_chosen(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool follows)
 {
 	if (m->shared || crn_mapping_special(m))
 		return false;
-	if (c->mode == CRN_SURFACE_ALL) {
-		/*
-		 * Code that is made at run time is written before anybody can see it as writable.
-		 */
-		return m->prot & PROT_WRITE || (m->prot && !(flags & CRN_AREA_FILE)) ||
-			tracked_already(c, m);
-	}
-	if (!(m->prot & PROT_WRITE))
-		return tracked_already(c, m);
-	if (flags & (CRN_AREA_FILE | CRN_AREA_STACK | CRN_PIECE_HEAP))
-		return true;
-	/* .bss continues .data without a file; a thread's stack is anonymous. */
-	if (before->end == m->begin && before->inode && before->prot & PROT_WRITE &&
-		!before->shared)
-		return true;
-	return holds_thread(c, m);
-}
-
-/* The mapping without what may never be tracked. */
-static int add_found(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
-{
-	uintptr_t at = m->begin, engine, engine_end;
-	size_t i;
-
-	crn_arena_range(c->arena, &engine, &engine_end);
-	if (m->begin < engine_end && m->end > engine)
-		return 0;
-	for (i = crn_ranges_from(&c->omitted, at);
-		i < c->omitted.count && c->omitted.at[i].begin < m->end; i++) {
-		CRN_TRY(piece_add(c, &c->fresh, m, flags, at, c->omitted.at[i].begin));
-		at = c->omitted.at[i].end;
-	}
-	return piece_add(c, &c->fresh, m, flags, at, m->end);
+	if (!wanted(c, m, flags, follows))
+		return add_tracked(c, m, flags);
+	CRN_TRY(add_found(c, m, flags, m->begin, m->end));
+	return true;
 }
 
 /* With explicit areas only, the rest of the address space is of no interest. */
 static int read_explicit(cairn_t *c)
 {
 	for (size_t i = 0; i < c->area_count; i++) {
-		struct crn_mapping m;
+		struct crn_mapping m = { .end = 0 };
 		int more = 0;
 
 		CRN_TRY(crn_maps_begin(&c->maps, c->areas[i]->begin, 0));
-		while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < c->areas[i]->end) {
+		/* Who asks beyond the end pays for one system call more. */
+		while (m.end < c->areas[i]->end && (more = crn_maps_next(&c->maps, &m)) > 0 &&
+			m.begin < c->areas[i]->end) {
 			uint32_t flags =
 				(crn_mapping_flags(&m) & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT;
 
@@ -354,6 +377,13 @@ static bool refuses_kernel(const cairn_t *c)
 	return !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
 }
 
+uint32_t crn_surface_hot(const cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	const struct crn_mapping m = { .begin = begin, .end = end };
+
+	return refuses_kernel(c) && holds_thread(c, &m) ? CRN_AREA_HOT : 0;
+}
+
 /* Those that cannot be asked for their robust lists yet. */
 static int note_births(cairn_t *c)
 {
@@ -377,11 +407,68 @@ void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
 		c->birth_count--;
 	}
 	c->births[c->birth_count++] = addr;
-	c->maps_stale = true;
+	c->control->maps_stale = true;
 	/* Mapped, and found, before anybody knew what it is for. */
 	if (c->ops->page.set_hot && c->ops->page.set_hot(c->tracker, addr, len, true) < 0)
 		crn_warn("memory of a new thread at %p cannot be kept open", (void *)addr);
 	crn_unlock(c);
+}
+
+/* ---- Calls on their way ------------------------------------------------------------------ */
+
+struct in_flight {
+	cairn_t *c;
+	struct crn_ranges *ranges;
+	int err;
+};
+
+static void note_in_flight(void *arg, uintptr_t addr, size_t len)
+{
+	struct in_flight *to = arg;
+	uintptr_t end = addr + len < addr ? UINTPTR_MAX : addr + len;
+
+	if (to->err >= 0)
+		to->err = crn_ranges_add(to->c, to->ranges, addr, end);
+}
+
+int crn_in_flight_add(cairn_t *c, struct crn_ranges *ranges, bool others)
+{
+	struct in_flight to = { c, ranges, 0 };
+
+	if (c->agent && crn_agent_in_flight)
+		crn_agent_in_flight(others, note_in_flight, &to);
+	return to.err;
+}
+
+int crn_in_flight_begin(cairn_t *c)
+{
+	int err;
+
+	if (!refuses_kernel(c))
+		return 0;
+	c->in_flight.count = 0;
+	err = crn_in_flight_add(c, &c->in_flight, false);
+	c->env.in_flight = c->in_flight.at;
+	c->env.in_flight_count = err < 0 ? 0 : c->in_flight.count;
+	return err;
+}
+
+void crn_in_flight_end(cairn_t *c)
+{
+	c->env.in_flight_count = 0;
+}
+
+/* ---- The map --------------------------------------------------------------------------------- */
+
+/* Of a mapping, and of the one before it: further segments of an object follow its first. */
+static uint32_t flags_after(const struct crn_mapping *m, const struct crn_mapping *before)
+{
+	uint32_t flags = crn_mapping_flags(m);
+
+	if (flags & CRN_AREA_FILE && !m->shared && m->inode == before->inode &&
+		m->begin == before->end)
+		flags |= CRN_AREA_SEGMENT;
+	return flags;
 }
 
 static int read_maps(cairn_t *c)
@@ -403,19 +490,21 @@ static int read_maps(cairn_t *c)
 	}
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
-		uint32_t flags = crn_mapping_flags(&m);
+		uint32_t flags = flags_after(&m, &before);
 
 		if (refuses && (flags & CRN_AREA_STACK || holds_thread(c, &m)))
 			flags |= CRN_AREA_HOT;
-		if (flags & CRN_AREA_FILE && !m.shared && m.inode == before.inode &&
-			m.begin == before.end)
-			flags |= CRN_AREA_SEGMENT;
 		CRN_TRY(add_explicit(c, &m, flags));
 		if (c->mode == CRN_SURFACE_LIST) {
 			named = named && before.end == m.begin;
 			CRN_TRY(add_listed(c, &m, flags, &named));
-		} else if (wanted(c, &m, flags, &before)) {
-			CRN_TRY(add_found(c, &m, flags));
+		} else {
+			bool follows = named && before.end == m.begin &&
+				!(flags & (CRN_AREA_STACK | CRN_PIECE_HEAP));
+			int added = add_chosen(c, &m, flags, follows);
+
+			CRN_TRY(added);
+			named = added && (follows || flags & CRN_AREA_FILE);
 		}
 		before = m;
 		before.name = "";
@@ -429,4 +518,56 @@ int crn_surface_read(cairn_t *c)
 {
 	CRN_TRY(read_maps(c));
 	return c->ops->caps & CRN_TRACK_PROTECTS ? tell_truth(c) : 0;
+}
+
+/* Elsewhere a mapping's place in the surface depends on others, or on what the tracker has done. */
+bool crn_surface_has_parts(const cairn_t *c)
+{
+	for (size_t i = 0; i < c->area_count; i++)
+		if (c->areas[i]->flags & CRN_AREA_EXPLICIT)
+			return false;
+	return c->mode == CRN_SURFACE_ALL && !refuses_kernel(c) &&
+		!(c->ops->caps & CRN_TRACK_PROTECTS);
+}
+
+/* The pieces of the layout that lie outside [begin, end). */
+static int keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_pieces *l = &c->fresh;
+
+	l->count = 0;
+	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, c->layout.count + 1, sizeof(*l->at)));
+	for (size_t i = 0; i < c->layout.count; i++) {
+		const struct crn_piece *p = &c->layout.at[i];
+
+		if (p->begin < begin)
+			append_part(l, p, p->begin, CRN_MIN(p->end, begin), p->prot);
+		if (p->end > end)
+			append_part(l, p, CRN_MAX(p->begin, end), p->end, p->prot);
+	}
+	return 0;
+}
+
+int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_mapping m, before = { .end = 0, .inode = 0 };
+	int more;
+
+	CRN_TRY(keep_outside(c, begin, end));
+	CRN_TRY(crn_maps_begin(&c->maps, begin - CRN_PAGE_SIZE, 0));
+	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
+		uint32_t flags = flags_after(&m, &before);
+
+		before = m;
+		before.name = "";
+		if (m.end <= begin)
+			continue;
+		if (m.begin < begin) {
+			m.offset += begin - m.begin;
+			m.begin = begin;
+		}
+		m.end = CRN_MIN(m.end, end);
+		CRN_TRY(add_chosen(c, &m, flags, false));
+	}
+	return CRN_MIN(more, 0);
 }

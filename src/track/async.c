@@ -15,6 +15,7 @@
  * Called with the session's lock held. No libc.
  */
 #include "track/async.h"
+#include <errno.h>
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/copy.h"
@@ -22,17 +23,12 @@
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/host.h"
+#include "os/keeper.h"
 #include "os/userfault.h"
 
 #define FEATURES                                                                    \
 	(CRN_UFFD_PAGEFAULT_FLAG_WP | CRN_UFFD_WP_ASYNC | CRN_UFFD_WP_UNPOPULATED | \
 		CRN_UFFD_WP_SHMEM)
-/* Room that a scan should find in the dirty list; it does with less when memory is short. */
-#define SCAN_ROOM 512
-/* The kernel allocates a buffer for as many reports as one call may bring: few keep that cheap. */
-#define SCAN_BATCH 64ul
-/* Another thread may map and unmap while we look: give up some time. */
-#define REPAIRS_MAX 64
 
 static int async_probe(const struct crn_host *host)
 {
@@ -41,39 +37,48 @@ static int async_probe(const struct crn_host *host)
 	return CAIRN_ENOTRACK;
 }
 
+/* Every list: what has to be opened and closed. */
+#define LISTS(t)                                                                        \
+	{ &(t)->runs, &(t)->dirty, &(t)->gone, &(t)->owned, &(t)->owned_now, &(t)->fed, \
+		&(t)->open, &(t)->still_open, &(t)->were_open, &(t)->evicted,           \
+		&(t)->turn, &(t)->protect }
+
 static void async_close(void *tracker)
 {
 	struct crn_async *t = tracker;
+	struct crn_range_list *const lists[] = LISTS(t);
 	struct crn_arena *arena = t->env->arena;
 
-	crn_range_list_close(&t->runs);
-	crn_range_list_close(&t->dirty);
-	crn_range_list_close(&t->gone);
-	crn_range_list_close(&t->owned);
-	crn_range_list_close(&t->owned_now);
+	if (t->feed) {
+		crn_debug("feed %s: %lu drains without doubt, %lu scans", t->feed->ops->name,
+			(unsigned long)t->sure_drains, (unsigned long)t->scans);
+		t->feed->ops->close(t->feed);
+	}
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(lists); i++)
+		crn_range_list_close(lists[i]);
+	crn_hot_list_close(&t->hot, arena);
 	crn_block_free(arena, t->spans, t->span_capacity * sizeof(*t->spans));
 	crn_mirror_close(&t->mirror);
 	crn_maps_close(&t->maps);
 	crn_block_free(arena, t->maps_buffer, CRN_MAPS_BUFFER);
-	crn_fd_close(t->pagemap);
-	crn_fd_close(t->uffd); /* unregisters everything */
+	crn_keeper_drop(t->env->keeper, &t->pagemap);
+	crn_faults_close(t->faults);
+	/* With the keeper's, the last one: its end unregisters everything. */
+	crn_keeper_drop(t->env->keeper, &t->uffd);
 	crn_block_free(arena, t, sizeof(*t));
 }
 
 static int async_open(void **out, struct crn_track_env *env)
 {
 	struct crn_async *t = crn_block_alloc(env->arena, sizeof(*t));
+	struct crn_range_list *const lists[] = LISTS(t);
 	int err;
 
 	if (!t)
 		return CAIRN_EMEMORY;
 	t->env = env;
-	crn_range_list_open(&t->runs, env->arena);
-	crn_range_list_open(&t->dirty, env->arena);
-	crn_range_list_open(&t->gone, env->arena);
-	crn_range_list_open(&t->owned, env->arena);
-	crn_range_list_open(&t->owned_now, env->arena);
-
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(lists); i++)
+		crn_range_list_open(lists[i], env->arena);
 	err = crn_mirror_open(&t->mirror, env);
 	if (err < 0)
 		goto err_mirror;
@@ -87,6 +92,17 @@ static int async_open(void **out, struct crn_track_env *env)
 	err = t->uffd = crn_uffd_open(FEATURES, NULL);
 	if (err < 0)
 		goto err_uffd;
+	err = crn_keeper_hold(env->keeper, &t->pagemap, crn_pagemap_open);
+	if (err >= 0)
+		err = crn_keeper_hold(env->keeper, &t->uffd, NULL);
+	if (err >= 0)
+		err = crn_faults_open(&t->faults, env, NULL, NULL);
+	if (err >= 0)
+		err = crn_feed_choose(&t->feed, env->feed, env, t->uffd);
+	if (err < 0) {
+		async_close(t);
+		return err;
+	}
 	*out = t;
 	return 0;
 
@@ -112,10 +128,18 @@ static int async_area_add(void *tracker, struct crn_area *area)
 	int err;
 
 	area->flags &= ~CRN_AREA_NEW;
+	CRN_TRY(crn_keeper_mend(t->env->keeper));
+	CRN_TRY(crn_async_before_adopt(t, area->begin, area->end));
+	if (back)
+		CRN_TRY(crn_mirror_replaced(&t->mirror, area->begin, area->end));
+	crn_async_own(t, true);
 	err = crn_async_adopt(t, area->begin, area->end, area->flags, area, changed);
 	if (err < 0) {
+		crn_async_release(t, area->begin, area->end);
 		crn_async_abandon(t, area->begin, area->end);
-		crn_uffd_unregister(t->uffd, area->begin, area->end - area->begin);
+	}
+	crn_async_own(t, false);
+	if (err < 0) {
 		if (!back) {
 			(void)crn_range_list_cut(&t->dirty, area->begin, area->end);
 			crn_mirror_drop(&t->mirror, area->begin, area->end);
@@ -132,13 +156,16 @@ static void async_area_drop(void *tracker, struct crn_area *area)
 	struct crn_async *t = tracker;
 	size_t len = area->end - area->begin;
 
+	crn_async_hot_drop(t, area->begin, area->end);
 	/* Splitting an entry may need memory: what then stays is merely watched for nothing. */
 	(void)crn_async_abandon(t, area->begin, area->end);
 	(void)crn_range_list_cut(&t->dirty, area->begin, area->end);
 	(void)crn_range_list_cut(&t->gone, area->begin, area->end);
 	(void)crn_range_list_cut(&t->owned, area->begin, area->end);
 	t->mixed |= t->dirty.count > 1;
+	crn_async_own(t, true);
 	crn_uffd_unregister(t->uffd, area->begin, len); /* fails where the mapping is gone: fine */
+	crn_async_own(t, false);
 	crn_mirror_drop(&t->mirror, area->begin, area->end);
 }
 
@@ -147,88 +174,13 @@ static int async_area_gone(void *tracker, struct crn_area *area)
 	struct crn_async *t = tracker;
 
 	CRN_TRY(crn_range_list_reserve(&t->gone, 1));
+	crn_async_hot_drop(t, area->begin, area->end);
 	CRN_TRY(crn_range_list_cut(&t->dirty, area->begin, area->end));
 	/* Or its own copies would count as dropped, and be handed over twice. */
 	CRN_TRY(crn_range_list_cut(&t->owned, area->begin, area->end));
 	t->mixed |= t->dirty.count > 1;
 	CRN_TRY(crn_async_abandon(t, area->begin, area->end));
 	return crn_range_list_add(&t->gone, area->begin, area->end);
-}
-
-/* ---- Which pages have been written -------------------------------------------------- */
-
-/* After a scan that failed: how many entries it wrote before. */
-static size_t count_reported(const struct crn_range_list *l)
-{
-	size_t n = l->count;
-
-	while (n < l->capacity && l->at[n].end)
-		n++;
-	return n;
-}
-
-/* Append the written pages of one run; with `protect` the kernel forgets them. */
-static int scan_run(struct crn_async *t, uintptr_t begin, uintptr_t end, bool protect)
-{
-	struct crn_range_list *l = &t->dirty;
-	uintptr_t cursor = begin;
-
-	while (cursor < end) {
-		long n;
-
-		if (crn_range_list_reserve(l, SCAN_ROOM) < 0 && l->count == l->capacity)
-			return CAIRN_EMEMORY;
-		n = crn_pagemap_written(t->pagemap, &cursor, end, protect, l->at + l->count,
-			CRN_MIN(l->capacity - l->count, SCAN_BATCH));
-		if (n < 0) {
-			l->count = count_reported(l);
-			return (int)n;
-		}
-		l->count += (size_t)n;
-	}
-	return 0;
-}
-
-/* The list from `first` on holds what a scan reported: give a stack that has grown its slots. */
-static int cover_stack_growth(struct crn_async *t, size_t first)
-{
-	for (size_t i = first; i < t->dirty.count; i++) {
-		if (!crn_mirror_slot(&t->mirror, t->dirty.at[i].begin))
-			CRN_TRY(crn_async_grow_stack(t, t->dirty.at[i].begin));
-	}
-	return 0;
-}
-
-static int scan_all(struct crn_async *t, bool protect)
-{
-	unsigned repairs = 0;
-	int err;
-
-	CRN_TRY(crn_async_wake(t));
-again:
-	if (t->runs_stale)
-		CRN_TRY(crn_async_plan(t));
-	for (size_t i = 0; i < t->runs.count; i++) {
-		struct crn_page_run run = t->runs.at[i];
-
-		err = scan_run(t, run.begin, run.end, protect);
-		if (err == -EPERM && repairs++ < REPAIRS_MAX) {
-			t->mixed = true; /* the run is scanned again */
-			CRN_TRY(crn_async_repair(t, run.begin, run.end));
-			goto again;
-		}
-		if (err < 0) {
-			t->mixed = true;
-			return err;
-		}
-	}
-	if (t->has_private_files && t->env->dropped)
-		CRN_TRY(crn_async_check_owned(t));
-	if (t->mixed) {
-		crn_range_list_normalise(&t->dirty);
-		t->mixed = false;
-	}
-	return cover_stack_growth(t, 0);
 }
 
 /* ---- Intervals -------------------------------------------------------------------- */
@@ -241,22 +193,27 @@ static int async_interval_begin(void *tracker)
 static int async_interval_end(void *tracker, struct crn_sink *sink)
 {
 	struct crn_async *t = tracker;
+	bool unsteady;
 	int err;
 
 	t->mixed |= t->dirty.count > 0; /* from an attempt that failed, or touched */
-	err = scan_all(t, true);
+	if (t->env->predictor)
+		return crn_async_hot_end(t, sink);
+	err = crn_async_find_written(t, true);
 	t->owed = true;
 	CRN_TRY(err);
-	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, sink));
+	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, 0, 0, sink));
+	unsteady = crn_async_unsteady(t);
 	for (size_t i = 0; i < t->dirty.count; i++) {
 		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
 
-		CRN_TRY(crn_mirror_turn(
-			&t->mirror, begin, end, crn_async_doubtful(t, begin, end), sink));
+		bool doubtful = unsteady || crn_async_doubtful(t, begin, end);
+
+		CRN_TRY(crn_mirror_turn(&t->mirror, begin, end, doubtful, sink));
 	}
 	crn_range_list_shrink(&t->dirty, 0);
 	CRN_TRY(crn_mirror_give(&t->mirror, &t->gone, sink));
-	t->owed = false;
+	t->owed = t->unsteady = false;
 	return 0;
 }
 
@@ -270,9 +227,11 @@ static int async_undo(void *tracker, struct crn_sink *sink)
 	int err;
 
 	t->mixed |= t->dirty.count > 0;
-	CRN_TRY(err = scan_all(t, false));
+	CRN_TRY(err = crn_async_find_written(t, false));
 	for (size_t i = 0; i < t->dirty.count && err >= 0; i++)
 		err = crn_mirror_show(&t->mirror, t->dirty.at[i].begin, t->dirty.at[i].end, sink);
+	if (err >= 0)
+		err = crn_async_hot_show(t, sink);
 	/* What the kernel still knows may be forgotten here; what it does not must stay. */
 	if (!t->owed)
 		crn_range_list_shrink(&t->dirty, 0);
@@ -283,6 +242,7 @@ static int async_rebase(void *tracker, uintptr_t page, const void *content)
 {
 	struct crn_async *t = tracker;
 
+	t->hot.stale = true;
 	return crn_mirror_put(&t->mirror, page, content);
 }
 
@@ -308,7 +268,10 @@ static int async_unprotect(void *tracker, uintptr_t addr, size_t len)
 {
 	struct crn_async *t = tracker;
 
-	CRN_TRY(crn_async_wake(t));
+	CRN_TRY(crn_keeper_mend(t->env->keeper));
+	/* A feed reports what comes to life. */
+	if (!t->feed)
+		CRN_TRY(crn_async_wake(t));
 	for (uintptr_t p = crn_page_down(addr); p < crn_page_up(addr + len); p += CRN_PAGE_SIZE) {
 		/* A sparse part has no slot: what appears there counts as written anyway. */
 		if (crn_mirror_slot(&t->mirror, p))
@@ -320,32 +283,85 @@ static int async_unprotect(void *tracker, uintptr_t addr, size_t len)
 
 static int async_set_hot(void *tracker, uintptr_t addr, size_t len, bool hot)
 {
-	return 0; /* no strategy yet: every page is found by the scan */
+	return 0; /* the kernel may write to any page */
 }
 
-static int async_collect(void *tracker, uintptr_t addr, size_t len)
+static size_t count_listed(const struct crn_range_list *l, uintptr_t begin, uintptr_t end)
 {
-	struct crn_async *t = tracker;
-	uintptr_t begin = crn_page_down(addr), end = crn_page_up(addr + len), cursor = begin;
-	struct crn_page_run runs[64];
 	size_t count = 0;
 
-	for (size_t i = 0; i < t->dirty.count; i++) {
-		uintptr_t b = CRN_MAX(begin, t->dirty.at[i].begin),
-			  e = CRN_MIN(end, t->dirty.at[i].end);
+	for (size_t i = 0; i < l->count; i++) {
+		uintptr_t b = CRN_MAX(begin, l->at[i].begin), e = CRN_MIN(end, l->at[i].end);
 
 		count += b < e ? crn_pages(e - b) : 0;
 	}
-	while (cursor < end) {
+	return count;
+}
+
+/*
+ * Those that the kernel has let through since it last protected them; what is open all the time is
+ * left out, for of that it cannot tell.
+ */
+static int count_seen(struct crn_async *t, uintptr_t begin, uintptr_t end, size_t *count)
+{
+	struct crn_page_run runs[64];
+
+	for (uintptr_t cursor = begin; cursor < end;) {
 		long n = crn_pagemap_written(
 			t->pagemap, &cursor, end, false, runs, CRN_ARRAY_SIZE(runs));
 
-		if (n < 0)
-			return (int)n;
-		for (long i = 0; i < n; i++)
-			count += crn_pages(runs[i].end - runs[i].begin);
+		CRN_TRY((int)CRN_MIN(n, 0l));
+		for (long i = 0; i < n; i++) {
+			for (uintptr_t p = runs[i].begin; p < runs[i].end; p += CRN_PAGE_SIZE)
+				*count += !crn_hot_list_find(&t->hot, p) &&
+					!crn_range_list_meets(&t->open, p, p + CRN_PAGE_SIZE);
+		}
 	}
+	return 0;
+}
+
+/* Of the range alone: one thread's stack is asked for, while another scan of everything is near. */
+static int async_collect(void *tracker, uintptr_t addr, size_t len)
+{
+	struct crn_async *t = tracker;
+	uintptr_t begin = crn_page_down(addr), end = crn_page_up(addr + len);
+	size_t count = 0;
+	int err;
+
+	CRN_TRY(crn_keeper_mend(t->env->keeper));
+	err = count_seen(t, begin, end, &count);
+	if (err == -EPERM) { /* a part is not registered, perhaps any more: repaired by the whole */
+		t->mixed |= t->dirty.count > 0;
+		t->owed = true; /* the list may hold both kinds from now on */
+		err = crn_async_find_written(t, false);
+		count = 0;
+	}
+	CRN_TRY(err);
+	count += count_listed(&t->dirty, begin, end) + crn_async_hot_count(t, begin, end) +
+		crn_async_open_count(t, begin, end);
 	return (int)CRN_MIN(count, (size_t)INT32_MAX);
+}
+
+/* ---- The feed ------------------------------------------------------------------------ */
+
+static void async_own_calls(void *tracker, bool begin)
+{
+	crn_async_own(tracker, begin);
+}
+
+static bool async_maps_quiet(void *tracker)
+{
+	struct crn_async *t = tracker;
+
+	return t->feed && t->feed->ops->maps_quiet(t->feed);
+}
+
+static const char *async_feed(const void *tracker, uint64_t *scans)
+{
+	const struct crn_async *t = tracker;
+
+	*scans = t->scans;
+	return t->feed ? t->feed->ops->name : "scan";
 }
 
 static uint64_t async_bytes(const void *tracker)
@@ -356,6 +372,11 @@ static uint64_t async_bytes(const void *tracker)
 static uint64_t async_faults(const void *tracker)
 {
 	return 0; /* the kernel serves them */
+}
+
+static uint64_t async_eager(const void *tracker)
+{
+	return ((const struct crn_async *)tracker)->eager;
 }
 
 const struct crn_tracker_ops crn_tracker_async = {
@@ -374,9 +395,13 @@ const struct crn_tracker_ops crn_tracker_async = {
 	.rebase = async_rebase,
 	.look = async_look,
 	.held = async_held,
+	.own_calls = async_own_calls,
+	.maps_quiet = async_maps_quiet,
+	.feed = async_feed,
 	.page = { .unprotect = async_unprotect,
 		.set_hot = async_set_hot,
 		.collect = async_collect },
 	.bytes = async_bytes,
 	.faults = async_faults,
+	.eager = async_eager,
 };

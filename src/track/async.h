@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the async tracker share: async.c drives, async_span.c knows what is registered.
+ * What the files of the async tracker share: async.c drives, async_span.c knows what is registered,
+ * async_written.c which of that has been written.
  */
 #ifndef CRN_ASYNC_H
 #define CRN_ASYNC_H
@@ -10,6 +11,9 @@
 #include <stdint.h>
 #include "os/maps.h"
 #include "os/pagemap.h"
+#include "track/faults.h"
+#include "track/feed.h"
+#include "track/hot_list.h"
 #include "track/mirror.h"
 #include "track/range_list.h"
 #include "track/track.h"
@@ -34,6 +38,7 @@ struct crn_span {
 struct crn_async {
 	struct crn_track_env *env;
 	struct crn_mirror mirror;
+	struct crn_faults *faults; /* for pages that vanish while they are read */
 	int uffd, pagemap;
 	struct crn_maps maps;
 	char *maps_buffer;
@@ -64,7 +69,37 @@ struct crn_async {
 	bool has_private_files;
 
 	struct crn_range_list gone; /* vanished in this interval, still mirrored */
+
+	/*
+	 * Pages that a strategy leaves open (async_hot.c). `dirty` holds none of them but within
+	 * interval_end.
+	 */
+	struct crn_hot_list hot;
+	struct crn_range_list evicted; /* not hot any more, nor protected yet */
+	struct crn_range_list turn, protect; /* scratch */
+	uintptr_t refused[16]; /* within interval_end: promotions that could not be */
+	size_t refused_count;
+	uint64_t eager;
+
+	/*
+	 * How writes become known; NULL: by a scan of everything. Pages in `open` are unprotected,
+	 * or may become so without another report: they are compared with the mirror each time.
+	 * Those in `were_open` are no longer that, but have not been protected again yet.
+	 */
+	struct crn_feed *feed;
+	struct crn_range_list fed; /* reported, not judged yet */
+	struct crn_range_list open, still_open, were_open;
+	struct crn_page_run coming;    /* is being adopted */
+	bool unsteady; /* mappings may have changed since something came into `dirty` */
+	unsigned own_depth;
+	uint64_t sure_drains, scans;
 };
+
+/*
+ * Find the pages written since interval_begin: t->dirty, sorted, without the hot ones. With
+ * `protect` the kernel starts to watch them anew, and they are known here only. 0 or negative.
+ */
+int crn_async_find_written(struct crn_async *t, bool protect);
 
 /*
  * Bring [begin, end) under watch. `changed`: what is there now was written in this interval; else
@@ -77,6 +112,33 @@ int crn_async_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end, uint32_
  * be split and cannot.
  */
 int crn_async_abandon(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/* Unregister what is watched in [begin, end), and nothing else. */
+void crn_async_release(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/* The first span that ends above addr, or NULL. */
+const struct crn_span *crn_async_span_above(const struct crn_async *t, uintptr_t addr);
+/*
+ * Protect again what find_written found without `protect`, and what has been evicted, but for what
+ * is hot or open. 0; CAIRN_EMEMORY: it stays in the lists.
+ */
+int crn_async_protect_written(struct crn_async *t);
+/* `to` becomes `from`, which is sorted, without the pages that are hot. */
+int crn_async_without_hot(
+	struct crn_async *t, struct crn_range_list *to, const struct crn_range_list *from);
+/* How many pages of the range that are open, or were, differ from the mirror. */
+size_t crn_async_open_count(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/*
+ * [begin, end) will be adopted now: what the feed has reported of it until here is in the copy that
+ * will be made. Only faults that are not over may still write; those pages count as written. 0 or
+ * CAIRN_EMEMORY.
+ */
+int crn_async_before_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/*
+ * Has a mapping changed since the feed was first drained in this interval? Then a page that was
+ * reported may not be there any more, and is copied with care.
+ */
+bool crn_async_unsteady(const struct crn_async *t);
+/* Around the engine's own system calls on the address space. Nests. */
+void crn_async_own(struct crn_async *t, bool begin);
 /* Recompute the runs. 0 or negative. */
 int crn_async_plan(struct crn_async *t);
 /* A scan of [begin, end) met something unregistered: find it and adopt it as written. */
@@ -86,11 +148,26 @@ int crn_async_find_owned(
 	struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to);
 /* May a load from [begin, end) raise SIGBUS, because a file was cut short? */
 bool crn_async_doubtful(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/* May the page be read at any time while it is tracked, because no file under it can be cut? */
+bool crn_async_steady(struct crn_async *t, uintptr_t page);
+/* A page was written: if it is of a private file mapping it is the program's own copy now. */
+int crn_async_note_owned(struct crn_async *t, uintptr_t page);
 /* Copies that have been dropped since: note them as written. */
 int crn_async_check_owned(struct crn_async *t);
 /* Pages that have come to life in sparse spans: watch them, as written. */
 int crn_async_wake(struct crn_async *t);
 /* A written page below the stack's span: the stack has grown. */
 int crn_async_grow_stack(struct crn_async *t, uintptr_t begin);
+
+/* ---- async_hot.c: under a strategy ---- */
+/* interval_end */
+int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink);
+/* Take the hot pages out of `dirty`, which is sorted. 0 or CAIRN_EMEMORY. */
+int crn_async_hot_filter(struct crn_async *t);
+/* Show the sink the hot pages that have changed; or count them. */
+int crn_async_hot_show(struct crn_async *t, struct crn_sink *sink);
+size_t crn_async_hot_count(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/* [begin, end) is not tracked any more. */
+void crn_async_hot_drop(struct crn_async *t, uintptr_t begin, uintptr_t end);
 
 #endif

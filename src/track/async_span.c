@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the async tracker has registered, and how that follows the program's mappings. */
+#include <errno.h>
 #include "track/async.h"
 #include "base/arena.h"
 #include "base/check.h"
@@ -36,6 +37,13 @@ static size_t span_find(const struct crn_async *t, uintptr_t addr)
 			high = mid;
 	}
 	return low;
+}
+
+const struct crn_span *crn_async_span_above(const struct crn_async *t, uintptr_t addr)
+{
+	size_t i = span_find(t, addr);
+
+	return i < t->span_count ? &t->spans[i] : NULL;
 }
 
 /* Room has been reserved. */
@@ -92,7 +100,41 @@ int crn_async_abandon(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	return 0;
 }
 
+void crn_async_release(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = span_find(t, begin); i < t->span_count && t->spans[i].begin < end; i++) {
+		uintptr_t from = CRN_MAX(t->spans[i].begin, begin);
+		uintptr_t to = CRN_MIN(t->spans[i].end, end);
+
+		if (t->spans[i].watched)
+			crn_uffd_unregister(t->uffd, from, to - from);
+	}
+}
+
 /* ---- Adopting ----------------------------------------------------------------------- */
+
+/*
+ * A guard page has no content, and counts as swapped out. The kernel has no protection for it: the
+ * next scan would report it as written, once. So that is had here, and it is not copied.
+ */
+static int settle_guards(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	struct crn_page_run runs[16], ignored[16];
+
+	for (uintptr_t cursor = begin; cursor < end;) {
+		long n = crn_pagemap_guards(t->pagemap, &cursor, end, runs, CRN_ARRAY_SIZE(runs));
+
+		CRN_TRY((int)CRN_MIN(n, 0));
+		for (long i = 0; i < n; i++) {
+			uintptr_t at = runs[i].begin;
+
+			while (at < runs[i].end)
+				CRN_TRY((int)CRN_MIN(0, crn_pagemap_written(t->pagemap, &at,
+					runs[i].end, true, ignored, CRN_ARRAY_SIZE(ignored))));
+		}
+	}
+	return 0;
+}
 
 /* Pages of one category: present (and not the shared zero page), swapped out, or either. */
 static long scan_for(struct crn_async *t, uintptr_t *cursor, uintptr_t end, uint64_t anyof,
@@ -103,12 +145,17 @@ static long scan_for(struct crn_async *t, uintptr_t *cursor, uintptr_t end, uint
 		.end = end,
 		.vec = (uintptr_t)runs,
 		.vec_len = max,
-		.category_mask = CRN_PAGE_PFNZERO,
-		.category_inverted = CRN_PAGE_PFNZERO,
+		.category_mask = CRN_PAGE_PFNZERO | CRN_PAGE_GUARD,
+		.category_inverted = CRN_PAGE_PFNZERO | CRN_PAGE_GUARD,
 		.category_anyof_mask = anyof,
 		.return_mask = CRN_PAGE_PRESENT,
 	};
 	long n = crn_pagemap_scan(t->pagemap, &scan);
+
+	if (n == -EINVAL) { /* a kernel that does not tell guard pages apart */
+		scan.category_mask = scan.category_inverted = CRN_PAGE_PFNZERO;
+		n = crn_pagemap_scan(t->pagemap, &scan);
+	}
 
 	if (n >= 0)
 		*cursor = scan.walk_end;
@@ -150,15 +197,32 @@ static int dirty_mirrored(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	return 0;
 }
 
+/*
+ * Register and protect, or neither. -EBUSY: a userfaultfd of the program's own has (a part of) it.
+ * What is not ours must not be unregistered: some kernels would do it.
+ */
 static int arm(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
+	int err;
+
 	/*
 	 * Huge pages would be split at the first write, at 50 k cycles each. Refused for some
 	 * mappings: no matter.
 	 */
 	(void)crn_memory_advise((void *)begin, end - begin, MADV_NOHUGEPAGE);
 	CRN_TRY(crn_uffd_register(t->uffd, begin, end - begin));
-	return crn_uffd_protect(t->uffd, begin, end - begin, true);
+	err = crn_uffd_protect(t->uffd, begin, end - begin, true);
+	if (err < 0)
+		crn_uffd_unregister(t->uffd, begin, end - begin);
+	return err;
+}
+
+/* Not registered means: found again, as written. */
+static int disarm_if(struct crn_async *t, uintptr_t begin, uintptr_t end, int err)
+{
+	if (err < 0)
+		crn_uffd_unregister(t->uffd, begin, end - begin);
+	return err;
 }
 
 /*
@@ -175,7 +239,8 @@ static int watch_anonymous(struct crn_async *t, uintptr_t begin, uintptr_t end, 
 	if (changed)
 		CRN_TRY(dirty_mirrored(t, begin, end));
 	CRN_TRY(arm(t, begin, end));
-	return each_populated(t, begin, end, CRN_PAGE_PRESENT, fate);
+	CRN_TRY(disarm_if(t, begin, end, settle_guards(t, begin, end)));
+	return disarm_if(t, begin, end, each_populated(t, begin, end, CRN_PAGE_PRESENT, fate));
 }
 
 /* Of a file, or shared: an absent page is not zeros. */
@@ -187,10 +252,12 @@ static int watch_backed(
 	CRN_TRY(arm(t, begin, end));
 	if (!shared) {
 		t->has_private_files = true;
-		CRN_TRY(crn_async_find_owned(t, begin, end, &t->owned));
+		CRN_TRY(disarm_if(t, begin, end,
+			crn_async_find_owned(t, begin, end, &t->owned)));
 		crn_range_list_normalise(&t->owned);
 	}
-	return changed ? 0 : crn_mirror_fill(&t->mirror, begin, end, true);
+	return changed ? 0
+		       : disarm_if(t, begin, end, crn_mirror_fill(&t->mirror, begin, end, true));
 }
 
 static int watch(struct crn_async *t, struct crn_span span, bool changed)
@@ -205,12 +272,7 @@ static int watch(struct crn_async *t, struct crn_span span, bool changed)
 	CRN_TRY(crn_mirror_cover(&t->mirror, span.begin, span.end));
 	err = backed ? watch_backed(t, span.begin, span.end, span.flags & CRN_AREA_SHARED, changed)
 		     : watch_anonymous(t, span.begin, span.end, changed);
-	if (err < 0) {
-		/* Not registered means: found again, as written. */
-		crn_uffd_unregister(t->uffd, span.begin, span.end - span.begin);
-		return err;
-	}
-	return span_add(t, span);
+	return err < 0 ? err : span_add(t, span); /* room was reserved */
 }
 
 /*
@@ -346,98 +408,23 @@ int crn_async_wake(struct crn_async *t)
 	return 0;
 }
 
-int crn_async_find_owned(
-	struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to)
+bool crn_async_steady(struct crn_async *t, uintptr_t page)
 {
-	for (uintptr_t cursor = begin; cursor < end;) {
-		struct crn_page_run runs[32];
-		struct crn_scan scan = {
-			.start = cursor,
-			.end = end,
-			.vec = (uintptr_t)runs,
-			.vec_len = CRN_ARRAY_SIZE(runs),
-			.category_mask = CRN_PAGE_PRESENT | CRN_PAGE_FILE,
-			.category_inverted = CRN_PAGE_FILE,
-			.return_mask = CRN_PAGE_PRESENT,
-		};
-		long n = crn_pagemap_scan(t->pagemap, &scan);
+	size_t i = span_find(t, page);
 
-		if (n < 0)
-			return (int)n;
-		cursor = scan.walk_end;
-		for (long i = 0; i < n; i++)
-			CRN_TRY(crn_range_list_add(to, runs[i].begin, runs[i].end));
-	}
-	return 0;
+	return i < t->span_count && t->spans[i].begin <= page && t->spans[i].watched &&
+		!crn_async_doubtful(t, page, page + CRN_PAGE_SIZE);
 }
 
-/* What was written to is there; where a file ended before it nothing is. */
+/* Of a file: even what is there now may be gone before the load. */
 bool crn_async_doubtful(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
-	size_t i = span_find(t, begin), backed = 0;
+	const uint32_t kind = CRN_AREA_FILE | CRN_AREA_SEGMENT;
 
-	for (; i < t->span_count && t->spans[i].begin < end; i++)
-		backed += (t->spans[i].flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) != 0;
-	if (!backed)
-		return false;
-	for (uintptr_t cursor = begin; cursor < end;) {
-		struct crn_page_run run;
-		struct crn_scan scan = {
-			.start = cursor,
-			.end = end,
-			.vec = (uintptr_t)&run,
-			.vec_len = 1,
-			.category_mask = CRN_PAGE_PRESENT,
-			.category_inverted = CRN_PAGE_PRESENT,
-			.return_mask = CRN_PAGE_PRESENT,
-		};
-		long n = crn_pagemap_scan(t->pagemap, &scan);
-
-		if (n)
+	for (size_t i = span_find(t, begin); i < t->span_count && t->spans[i].begin < end; i++)
+		if ((t->spans[i].flags & kind) == CRN_AREA_FILE)
 			return true;
-		cursor = scan.walk_end;
-	}
 	return false;
-}
-
-/* A page of [begin, end) that is still mirrored was dropped. */
-static int note_dropped(struct crn_async *t, uintptr_t begin, uintptr_t end)
-{
-	t->mixed = t->owed = true;
-	return dirty_mirrored(t, begin, end);
-}
-
-int crn_async_check_owned(struct crn_async *t)
-{
-	struct crn_range_list *was = &t->owned, *now = &t->owned_now, swap;
-	size_t j = 0;
-
-	crn_range_list_shrink(now, 0);
-	for (size_t i = 0; i < t->span_count; i++) {
-		const struct crn_span *s = &t->spans[i];
-
-		if (s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE)
-			CRN_TRY(crn_async_find_owned(t, s->begin, s->end, now));
-	}
-	for (size_t i = 0; i < was->count; i++) {
-		uintptr_t at = was->at[i].begin, end = was->at[i].end;
-
-		while (at < end) {
-			while (j < now->count && now->at[j].end <= at)
-				j++;
-			if (j == now->count || now->at[j].begin >= end) {
-				CRN_TRY(note_dropped(t, at, end));
-				break;
-			}
-			if (now->at[j].begin > at)
-				CRN_TRY(note_dropped(t, at, now->at[j].begin));
-			at = now->at[j].end;
-		}
-	}
-	swap = *was;
-	*was = *now;
-	*now = swap;
-	return 0;
 }
 
 static bool is_registered(struct crn_async *t, uintptr_t page)

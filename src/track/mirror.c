@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "track/mirror.h"
+#include <errno.h>
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/copy.h"
+#include "os/guarded.h"
 
 #define FANOUT     512
 #define LEVELS     4
@@ -38,6 +40,7 @@ int crn_mirror_open(struct crn_mirror *m, struct crn_track_env *env)
 {
 	crn_fill(m, 0, sizeof(*m));
 	m->env = env;
+	crn_range_list_open(&m->replaced, env->arena);
 	m->root = node_alloc(m);
 	m->scratch = crn_frame_alloc(env->arena);
 	if (!m->root || !m->scratch) {
@@ -93,12 +96,25 @@ void **crn_mirror_slot(struct crn_mirror *m, uintptr_t page)
 	return leaf ? &leaf->slot[slot_index(page, 0)] : NULL;
 }
 
-/* The live page, or a copy of it if the program itself may not read it now. NULL if nobody can. */
+/*
+ * The live page, or a copy of it if the program itself may not read it now. NULL if nobody can.
+ * What is not doubtful may vanish all the same, so it is read by guarded functions.
+ */
 static const void *live_page(struct crn_mirror *m, uintptr_t page, bool doubtful)
 {
 	if (crn_likely(!doubtful && !m->env->closed))
 		return (const void *)page;
 	return m->env->load(m->env, m->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : m->scratch;
+}
+
+/* A page that nobody can read any more (unmapped, cut off its file) has no content: zeros. */
+static void load(struct crn_mirror *m, void **slot, const void *live)
+{
+	if (crn_likely(crn_guarded_copy(*slot, live, CRN_PAGE_SIZE) >= 0))
+		return;
+	crn_frame_free(m->env->arena, *slot);
+	*slot = NULL;
+	m->page_count--;
 }
 
 int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful)
@@ -116,12 +132,11 @@ int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool d
 				return CAIRN_EMEMORY;
 			m->page_count++;
 		}
-		crn_copy_page(*slot, live);
+		load(m, slot, live);
 	}
 	return 0;
 }
 
-/* A page that nobody can read any more (its file was cut short) has no content: zeros. */
 static void renew(struct crn_mirror *m, void **slot, const void *live)
 {
 	*slot = NULL;
@@ -130,17 +145,16 @@ static void renew(struct crn_mirror *m, void **slot, const void *live)
 	*slot = crn_frame_alloc(m->env->arena);
 	CRN_ASSERT(*slot); /* the sink's prepare() promised it */
 	m->page_count++;
-	crn_copy_page(*slot, live);
+	load(m, slot, live);
 }
 
-static int turn_page(struct crn_mirror *m, uintptr_t page, bool doubtful, struct crn_sink *sink)
+/* 1: the frame has stayed where it is. */
+static int turn_page(struct crn_mirror *m, void **slot, void *old, uintptr_t page, bool doubtful,
+	struct crn_sink *sink)
 {
-	void **slot = crn_mirror_slot(m, page), *old;
 	const void *live = live_page(m, page, doubtful);
-	int r;
+	int r = -EFAULT;
 
-	CRN_ASSERT(slot);
-	old = *slot;
 	if (!old) {
 		CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, NULL, false));
 		renew(m, slot, live);
@@ -149,34 +163,62 @@ static int turn_page(struct crn_mirror *m, uintptr_t page, bool doubtful, struct
 	if (sink->exchange && live) {
 		*slot = sink->exchange(sink, page, old);
 		CRN_ASSERT(*slot); /* the sink's prepare() promised it */
-		crn_copy_page(*slot, live);
+		load(m, slot, live);
 		return 0;
 	}
-	if (sink->absorb && live) {
+	if (sink->absorb && live)
 		r = sink->absorb(sink, page, old, live);
-		if (r)
-			return r < 0 ? r : 0;
-	} else if (sink->exchange && live) {
-		void *fresh = sink->exchange(sink, page, old);
-
-		if (!fresh)
-			return CAIRN_EMEMORY;
-		crn_copy_page(fresh, live);
-		*slot = fresh;
-		return 0;
-	} else {
-		CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, old, true));
-	}
+	if (r == -EFAULT) /* nothing was absorbed */
+		r = sink->take(sink, page, CRN_PAGE_SIZE, old, true);
+	if (r)
+		return r;
 	m->page_count--;
 	renew(m, slot, live);
+	return 0;
+}
+
+int crn_mirror_replaced(struct crn_mirror *m, uintptr_t begin, uintptr_t end)
+{
+	return crn_range_list_add(&m->replaced, begin, end);
+}
+
+static int turn_range(
+	struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful, struct crn_sink *sink)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		void **slot = crn_mirror_slot(m, page);
+
+		CRN_ASSERT(slot);
+		CRN_TRY(turn_page(m, slot, *slot, page, doubtful, sink));
+	}
 	return 0;
 }
 
 int crn_mirror_turn(
 	struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful, struct crn_sink *sink)
 {
-	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		CRN_TRY(turn_page(m, page, doubtful, sink));
+	int (*absorb)(struct crn_sink *, uintptr_t, void *, const void *) = sink->absorb;
+	int err;
+
+	if (crn_likely(!m->replaced.count) || !crn_range_list_meets(&m->replaced, begin, end))
+		return turn_range(m, begin, end, doubtful, sink);
+	sink->absorb = NULL;
+	err = turn_range(m, begin, end, doubtful, sink);
+	sink->absorb = absorb;
+	return err;
+}
+
+int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_t page,
+	bool doubtful, struct crn_sink *sink)
+{
+	int kept = 0;
+
+	if (crn_likely(!m->replaced.count))
+		CRN_TRY(kept = turn_page(m, slot, *old, page, doubtful, sink));
+	else
+		CRN_TRY(crn_mirror_turn(m, page, page + CRN_PAGE_SIZE, doubtful, sink));
+	if (!kept)
+		*old = *slot;
 	return 0;
 }
 
@@ -254,15 +296,15 @@ int crn_mirror_give(struct crn_mirror *m, struct crn_range_list *gone, struct cr
 	for (size_t i = 0; i < gone->count; i++)
 		CRN_TRY(give_range(m, gone->at[i].begin, gone->at[i].end, sink));
 	crn_range_list_shrink(gone, 0);
+	crn_range_list_shrink(&m->replaced, 0); /* the interval's last step */
 	return 0;
 }
 
-/* Pages to hand over, and how many of them have no frame yet. */
+/* Pages to hand over; those of them that have no frame yet are added to *bare. */
 static size_t count_dirty(struct crn_mirror *m, const struct crn_range_list *dirty, size_t *bare)
 {
 	size_t count = 0;
 
-	*bare = 0;
 	for (size_t i = 0; i < dirty->count; i++) {
 		for (uintptr_t p = dirty->at[i].begin; p < dirty->at[i].end; p += CRN_PAGE_SIZE) {
 			*bare += !*crn_mirror_slot(m, p);
@@ -286,11 +328,12 @@ static size_t count_gone(struct crn_mirror *m, const struct crn_range_list *gone
 }
 
 int crn_mirror_prepare(struct crn_mirror *m, const struct crn_range_list *dirty,
-	const struct crn_range_list *gone, struct crn_sink *sink)
+	const struct crn_range_list *gone, size_t count, size_t bare, struct crn_sink *sink)
 {
-	size_t bare, count = count_dirty(m, dirty, &bare) + count_gone(m, gone);
-
-	return sink->prepare ? sink->prepare(sink, count, bare) : 0;
+	if (!sink->prepare)
+		return 0;
+	count += count_dirty(m, dirty, &bare) + count_gone(m, gone);
+	return sink->prepare(sink, count, bare);
 }
 
 /*
@@ -363,6 +406,7 @@ void crn_mirror_close(struct crn_mirror *m)
 	}
 	if (m->scratch)
 		crn_frame_free(m->env->arena, m->scratch);
+	crn_range_list_close(&m->replaced);
 	crn_fill(m, 0, sizeof(*m));
 }
 

@@ -35,6 +35,7 @@ struct crn_mirror {
 	struct crn_mirror_node *leaf;
 	void *scratch; /* one frame: the live content of a page that the program cannot read now */
 	size_t page_count, node_count;
+	struct crn_range_list replaced; /* in the open interval: crn_mirror_replaced */
 };
 
 /* 0 or CAIRN_EMEMORY. */
@@ -57,12 +58,22 @@ void **crn_mirror_slot(struct crn_mirror *m, uintptr_t page);
 int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful);
 
 /*
+ * A mapping that vanished in this interval has been replaced by another. A restore forgets the new
+ * one, and with it what the mirror holds: records must not lead to the older content through it, so
+ * the pages are handed over as a whole, not as differences. 0 or CAIRN_EMEMORY.
+ */
+int crn_mirror_replaced(struct crn_mirror *m, uintptr_t begin, uintptr_t end);
+
+/*
  * The pages have been written: hand the old frames to the sink and copy the live content. The sink
  * has been prepared for all of them, so only what the sink itself refuses can fail. `doubtful`:
  * some may be unreadable, because their file was cut short.
  */
 int crn_mirror_turn(
 	struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool doubtful, struct crn_sink *sink);
+/* The same for one page whose slot is known, and what it holds; *old is what it holds then. */
+int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_t page,
+	bool doubtful, struct crn_sink *sink);
 
 /* Show the sink the content of the pages at interval_begin, keeping it. */
 int crn_mirror_show(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink);
@@ -71,12 +82,12 @@ int crn_mirror_show(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct
 bool crn_mirror_next(struct crn_mirror *m, uintptr_t *begin, uintptr_t *end);
 
 /*
- * At the end of an interval, first: prepare the sink for the pages of both lists. CAIRN_EMEMORY
- * comes before anything is handed over. Then turn the dirty ones, and give the frames of what is
- * gone, which empties that list.
+ * At the end of an interval, first: prepare the sink for the pages of both lists, and for `count`
+ * more, of which `bare` have no frame. CAIRN_EMEMORY comes before anything is handed over. Then
+ * turn the dirty ones, and give the frames of what is gone, which empties that list.
  */
 int crn_mirror_prepare(struct crn_mirror *m, const struct crn_range_list *dirty,
-	const struct crn_range_list *gone, struct crn_sink *sink);
+	const struct crn_range_list *gone, size_t count, size_t bare, struct crn_sink *sink);
 int crn_mirror_give(struct crn_mirror *m, struct crn_range_list *gone, struct crn_sink *sink);
 
 /* Forget [begin, end). */

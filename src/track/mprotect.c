@@ -17,7 +17,7 @@ static int protect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, boo
 
 static int unprotect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
 {
-	return crn_memory_protect(
+	return crn_memory_reopen(
 		(void *)begin, end - begin, PROT_READ | PROT_WRITE | (exec ? PROT_EXEC : 0));
 }
 
@@ -69,7 +69,7 @@ static void mprotect_end(struct crn_undo_pages *u, struct undo_area *a)
 
 	for (uintptr_t at = a->begin; next_run(a, &at, &end, &exec); at = end)
 		end_run(u, a, at, end, exec);
-	undo_inherit_drop(a->begin, a->end);
+	crn_faults_disinherit(u->handler, a->begin, a->end);
 }
 
 static int mprotect_begin(struct crn_undo_pages *u, struct undo_area *a)
@@ -79,9 +79,10 @@ static int mprotect_begin(struct crn_undo_pages *u, struct undo_area *a)
 	int err = 0;
 
 	for (uintptr_t at = a->begin; next_run(a, &at, &end, &exec); at = end) {
-		err = undo_inherit_add(u, at, end, PROT_READ | PROT_WRITE | (exec ? PROT_EXEC : 0));
+		err = crn_faults_inherit(u->handler, at, end,
+			PROT_READ | PROT_WRITE | (exec ? PROT_EXEC : 0));
 		if (err >= 0)
-			err = protect(u, at, end, exec);
+			err = undo_protect_closed(u, a, at, end, exec);
 		if (err < 0) {
 			mprotect_end(u, a);
 			return err;
@@ -104,6 +105,50 @@ static int probe(const struct crn_host *host)
 	return 0;
 }
 
+/* ---- RLIMIT_DATA ------------------------------------------------------------------------- */
+
+static bool counts(const struct undo_area *a)
+{
+	return a->guard == &undo_guard_mprotect && !(a->area->flags & CRN_AREA_SHARED);
+}
+
+static size_t count_open(const struct crn_undo_pages *u)
+{
+	size_t open = 0;
+
+	for (size_t i = 0; i < atomic_load(&((struct crn_undo_pages *)u)->saved_count); i++)
+		open += counts(undo_find(u, u->saved[i]));
+	for (size_t i = 0; i < u->hot.count; i++)
+		open += counts(undo_find(u, u->hot.at[i].page));
+	return open;
+}
+
+int undo_data_limit(struct crn_undo_pages *u)
+{
+	uint64_t limit = crn_memory_data_limit();
+	size_t closed = 0;
+
+	if (crn_likely(limit == UINT64_MAX))
+		return 0;
+	for (size_t i = 0; i < u->area_count; i++) {
+		if (counts(u->areas[i]))
+			closed += crn_pages(u->areas[i]->end - u->areas[i]->begin);
+	}
+	closed -= count_open(u);
+	/* Twice: the copy that a first store makes is data as well. */
+	return crn_memory_data_used() + (closed << (CRN_PAGE_SHIFT + 1)) > limit ? -ENOMEM : 0;
+}
+
+static int mprotect_interval_end(void *t, struct crn_sink *sink)
+{
+	struct crn_undo_pages *u = t;
+
+	/* Where nothing is protected again, nothing changes: a copy of hot pages needs no call. */
+	if (atomic_load(&u->saved_count))
+		CRN_TRY(undo_data_limit(t));
+	return undo_interval_end(t, sink);
+}
+
 static int mprotect_open(void **t, struct crn_track_env *env)
 {
 	return undo_open((struct crn_undo_pages **)t, env, &undo_guard_mprotect);
@@ -118,9 +163,10 @@ const struct crn_tracker_ops crn_tracker_mprotect = {
 	.area_add = undo_area_add,
 	.area_drop = undo_area_drop,
 	.interval_begin = undo_interval_begin,
-	.interval_end = undo_interval_end,
+	.interval_end = mprotect_interval_end,
 	.undo = undo_undo,
 	.rebase = undo_rebase,
+	.hold = undo_hold,
 	.look = undo_look,
 	.page = {
 		.unprotect = undo_unprotect,
@@ -130,4 +176,5 @@ const struct crn_tracker_ops crn_tracker_mprotect = {
 	},
 	.bytes = undo_bytes,
 	.faults = undo_faults,
+	.eager = undo_eager,
 };

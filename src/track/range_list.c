@@ -2,8 +2,6 @@
 #include "track/range_list.h"
 #include "base/copy.h"
 
-#define FIRST_CAPACITY 1024
-
 void crn_range_list_open(struct crn_range_list *l, struct crn_arena *arena)
 {
 	crn_fill(l, 0, sizeof(*l));
@@ -120,7 +118,8 @@ void crn_range_list_normalise(struct crn_range_list *l)
 
 void crn_range_list_shrink(struct crn_range_list *l, size_t count)
 {
-	crn_fill(l->at + count, 0, (l->count - count) * sizeof(*l->at));
+	if (l->count > count)
+		crn_fill(l->at + count, 0, (l->count - count) * sizeof(*l->at));
 	l->count = count;
 }
 

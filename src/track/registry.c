@@ -3,6 +3,8 @@
 #include "track/track.h"
 
 const struct crn_tracker_ops *const crn_trackers[] = {
+	&crn_tracker_shadow, /* these two run in programs that cairn-cc has built for them */
+	&crn_tracker_undolog,
 	&crn_tracker_async,
 	&crn_tracker_softdirty,
 	&crn_tracker_uffd,

@@ -17,14 +17,17 @@
  * Pages that lose their entry (MADV_DONTNEED) lose the mark with it: a page with content in the
  * mirror and without an entry counts as written.
  */
+#include "track/faults.h"
 #include "track/mirror.h"
 #include "track/range_list.h"
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/status.h"
+#include "os/guarded.h"
 #include "os/descriptor.h"
 #include "os/host.h"
+#include "os/keeper.h"
 #include "os/maps.h"
 #include "os/pagemap.h"
 #include "os/thread.h"
@@ -40,6 +43,7 @@ struct soft_span {
 
 struct soft_tracker {
 	struct crn_track_env *env;
+	struct crn_faults *faults; /* for pages that vanish while they are read */
 	struct crn_mirror mirror;
 	int pagemap, clear_refs;
 	struct crn_maps maps;
@@ -74,9 +78,15 @@ static void soft_close(void *tracker)
 	if (t->maps.buffer)
 		crn_maps_close(&t->maps);
 	crn_block_free(a, t->maps_buffer, CRN_MAPS_BUFFER);
-	crn_fd_close(t->pagemap);
-	crn_fd_close(t->clear_refs);
+	crn_keeper_drop(t->env->keeper, &t->pagemap);
+	crn_keeper_drop(t->env->keeper, &t->clear_refs);
+	crn_faults_close(t->faults);
 	crn_block_free(a, t, sizeof(*t));
+}
+
+static int open_clear_refs(void)
+{
+	return crn_fd_open("/proc/self/clear_refs", O_WRONLY);
 }
 
 static int open_parts(struct soft_tracker *t)
@@ -87,8 +97,11 @@ static int open_parts(struct soft_tracker *t)
 	if (!t->entries || !t->maps_buffer)
 		return CAIRN_EMEMORY;
 	CRN_TRY(t->pagemap = crn_pagemap_open());
-	CRN_TRY(t->clear_refs = crn_fd_open("/proc/self/clear_refs", O_WRONLY));
-	return crn_maps_open(&t->maps, t->maps_buffer);
+	CRN_TRY(crn_keeper_hold(t->env->keeper, &t->pagemap, crn_pagemap_open));
+	CRN_TRY(t->clear_refs = open_clear_refs());
+	CRN_TRY(crn_keeper_hold(t->env->keeper, &t->clear_refs, open_clear_refs));
+	CRN_TRY(crn_maps_open(&t->maps, t->maps_buffer));
+	return crn_faults_open(&t->faults, t->env, NULL, NULL);
 }
 
 static int soft_open(void **out, struct crn_track_env *env)
@@ -155,6 +168,7 @@ static int soft_area_add(void *tracker, struct crn_area *area)
 	if (crn_range_list_meets(&t->gone, area->begin, area->end)) {
 		/* Back in the interval in which it went: the mirror still has what it was. */
 		CRN_TRY(crn_mirror_cover(&t->mirror, area->begin, area->end));
+		CRN_TRY(crn_mirror_replaced(&t->mirror, area->begin, area->end));
 		CRN_TRY(crn_range_list_add(&t->dirty, area->begin, area->end));
 		CRN_TRY(crn_range_list_cut(&t->gone, area->begin, area->end));
 	} else {
@@ -241,7 +255,7 @@ static bool is_written(
 	/* A file's page may be as it was: then it refaults the same. */
 	if (!(entry & CRN_PAGEMAP_PRESENT) && !(s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)))
 		return true;
-	return t->env->closed || !crn_same_words(*slot, (const void *)page, CRN_PAGE_SIZE);
+	return t->env->closed || !crn_guarded_same(*slot, (const void *)page);
 }
 
 static int scan_span(struct soft_tracker *t, const struct soft_span *s)
@@ -280,6 +294,7 @@ static int grow_stack(struct soft_tracker *t, struct soft_span *s)
 /* All written pages to `dirty`, sorted. Nothing is forgotten, whatever fails. */
 static int scan_all(struct soft_tracker *t)
 {
+	CRN_TRY(crn_keeper_mend(t->env->keeper)); /* the program may have closed what is ours */
 	for (size_t i = 0; i < t->span_count; i++) {
 		CRN_TRY(grow_stack(t, &t->spans[i]));
 		CRN_TRY(scan_span(t, &t->spans[i]));
@@ -305,16 +320,9 @@ static const void *live_page(struct soft_tracker *t, uintptr_t page)
 static bool differs(struct soft_tracker *t, uintptr_t page)
 {
 	void **slot = crn_mirror_slot(&t->mirror, page);
-	const uint64_t *live = live_page(t, page);
-	uint64_t any = 0;
+	const void *live = live_page(t, page);
 
-	if (!live)
-		return false;
-	if (slot && *slot)
-		return !crn_same_words(*slot, live, CRN_PAGE_SIZE);
-	for (size_t i = 0; i < CRN_PAGE_SIZE / sizeof(*live); i++)
-		any |= live[i];
-	return any != 0;
+	return live && !crn_guarded_same(slot ? *slot : NULL, live);
 }
 
 /* What another thread stored between the scan and the clearing. */
@@ -360,7 +368,7 @@ static int soft_interval_end(void *tracker, struct crn_sink *sink)
 	CRN_TRY(clear_all(t)); /* before the copy: what is written from here on is marked again */
 	if (crn_thread_count() != 1)
 		CRN_TRY(recheck_all(t));
-	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, sink));
+	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, 0, 0, sink));
 	for (size_t i = 0; i < t->dirty.count; i++)
 		CRN_TRY(crn_mirror_turn(
 			&t->mirror, t->dirty.at[i].begin, t->dirty.at[i].end, false, sink));

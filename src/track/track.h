@@ -27,6 +27,7 @@
 
 struct crn_arena;
 struct crn_host;
+struct crn_keeper;
 
 /* A registered range, page aligned. Owned by session/; `priv` belongs to the area's tracker. */
 struct crn_area {
@@ -61,20 +62,64 @@ enum crn_tracker_caps {
 	CRN_TRACK_KEEPS = 1u << 4,        /* keeps its own checkpoints (fork): no journal records */
 	/* takes the write permission of mappings away: the map does not tell the program's */
 	CRN_TRACK_PROTECTS = 1u << 6,
+	/*
+	 * The program itself tells of each store, wherever it goes: there are no areas, no mapping
+	 * is followed, and what it hands to env->store is any run of bytes.
+	 */
+	CRN_TRACK_STORES = 1u << 7,
 	/* holds the content at interval_begin of every page, written or not */
 	CRN_TRACK_MIRROR = 1u << 5,
+	/* keeps nothing: a cost bound (dummy.c); its checkpoints cannot be restored or looked at */
+	CRN_TRACK_NOTHING = 1u << 8,
+};
+
+struct crn_track_env;
+
+/*
+ * A strategy, as a tracker sees it; the session fills it. Slots name hot pages. At interval_end the
+ * tracker sets the bit of each hot page that has changed, then calls `written` for each cold page
+ * that was written, then `decide`. If that answers true it takes up the lists: evictions first
+ * (such pages are protected again), then promotions: a page that is open already just stays so, any
+ * other is copied and opened. What cannot be made hot is named to `refused`, when the lists are no
+ * longer needed. Hot pages are left open, and copied if they have changed.
+ */
+struct crn_predictor {
+	uint64_t *changed; /* bit `slot`; moves in `decide` */
+	uint32_t price;    /* set by the tracker now and then: cycles per hot page, as measured */
+	size_t dummies;    /* CRN_TRACK_NOTHING: pages to copy now; set by `decide` */
+	void (*written)(struct crn_track_env *env, uintptr_t page);
+	/* The same for a page that was opened because `near` named it. */
+	void (*granted)(struct crn_track_env *env, uintptr_t page, bool changed);
+	bool (*decide)(struct crn_track_env *env);
+	/* Memory is short: fills the list of evictions. False if nothing is hot. */
+	bool (*cool)(struct crn_track_env *env);
+	/* Entry i of the lists; false: there is none. Sorted by address. */
+	bool (*evicted)(struct crn_track_env *env, size_t i, uintptr_t *begin, uintptr_t *end);
+	bool (*promoted)(struct crn_track_env *env, size_t i, uintptr_t *page, uint32_t *slot);
+	void (*refused)(struct crn_track_env *env, uintptr_t page);
+	/*
+	 * At a write fault: pages around it to save and open as well. NULL: never. Any context;
+	 * the only one that is called from handlers.
+	 */
+	bool (*near)(
+		struct crn_track_env *env, uintptr_t page, uintptr_t *begin, uintptr_t *end);
 };
 
 /* What a tracker may use of the rest of the engine. */
 struct crn_track_env {
 	struct crn_arena *arena;
 	const struct crn_host *host;
+	struct crn_keeper *keeper; /* of the tracker's descriptors: os/keeper.h */
+	struct crn_predictor *predictor; /* NULL: no page becomes hot by itself */
 	uint32_t keep; /* K */
+	uint64_t memory_max; /* bytes that the engine may use */
+	bool one_thread;     /* CAIRN_THREADS_ONE: a promise of the program */
 	/*
-	 * Somebody else owns SIGSEGV and SIGBUS and calls crn_undo_pages_fault: install no
+	 * Somebody else owns SIGSEGV and SIGBUS and calls crn_faults_serve: install no
 	 * handlers.
 	 */
 	bool faults_forwarded;
+	const char *feed; /* of "async": a name, "auto" or "scan" */
 	/*
 	 * Put old bytes into live memory around excluded bytes (cairn_area_exclude, rseq, tid
 	 * words).
@@ -89,9 +134,17 @@ struct crn_track_env {
 	/* pages may have been dropped behind a tracker's back (MADV_DONTNEED) in this interval */
 	bool dropped;
 	/*
+	 * Memory that the kernel may be writing for calls that have not returned, while areas are
+	 * added and intervals end: sorted, disjoint. A tracker that refuses the kernel's writes
+	 * leaves it open.
+	 */
+	const struct crn_range *in_flight;
+	size_t in_flight_count;
+	/*
 	 * CAIRN_PROTECT: page frames are read-only while the program runs. A write-fault handler
-	 * opens the frame that it fills, and closes it again. NULL: frames are always writable. Any
-	 * context.
+	 * opens the frame that it fills, and closes it again; what else it writes is in open blocks
+	 * (base/arena.h). While a call is in progress it does nothing. NULL: frames are always
+	 * writable. Any context inside what `hold` keeps out.
 	 */
 	void (*seal)(struct crn_track_env *env, void *frame, bool closed);
 	/*
@@ -105,7 +158,10 @@ struct crn_track_env {
 struct crn_page_ops {
 	/* Save [addr, addr+len) now and leave it open for writing in this interval. */
 	int (*unprotect)(void *t, uintptr_t addr, size_t len);
-	/* Pages open for writing become protected again at the next interval_begin, unless hot. */
+	/*
+	 * Pages that stay open, whatever a strategy says: the kernel writes them. Pages open for
+	 * writing become protected again at the next interval_begin, unless hot.
+	 */
 	int (*set_hot)(void *t, uintptr_t addr, size_t len, bool hot);
 	/* How many pages of the range have been written since interval_begin. Ends no interval. */
 	int (*collect)(void *t, uintptr_t addr, size_t len);
@@ -163,6 +219,11 @@ struct crn_tracker_ops {
 	 */
 	int (*rebase)(void *t, uintptr_t page, const void *content);
 	/*
+	 * Many rebases follow (`on`), or are done: what each would do for itself to keep
+	 * write-fault handlers out is done once. NULL: nothing to gain.
+	 */
+	void (*hold)(void *t, bool on);
+	/*
 	 * The content at interval_begin of one page: *old is set, or left NULL for "as it is now"
 	 * when the page has not been written. Returns 1 if *zero (page of zeros), else 0.
 	 */
@@ -196,19 +257,46 @@ struct crn_tracker_ops {
 	/* How many pages of the range are different from what they were at `id`. */
 	int (*kept_written)(void *t, uint64_t id, uintptr_t addr, size_t len);
 
+	/*
+	 * The session itself is about to make system calls on the address space, or has made them:
+	 * no cause for the tracker to suspect unseen writes. Does not nest. NULL: it does not mind.
+	 */
+	void (*own_calls)(void *t, bool begin);
+	/*
+	 * Before the past is looked at, and before a checkpoint is taken: what cannot be undone of
+	 * the open interval is told to env->lost. 0 or negative. NULL: it has been.
+	 */
+	int (*settle)(void *t);
+	/* Does the tracker know that no mapping has changed since this was last asked? Or NULL. */
+	bool (*maps_quiet)(void *t);
+	/*
+	 * How it learns of writes, if there is more than one way: the name of the feed, and how
+	 * often it had to look at everything all the same. Or NULL.
+	 */
+	const char *(*feed)(const void *t, uint64_t *scans);
+
 	struct crn_page_ops page;
 
 	/* Bytes of mirror or undo pages held now. */
 	uint64_t (*bytes)(const void *t);
 	/* First writes served by the tracker itself since open. */
 	uint64_t (*faults)(const void *t);
+	/*
+	 * Hot pages handed over since open. NULL: the tracker has no hot pages, and takes no
+	 * strategy.
+	 */
+	uint64_t (*eager)(const void *t);
 };
 
+extern const struct crn_tracker_ops crn_tracker_shadow;
+extern const struct crn_tracker_ops crn_tracker_undolog;
 extern const struct crn_tracker_ops crn_tracker_async;
+extern const struct crn_tracker_ops crn_tracker_async_images; /* async, with feed bpf-images */
 extern const struct crn_tracker_ops crn_tracker_mprotect;
 extern const struct crn_tracker_ops crn_tracker_uffd;
 extern const struct crn_tracker_ops crn_tracker_softdirty;
 extern const struct crn_tracker_ops crn_tracker_fork;
+extern const struct crn_tracker_ops crn_tracker_dummy; /* for a cost bound */
 
 /* All of them, best first ("auto" takes the first whose probe answers 0). NULL-terminated. */
 extern const struct crn_tracker_ops *const crn_trackers[];

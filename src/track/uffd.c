@@ -12,26 +12,62 @@
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/host.h"
+#include "os/keeper.h"
 #include "os/memory.h"
+#include "os/thread.h"
 #include "os/userfault.h"
 #include "track/undo_pages.h"
 
-static int protect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
+/*
+ * Once more, if the call has failed because the program has closed our descriptor: the keeper has
+ * the file. SAFETY: from write-fault handlers as well.
+ */
+static bool again(struct crn_undo_pages *u, int err)
 {
-	return crn_uffd_protect(u->uffd, begin, end - begin, true);
+	return err < 0 && crn_keeper_mend(u->env->keeper) > 0;
 }
 
+static int change(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool protect)
+{
+	int err;
+
+	do
+		err = crn_uffd_protect(u->uffd, begin, end - begin, protect);
+	while (again(u, err));
+	return err;
+}
+
+static int protect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
+{
+	return change(u, begin, end, true);
+}
+
+/*
+ * A file that the keeper holds and does not give us (the program has changed its user) would leave
+ * pages that nobody can open: it goes, and all protection with it. The store runs unseen, and every
+ * call says -EBADF from then on.
+ */
 static int unprotect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
 {
-	return crn_uffd_protect(u->uffd, begin, end - begin, false);
+	int err = change(u, begin, end, false);
+
+	if (crn_likely(err >= 0 || u->uffd >= 0))
+		return err;
+	crn_keeper_dismiss(u->env->keeper);
+	crn_yield();
+	return 0;
 }
 
 /* Also when parts of the area are gone, or belong to somebody else by now. */
 static void uffd_end(struct crn_undo_pages *u, struct undo_area *a)
 {
 	struct crn_mapping m;
+	int err;
 
-	if (crn_uffd_unregister(u->uffd, a->begin, a->end - a->begin) >= 0)
+	do
+		err = crn_uffd_unregister(u->uffd, a->begin, a->end - a->begin);
+	while (again(u, err));
+	if (err >= 0)
 		return;
 	if (crn_maps_begin(&u->maps, a->begin, CRN_MAPS_NO_NAMES) < 0)
 		return;
@@ -45,8 +81,11 @@ static void uffd_end(struct crn_undo_pages *u, struct undo_area *a)
 static int uffd_begin(struct crn_undo_pages *u, struct undo_area *a)
 {
 	size_t len = a->end - a->begin;
-	int err = crn_uffd_register(u->uffd, a->begin, len);
+	int err;
 
+	do
+		err = crn_uffd_register(u->uffd, a->begin, len);
+	while (again(u, err));
 	if (err < 0)
 		return err;
 	/*
@@ -55,7 +94,7 @@ static int uffd_begin(struct crn_undo_pages *u, struct undo_area *a)
 	if (!(u->env->host->uffd_features & CRN_UFFD_WP_UNPOPULATED))
 		err = crn_memory_populate_read((void *)a->begin, len);
 	if (err >= 0)
-		err = protect(u, a->begin, a->end, false);
+		err = undo_protect_closed(u, a, a->begin, a->end, false);
 	if (err < 0)
 		uffd_end(u, a);
 	return err;
@@ -92,26 +131,32 @@ static int uffd_open(void **t, struct crn_track_env *env)
 	}
 	u->uffd = fd;
 	*t = u;
-	return 0;
+	err = crn_keeper_hold(env->keeper, &u->uffd, NULL);
+	if (err < 0)
+		undo_close(u);
+	return err;
 }
 
 /*
- * Closing the descriptor ends all protection, and stores then go unseen: a program that closes all
- * descriptors (close_range) would get a wrong past without a word. So the question is asked, at a
- * hundred nanoseconds.
+ * When the last descriptor of the file is closed all protection ends, and stores then go unseen:
+ * that there is one is asked at each checkpoint. While a keeper lives it costs one load.
  */
+static int whole(const struct crn_undo_pages *u)
+{
+	CRN_TRY(crn_keeper_check(u->env->keeper));
+	return crn_likely(u->uffd >= 0) ? 0 : -EBADF;
+}
+
 static int uffd_interval_end(void *t, struct crn_sink *sink)
 {
-	const struct crn_undo_pages *u = t;
-
-	return crn_fd_is_open(u->uffd) ? undo_interval_end(t, sink) : -EBADF;
+	CRN_TRY(whole(t));
+	return undo_interval_end(t, sink);
 }
 
 static int uffd_undo(void *t, struct crn_sink *sink)
 {
-	const struct crn_undo_pages *u = t;
-
-	return crn_fd_is_open(u->uffd) ? undo_undo(t, sink) : -EBADF;
+	CRN_TRY(whole(t));
+	return undo_undo(t, sink);
 }
 
 const struct crn_tracker_ops crn_tracker_uffd = {
@@ -126,6 +171,7 @@ const struct crn_tracker_ops crn_tracker_uffd = {
 	.interval_end = uffd_interval_end,
 	.undo = uffd_undo,
 	.rebase = undo_rebase,
+	.hold = undo_hold,
 	.look = undo_look,
 	.page = {
 		.unprotect = undo_unprotect,
@@ -135,4 +181,5 @@ const struct crn_tracker_ops crn_tracker_uffd = {
 	},
 	.bytes = undo_bytes,
 	.faults = undo_faults,
+	.eager = undo_eager,
 };

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include "base/arena.h"
 #include "base/check.h"
-#include "base/copy.h"
 #include "base/status.h"
+#include "os/guarded.h"
 #include "os/pagemap.h"
 #include "track/undo_pages.h"
 
@@ -32,12 +32,14 @@ void undo_note_saved(struct crn_undo_pages *u, uintptr_t page)
 
 /* ---- Opening by range -------------------------------------------------------------- */
 
-/* Copy one clean page; its word says open from then on. The page itself is still protected. */
-static void save_page(struct crn_undo_pages *u, undo_word *w, uintptr_t page, uintptr_t flags)
+void undo_save_page(
+	struct crn_undo_pages *u, undo_word *w, uintptr_t page, uintptr_t flags)
 {
 	uintptr_t word = get(w) | UNDO_OPEN | flags;
 	void *frame = crn_frame_alloc(u->env->arena);
 
+	if (frame && u->env->seal)
+		u->env->seal(u->env, frame, false);
 	if (!frame) {
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
 		word |= UNDO_LOST;
@@ -50,6 +52,8 @@ static void save_page(struct crn_undo_pages *u, undo_word *w, uintptr_t page, ui
 	} else {
 		atomic_fetch_add(&u->frame_count, 1);
 		word |= (uintptr_t)frame;
+		if (u->env->seal)
+			u->env->seal(u->env, frame, true);
 	}
 	set(w, word);
 	undo_note_saved(u, page);
@@ -82,7 +86,7 @@ static int open_wider(struct crn_undo_pages *u, struct undo_area *a, uintptr_t b
 			to += CRN_PAGE_SIZE;
 		for (uintptr_t page = from; page < to; page += CRN_PAGE_SIZE)
 			if (clean(undo_word_of(a, page)))
-				save_page(u, undo_word_of(a, page), page, UNDO_HOT);
+				undo_save_page(u, undo_word_of(a, page), page, UNDO_HOT);
 			else
 				set(undo_word_of(a, page), get(undo_word_of(a, page)) | UNDO_HOT);
 		begin = from;
@@ -103,7 +107,7 @@ int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 		for (; page < end && clean(undo_word_of(a, page)); page += CRN_PAGE_SIZE) {
 			if ((get(undo_word_of(a, page)) & UNDO_EXEC) != exec)
 				break;
-			save_page(u, undo_word_of(a, page), page, 0);
+			undo_save_page(u, undo_word_of(a, page), page, 0);
 		}
 		if (page == from) {
 			page += CRN_PAGE_SIZE;
@@ -168,31 +172,32 @@ static int make_hot(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 	if (a->hot)
 		return 0;
 	CRN_TRY(open_if_room(u, a, begin, end));
-	/* They are in saved[] now and move to hot[] at the end of the interval. */
+	/* They are in saved[] now and move to the list at the end of the interval. */
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
 		undo_word *w = undo_word_of(a, page);
 
 		if (get(w) & UNDO_OPEN && !(get(w) & UNDO_SEALED))
 			set(w, get(w) | UNDO_HOT);
+		if (get(w) & UNDO_LISTED)
+			crn_hot_list_find(&u->hot, page)->pinned = true;
 	}
 	return 0;
 }
 
 static int make_cold(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
-	size_t kept = 0;
+	const uintptr_t flags = UNDO_HOT | UNDO_LISTED;
+	size_t i = crn_hot_list_from(&u->hot, begin);
 
 	if (a->hot)
 		return 0;
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		set(undo_word_of(a, page), get(undo_word_of(a, page)) & ~(uintptr_t)UNDO_HOT);
-	for (size_t i = 0; i < u->hot_count; i++) {
-		if (u->hot[i] >= begin && u->hot[i] < end)
-			undo_note_saved(u, u->hot[i]);
-		else
-			u->hot[kept++] = u->hot[i];
+		set(undo_word_of(a, page), get(undo_word_of(a, page)) & ~flags);
+	for (; i < u->hot.count && u->hot.at[i].page < end; i++) {
+		undo_note_saved(u, u->hot.at[i].page);
+		u->hot.at[i].where = NULL;
 	}
-	u->hot_count = kept;
+	crn_hot_list_sweep(&u->hot);
 	return 0;
 }
 
@@ -224,7 +229,7 @@ static int unseal(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin
 
 		set(w, get(w) & ~(uintptr_t)UNDO_SEALED);
 		if (clean(w) && !a->hot)
-			save_page(u, w, page, 0);
+			undo_save_page(u, w, page, 0);
 	}
 	/*
 	 * The program's mprotect has opened what mprotect guards; userfaultfd's protection outlives
@@ -317,6 +322,7 @@ int undo_hot_area_turn(struct crn_undo_pages *u, struct undo_area *a, struct crn
 
 		if (word & UNDO_THERE) {
 			got = undo_turn(u, &a->words[i], page, sink);
+			u->eager++;
 		} else if (frame) {
 			/* The program has given the page back: its content is zeros now. */
 			got = sink->take(sink, page, CRN_PAGE_SIZE, frame, true);
@@ -343,13 +349,13 @@ int undo_hot_area_show(struct crn_undo_pages *u, struct undo_area *a, struct crn
 
 	mark_populated(u, a);
 	for (size_t i = a->low; i < a->high; i++) {
-		uintptr_t word = get(&a->words[i]);
+		uintptr_t word = get(&a->words[i]), page = a->begin + (i << CRN_PAGE_SHIFT);
 
 		set(&a->words[i], word & ~(uintptr_t)UNDO_THERE);
-		if (err < 0 || word & UNDO_LOST || !(word & UNDO_THERE || undo_frame(word)))
+		if (err < 0 || word & UNDO_LOST || !(word & UNDO_THERE || undo_frame(word)) ||
+			undo_unchanged(word, page))
 			continue;
-		err = sink->take(sink, a->begin + (i << CRN_PAGE_SHIFT), CRN_PAGE_SIZE,
-			undo_frame(word), false);
+		err = sink->take(sink, page, CRN_PAGE_SIZE, undo_frame(word), false);
 	}
 	return err;
 }
@@ -383,16 +389,6 @@ int undo_hot_area_begin(struct crn_undo_pages *u, struct undo_area *a)
 
 /* ---- Counting what was written ---------------------------------------------------------- */
 
-static bool all_zero(const void *page)
-{
-	const uint64_t *words = page;
-	uint64_t any = 0;
-
-	for (size_t i = 0; i < CRN_PAGE_SIZE / 8; i++)
-		any |= words[i];
-	return !any;
-}
-
 static int collect_part(
 	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
@@ -402,12 +398,12 @@ static int collect_part(
 		mark_populated(u, a);
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
 		uintptr_t word = get(undo_word_of(a, page));
-		const void *frame = undo_frame(word), *live = (const void *)page;
+		const void *frame = undo_frame(word);
 
 		/* After a rewind pages are open but as they were: what counts is the content. */
 		if (!(word & UNDO_OPEN) || (a->hot && !frame && !(word & UNDO_THERE)))
 			continue;
-		count += frame ? !crn_same_words(frame, live, CRN_PAGE_SIZE) : !all_zero(live);
+		count += !crn_guarded_same(frame, (const void *)page);
 	}
 	for (size_t i = a->low; a->hot && i < a->high; i++)
 		set(&a->words[i], get(&a->words[i]) & ~(uintptr_t)UNDO_THERE);

@@ -9,6 +9,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "os/guarded.h"
 #include "os/thread.h"
 #include "track/undo_pages.h"
 
@@ -77,18 +78,22 @@ static void protect_singly(
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
 		undo_word *w = undo_word_of(a, page);
+		int err;
 
-		if (!(get(w) & UNDO_OPEN) ||
-			a->guard->protect(u, page, page + CRN_PAGE_SIZE, exec) >= 0)
+		if (!(get(w) & UNDO_OPEN))
 			continue;
-		if (!mapped(u, page)) {
+		err = a->guard->protect(u, page, page + CRN_PAGE_SIZE, exec);
+		if (err >= 0)
+			continue;
+		if (err == -ENOENT || !mapped(u, page)) {
 			/*
-			 * The mapping has gone away: nothing to protect until the session notices.
+			 * The mapping has gone away, perhaps another one is in its place: nothing
+			 * to protect until the session notices.
 			 */
 			set(w, get(w) | UNDO_SEALED);
 			continue;
 		}
-		set(w, get(w) | UNDO_HOT);
+		set(w, (get(w) | UNDO_HOT) & ~(uintptr_t)UNDO_SAME);
 		if (!atomic_exchange(&u->limit_told, 1))
 			crn_warn("the kernel's limit of mappings (vm.max_map_count) is reached: "
 				 "pages stay open and are copied at every checkpoint");
@@ -96,14 +101,16 @@ static void protect_singly(
 }
 
 /* May the page at `next` be protected in one call with a run that ends at `end`? */
-static bool joins(const struct undo_area *a, uintptr_t end, uintptr_t next, uintptr_t exec)
+static bool joins(const struct crn_undo_pages *u, const struct undo_area *a, uintptr_t end,
+	uintptr_t next, uintptr_t exec)
 {
 	uintptr_t next_word;
 
 	if (next >= a->end || next - end > GAP_PAGES * CRN_PAGE_SIZE)
 		return false;
 	next_word = get(undo_word_of(a, next));
-	if (next_word & (UNDO_HOT | UNDO_SEALED) || (next_word & UNDO_EXEC) != exec)
+	if (next_word & (UNDO_HOT | UNDO_SEALED) || (next_word & UNDO_EXEC) != exec ||
+		undo_in_flight(u, next))
 		return false;
 	for (; end < next; end += CRN_PAGE_SIZE) {
 		uintptr_t word = get(undo_word_of(a, end));
@@ -124,9 +131,9 @@ static void protect_saved(struct crn_undo_pages *u, size_t count)
 		a = area_of(u, a, begin);
 		word = get(undo_word_of(a, begin));
 		i++;
-		if (word & (UNDO_HOT | UNDO_SEALED))
+		if (word & (UNDO_HOT | UNDO_SEALED) || undo_in_flight(u, begin))
 			continue;
-		for (; i < count && joins(a, end, u->saved[i], word & UNDO_EXEC); i++)
+		for (; i < count && joins(u, a, end, u->saved[i], word & UNDO_EXEC); i++)
 			end = u->saved[i] + CRN_PAGE_SIZE;
 		if (a->guard->protect(u, begin, end, word & UNDO_EXEC) < 0)
 			protect_singly(u, a, begin, end, word & UNDO_EXEC);
@@ -134,14 +141,6 @@ static void protect_saved(struct crn_undo_pages *u, size_t count)
 }
 
 /* ---- Handing over ------------------------------------------------------------------ */
-
-/* A mapping that vanished without notice must not be read by the sink. */
-static bool readable(uintptr_t page)
-{
-	uint8_t byte;
-
-	return crn_guarded_copy(&byte, (const void *)page, 1) == 0;
-}
 
 /* The sink refused what it had been prepared for: the content is lost, the page goes on. */
 static int refused(struct crn_undo_pages *u, uintptr_t page, void *frame, int err)
@@ -160,17 +159,16 @@ static int give(struct crn_undo_pages *u, uintptr_t word, uintptr_t page, struct
 	bool absorb)
 {
 	void *frame = undo_frame(word);
-	int err;
+	int err = -EFAULT;
 
 	if (word & UNDO_LOST)
 		return 0;
-	if (frame && absorb && sink->absorb && readable(page)) {
+	if (frame && absorb && sink->absorb)
 		err = sink->absorb(sink, page, frame, (const void *)page);
-		if (err > 0)
-			return 1;
-	} else {
+	if (err > 0)
+		return 1;
+	if (err == -EFAULT) /* nothing was absorbed */
 		err = sink->take(sink, page, CRN_PAGE_SIZE, frame, frame != NULL);
-	}
 	if (frame)
 		atomic_fetch_sub(&u->frame_count, 1);
 	return err < 0 ? refused(u, page, frame, err) : 0;
@@ -203,22 +201,12 @@ static void *swap_frame(
 	return fresh;
 }
 
-int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
+/* The old content has gone: the live one is the next, in this frame (NULL: there is none). */
+static void renew(struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *fresh)
 {
-	uintptr_t word = get(w), keep = word & (UNDO_HOT | UNDO_SEALED | UNDO_EXEC | UNDO_THERE);
-	void *fresh;
-	int err = 0;
+	uintptr_t keep =
+		get(w) & (UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC | UNDO_THERE);
 
-	if (undo_frame(word) && sink->absorb && readable(page)) {
-		err = give(u, word, page, sink, true);
-		if (err > 0)
-			return 0;
-		fresh = crn_frame_alloc(u->env->arena);
-		if (fresh)
-			atomic_fetch_add(&u->frame_count, 1);
-	} else {
-		fresh = swap_frame(u, word, page, sink, &err);
-	}
 	if (!fresh) {
 		set(w, keep | UNDO_OPEN | UNDO_LOST);
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
@@ -229,6 +217,41 @@ int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn
 	} else {
 		set(w, keep | UNDO_OPEN | (uintptr_t)fresh);
 	}
+}
+
+/*
+ * Nothing but the difference is handed over, and the frame stays; or the sink has taken it, and
+ * another replaces it. -EFAULT: the page cannot be read, nothing has happened.
+ */
+static int turn_absorbing(struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *frame,
+	struct crn_sink *sink)
+{
+	int err = sink->absorb(sink, page, frame, (const void *)page);
+	void *fresh;
+
+	if (crn_likely(err > 0))
+		return 0;
+	if (err == -EFAULT)
+		return err;
+	u->hot.stale = true;
+	atomic_fetch_sub(&u->frame_count, 1);
+	err = err < 0 ? refused(u, page, frame, err) : 0;
+	fresh = crn_frame_alloc(u->env->arena);
+	if (fresh)
+		atomic_fetch_add(&u->frame_count, 1);
+	renew(u, w, page, fresh);
+	return err;
+}
+
+int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
+{
+	void *frame = undo_frame(get(w));
+	int err = frame && sink->absorb ? turn_absorbing(u, w, page, frame, sink) : -EFAULT;
+
+	if (err != -EFAULT)
+		return err;
+	err = 0;
+	renew(u, w, page, swap_frame(u, get(w), page, sink, &err));
 	return err;
 }
 
@@ -236,55 +259,102 @@ int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn
 static int hand(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
 {
 	uintptr_t word = get(w);
-	/*
-	 * With K = 1 nobody wants the difference: the frame itself goes, and comes back still warm.
-	 */
-	int given = give(u, word, page, sink, u->env->keep > 1);
+	int given = 1;
 
+	/*
+	 * With K = 1, or a feed (images.c), no difference: the frame itself goes, still warm.
+	 * Another thread may have written since it was looked at, until it was protected.
+	 */
+	if (!(word & UNDO_SAME) || !undo_unchanged(word, page))
+		given = give(u, word, page, sink, u->env->keep > 1 && !u->feed);
 	if (given > 0) {
-		crn_frame_free(u->env->arena, undo_frame(word));
-		atomic_fetch_sub(&u->frame_count, 1);
+		undo_frame_drop(u, word);
 		given = 0;
 	}
 	set(w, word & (UNDO_SEALED | UNDO_EXEC));
 	return given;
 }
 
+/* A page that cannot be protected, or must not be, has become hot in this interval. */
+static bool list(struct crn_undo_pages *u, undo_word *w, uintptr_t page)
+{
+	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, u->env->arena, page, w);
+
+	if (!e)
+		return false; /* it is found in saved[] again */
+	e->pinned = true;
+	e->changed = false; /* handed over already */
+	set(w, get(w) | UNDO_LISTED);
+	return true;
+}
+
+/* Pages that stay open for a while, without being hot, are left in saved[]. */
 static int hand_over_saved(struct crn_undo_pages *u, size_t count, struct crn_sink *sink)
 {
 	struct undo_area *a = NULL;
+	size_t kept = 0;
 	int err = 0;
 
 	for (size_t i = 0; i < count; i++) {
 		uintptr_t page = u->saved[i];
 		undo_word *w;
-		int got;
+		int got = 0;
 
 		a = area_of(u, a, page);
 		w = undo_word_of(a, page);
+		if (get(w) & UNDO_LISTED)
+			continue; /* comes with the hot ones */
 		if (get(w) & UNDO_HOT) {
 			got = undo_turn(u, w, page, sink);
-			u->hot[u->hot_count++] = page;
+			if (!list(u, w, page))
+				u->saved[kept++] = page;
+		} else if (undo_in_flight(u, page)) {
+			set(w, get(w) & ~(uintptr_t)UNDO_SAME); /* not from here on */
+			got = undo_turn(u, w, page, sink);
+			u->saved[kept++] = page;
 		} else {
 			got = hand(u, w, page, sink);
 		}
 		err = err < 0 ? err : got;
 	}
+	atomic_store(&u->saved_count, kept);
 	return err;
 }
 
-static int hand_over_hot(struct crn_undo_pages *u, size_t count, struct crn_sink *sink)
+static int turn_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct crn_sink *sink)
 {
-	struct undo_area *a = NULL;
+	int err = -EFAULT;
+
+	u->eager++;
+	if (crn_likely(e->old && sink->absorb))
+		err = turn_absorbing(u, e->where, e->page, e->old, sink);
+	if (err != -EFAULT)
+		return err;
+	err = undo_turn(u, e->where, e->page, sink);
+	e->old = undo_old(e->where);
+	return err;
+}
+
+static int hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink)
+{
+	uint64_t begin = crn_hot_meter_begin(&u->hot, false);
 	int err = 0;
 
-	for (size_t i = 0; i < count; i++) {
-		int got;
+	for (size_t i = 0; i < u->hot.count; i++) {
+		struct crn_hot_entry *e = &u->hot.at[i];
+		int got = e->changed ? turn_hot(u, e, sink) : 0;
 
-		a = area_of(u, a, u->hot[i]);
-		got = undo_turn(u, undo_word_of(a, u->hot[i]), u->hot[i], sink);
 		err = err < 0 ? err : got;
 	}
+	if (crn_likely(u->env->predictor))
+		u->env->predictor->price = crn_hot_meter_end(&u->hot, begin, true);
+	return err;
+}
+
+static int hand_over_areas(struct crn_undo_pages *u, struct crn_sink *sink)
+{
+	int err = 0;
+
 	for (size_t i = 0; u->hot_area_count && i < u->area_count; i++) {
 		int got = u->areas[i]->hot ? undo_hot_area_turn(u, u->areas[i], sink) : 0;
 
@@ -293,48 +363,98 @@ static int hand_over_hot(struct crn_undo_pages *u, size_t count, struct crn_sink
 	return err;
 }
 
-/* Most pages that the sink will be given; *bare of them stay open and have no frame yet. */
-static size_t pages_to_hand(struct crn_undo_pages *u, size_t *bare)
+/*
+ * Which pages the sink will be given, at most; and which of the hot ones have changed. While the
+ * gate is open, saved[] is being filled by handlers, for the next interval: an entry that is
+ * counted need not be written yet.
+ */
+static void look_at_all(struct crn_undo_pages *u, struct undo_look *look, bool quiet)
 {
-	size_t count = atomic_load(&u->saved_count) + u->hot_count;
+	size_t saved = quiet ? 0 : atomic_load(&u->saved_count);
 
-	*bare = 0;
-	for (size_t i = 0; i < atomic_load(&u->saved_count); i++) {
+	*look = (struct undo_look){ .count = saved };
+	for (size_t i = 0; i < saved; i++) {
 		uintptr_t page = u->saved[i], word = get(undo_word_of(undo_find(u, page), page));
 
-		*bare += word & UNDO_HOT && !undo_frame(word);
+		look->bare += (word & UNDO_HOT || undo_in_flight(u, page)) && !undo_frame(word);
 	}
-	for (size_t i = 0; i < u->hot_count; i++)
-		*bare += !undo_frame(get(undo_word_of(undo_find(u, u->hot[i]), u->hot[i])));
+	undo_hot_look(u, look);
 	for (size_t i = 0; u->hot_area_count && i < u->area_count; i++)
 		if (u->areas[i]->hot)
-			count += undo_hot_area_count(u, u->areas[i], bare);
-	return count;
+			look->count += undo_hot_area_count(u, u->areas[i], &look->bare);
+}
+
+static int prepare(struct crn_undo_pages *u, struct crn_sink *sink, bool *quiet)
+{
+	struct undo_look look;
+	int err;
+
+	look_at_all(u, &look, *quiet);
+	if (!sink->prepare)
+		return 0;
+	err = sink->prepare(sink, look.count, look.bare);
+	if (crn_likely(err != CAIRN_EMEMORY) || !u->hot.count || !u->env->predictor)
+		return err;
+	if (*quiet)
+		undo_gate_close(u);
+	*quiet = false;
+	if (!undo_cool(u))
+		return err;
+	look_at_all(u, &look, false);
+	return sink->prepare(sink, look.count, look.bare);
+}
+
+/*
+ * `quiet`: the gate is open, and may stay so while nothing but copies of hot pages is to be done. A
+ * store that another thread makes meanwhile to a clean page belongs to the next interval.
+ */
+static int end_interval(struct crn_undo_pages *u, struct crn_sink *sink, bool *quiet)
+{
+	bool advised;
+	size_t saved;
+	int err = prepare(u, sink, quiet);
+
+	if (err < 0)
+		return err;
+	advised = undo_ask(u, *quiet ? 0 : atomic_load(&u->saved_count));
+	if (crn_likely(*quiet && !advised))
+		return hand_over_hot(u, sink);
+	if (*quiet)
+		undo_gate_close(u);
+	*quiet = false;
+	if (advised)
+		undo_heed(u);
+	saved = atomic_load(&u->saved_count);
+	sort_pages(u->saved, saved);
+	protect_saved(u, saved);
+	if (u->guard->protected)
+		u->guard->protected(u, saved);
+	err = hand_over_saved(u, saved, sink);
+	err = CRN_MIN(hand_over_hot(u, sink), err);
+	err = CRN_MIN(hand_over_areas(u, sink), err);
+	if (advised)
+		undo_open_promoted(u);
+	return err;
 }
 
 int undo_interval_end(void *t, struct crn_sink *sink)
 {
 	struct crn_undo_pages *u = t;
-	size_t saved, hot, count, bare;
-	int err = 0;
+	/*
+	 * A handler inside may have opened its page, and another thread written there, before
+	 * saved[] names it. `inside` comes first: who has left in between is in saved[].
+	 */
+	bool quiet = !atomic_load(&u->inside) && !atomic_load(&u->saved_count) &&
+		     !u->hot_area_count;
+	int err;
 
-	/* A store that is being handled at this moment belongs to the next interval. */
-	if (!atomic_load(&u->saved_count) && !u->hot_count && !u->hot_area_count)
+	if (quiet && !u->hot.count && !u->env->predictor)
 		return 0;
-	undo_gate_close(u);
-	count = pages_to_hand(u, &bare);
-	if (sink->prepare)
-		err = sink->prepare(sink, count, bare);
-	if (err >= 0) {
-		saved = atomic_load(&u->saved_count);
-		hot = u->hot_count;
-		sort_pages(u->saved, saved);
-		protect_saved(u, saved);
-		err = hand_over_saved(u, saved, sink);
-		atomic_store(&u->saved_count, 0);
-		err = CRN_MIN(hand_over_hot(u, hot, sink), err);
-	}
-	undo_gate_open(u);
+	if (!quiet)
+		undo_gate_close(u);
+	err = end_interval(u, sink, &quiet);
+	if (!quiet)
+		undo_gate_open(u);
 	return CRN_MIN(err, 0);
 }
 
@@ -351,9 +471,9 @@ static void *frame_of(struct crn_undo_pages *u, uintptr_t page)
 	return undo_frame(get(undo_word_of(undo_find(u, page), page)));
 }
 
-static int show_pages(
-	struct crn_undo_pages *u, const uintptr_t *pages, size_t count, struct crn_sink *sink)
+static int show_saved(struct crn_undo_pages *u, struct crn_sink *sink)
 {
+	size_t count = atomic_load(&u->saved_count);
 	struct undo_area *a = NULL;
 	bool down;
 
@@ -364,9 +484,9 @@ static int show_pages(
 	 * reading them upwards is a fifth faster, because the processor then fetches beyond the
 	 * page's end.
 	 */
-	down = frame_of(u, pages[0]) > frame_of(u, pages[count - 1]);
+	down = frame_of(u, u->saved[0]) > frame_of(u, u->saved[count - 1]);
 	for (size_t i = 0; i < count; i++) {
-		uintptr_t page = pages[down ? count - 1 - i : i], word;
+		uintptr_t page = u->saved[down ? count - 1 - i : i], word;
 
 		a = area_of(u, a, page);
 		word = get(undo_word_of(a, page));
@@ -377,15 +497,27 @@ static int show_pages(
 	return 0;
 }
 
+static int show_hot(struct crn_undo_pages *u, struct crn_sink *sink)
+{
+	for (size_t i = 0; i < u->hot.count; i++) {
+		uintptr_t word = get(u->hot.at[i].where);
+
+		if (!(word & UNDO_LOST) && !undo_unchanged(word, u->hot.at[i].page))
+			CRN_TRY(sink->take(sink, u->hot.at[i].page, CRN_PAGE_SIZE, undo_frame(word),
+				false));
+	}
+	return 0;
+}
+
 int undo_undo(void *t, struct crn_sink *sink)
 {
 	struct crn_undo_pages *u = t;
 	int err;
 
 	undo_gate_close_to_read(u);
-	err = show_pages(u, (uintptr_t *)u->saved, atomic_load(&u->saved_count), sink);
+	err = show_saved(u, sink);
 	if (err >= 0)
-		err = show_pages(u, u->hot, u->hot_count, sink);
+		err = show_hot(u, sink);
 	for (size_t i = 0; err >= 0 && u->hot_area_count && i < u->area_count; i++)
 		if (u->areas[i]->hot)
 			err = undo_hot_area_show(u, u->areas[i], sink);
@@ -410,8 +542,8 @@ static void *frame_for(struct crn_undo_pages *u, undo_word *w)
 
 static int rewrite(struct crn_undo_pages *u, undo_word *w, const void *content)
 {
-	uintptr_t keep = get(w) & (UNDO_HOT | UNDO_SEALED | UNDO_EXEC);
-	void *frame = content ? frame_for(u, w) : undo_frame(get(w));
+	uintptr_t keep = get(w) & (UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC);
+	void *frame = content ? frame_for(u, w) : NULL;
 
 	if (content && !frame)
 		return CAIRN_EMEMORY;
@@ -420,10 +552,7 @@ static int rewrite(struct crn_undo_pages *u, undo_word *w, const void *content)
 		set(w, keep | UNDO_OPEN | (uintptr_t)frame);
 		return 0;
 	}
-	if (frame) {
-		crn_frame_free(u->env->arena, frame);
-		atomic_fetch_sub(&u->frame_count, 1);
-	}
+	undo_frame_drop(u, get(w));
 	set(w, keep | UNDO_OPEN | UNDO_ZERO);
 	return 0;
 }

@@ -6,8 +6,10 @@
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/host.h"
+#include "os/keeper.h"
 #include "os/memory.h"
 #include "os/pagemap.h"
+#include "os/signal.h"
 #include "os/thread.h"
 #include "track/undo_pages.h"
 
@@ -84,20 +86,29 @@ static void hold_signals(struct crn_undo_pages *u)
 	u->signals_held = true;
 }
 
+void undo_own(struct crn_undo_pages *u, bool begin)
+{
+	if (u->feed && (begin ? u->own_depth++ == 0 : --u->own_depth == 0))
+		u->feed->ops->own(u->feed, begin);
+}
+
 void undo_gate_close(struct crn_undo_pages *u)
 {
 	if (u->depth++ == 0) {
 		hold_signals(u);
 		undo_gate_shut(u, UNDO_CLOSED_BY_CALL);
+		u->hot.stale = true;
+		undo_own(u, true);
+		u->owns = true;
 	}
 }
 
 void undo_gate_close_to_read(struct crn_undo_pages *u)
 {
-	CRN_ASSERT(!u->depth);
-	u->depth = 1;
-	/* A handler could not tell that it interrupts us, or would seal a frame of ours. */
-	if (!u->env->host->fsgsbase || u->env->seal)
+	if (u->depth++)
+		return; /* closed altogether already */
+	/* A handler could not tell that it interrupts us. */
+	if (!u->env->host->fsgsbase)
 		hold_signals(u);
 	else
 		atomic_store(&u->reader, undo_thread_pointer(u));
@@ -116,12 +127,23 @@ void undo_gate_open(struct crn_undo_pages *u)
 {
 	if (--u->depth)
 		return;
+	if (u->owns)
+		undo_own(u, false);
+	u->owns = false;
 	undo_gate_unshut(u);
 	atomic_store(&u->reader, 0);
 	if (u->signals_held) {
 		u->signals_held = false;
 		crn_signal_mask(SIG_SETMASK, u->signals);
 	}
+}
+
+void undo_hold(void *t, bool on)
+{
+	if (on)
+		undo_gate_close(t);
+	else
+		undo_gate_open(t);
 }
 
 /* ---- Tables --------------------------------------------------------------------- */
@@ -142,6 +164,14 @@ static size_t area_index(const struct crn_undo_pages *u, uintptr_t addr)
 	return low;
 }
 
+void undo_frame_drop(struct crn_undo_pages *u, uintptr_t word)
+{
+	if (!undo_frame(word))
+		return;
+	crn_frame_free(u->env->arena, undo_frame(word));
+	atomic_fetch_sub(&u->frame_count, 1);
+}
+
 struct undo_area *undo_find(const struct crn_undo_pages *u, uintptr_t addr)
 {
 	size_t i = area_index(u, addr);
@@ -149,22 +179,21 @@ struct undo_area *undo_find(const struct crn_undo_pages *u, uintptr_t addr)
 	return i < u->area_count && u->areas[i]->begin <= addr ? u->areas[i] : NULL;
 }
 
-/* Make room in an array of the arena: *array of *cap elements becomes one of at least `want`. */
-static int grow(
-	struct crn_arena *arena, void **array, size_t *cap, size_t want, size_t used, size_t size)
+/* saved[] grows by replacement, like a table, but handlers write to it: it is an open block. */
+static int grow_saved(struct crn_undo_pages *u, size_t want)
 {
-	size_t cap_new = CRN_MAX(want, CRN_MAX(*cap * 2, (size_t)64));
-	void *array_new;
+	size_t size = sizeof(*u->saved), cap = CRN_MAX(want, CRN_MAX(u->saved_cap * 2, (size_t)64));
+	void *grown;
 
-	if (want <= *cap)
+	if (want <= u->saved_cap)
 		return 0;
-	array_new = crn_block_alloc(arena, cap_new * size);
-	if (!array_new)
+	grown = crn_block_alloc_open(u->env->arena, cap * size);
+	if (!grown)
 		return CAIRN_EMEMORY;
-	crn_copy(array_new, *array, used * size);
-	crn_block_free(arena, *array, *cap * size);
-	*array = array_new;
-	*cap = cap_new;
+	crn_copy(grown, (void *)u->saved, atomic_load(&u->saved_count) * size);
+	crn_block_free(u->env->arena, (void *)u->saved, u->saved_cap * size);
+	u->saved = grown;
+	u->saved_cap = cap;
 	return 0;
 }
 
@@ -172,12 +201,9 @@ static int make_room(struct crn_undo_pages *u, size_t pages)
 {
 	struct crn_arena *arena = u->env->arena;
 
-	CRN_TRY(grow(arena, (void **)&u->areas, &u->area_cap, u->area_count + 1, u->area_count,
-		sizeof(*u->areas)));
-	CRN_TRY(grow(arena, (void **)&u->saved, &u->saved_cap, u->page_count + pages,
-		atomic_load(&u->saved_count), sizeof(*u->saved)));
-	return grow(arena, (void **)&u->hot, &u->hot_cap, u->page_count + pages, u->hot_count,
-		sizeof(*u->hot));
+	CRN_TRY(crn_table_grow(arena, (void **)&u->areas, &u->area_cap, u->area_count,
+		u->area_count + 1, sizeof(*u->areas)));
+	return grow_saved(u, u->page_count + pages);
 }
 
 static void insert(struct crn_undo_pages *u, struct undo_area *a)
@@ -227,6 +253,51 @@ static int read_protections(struct crn_undo_pages *u, struct undo_area *a)
 	return got < 0 ? got : 0;
 }
 
+bool undo_in_flight(const struct crn_undo_pages *u, uintptr_t page)
+{
+	const struct crn_range *r = u->env->in_flight;
+	size_t low = 0, high = u->env->in_flight_count;
+
+	if (u->open.count && crn_range_list_meets(&u->open, page, page + CRN_PAGE_SIZE))
+		return true;
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (r[mid].end <= page)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < u->env->in_flight_count && r[low].begin < page + CRN_PAGE_SIZE;
+}
+
+/* Memory that turns out to be ours while a call of some thread has its buffer there. */
+static void open_in_flight(struct crn_undo_pages *u, struct undo_area *a)
+{
+	if (!u->env->in_flight_count && !u->open.count)
+		return;
+	for (uintptr_t page = a->begin; page < a->end; page += CRN_PAGE_SIZE)
+		if (!(atomic_load(undo_word_of(a, page)) & UNDO_SEALED) && undo_in_flight(u, page))
+			undo_save_page(u, undo_word_of(a, page), page, 0);
+}
+
+int undo_protect_closed(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end, bool exec)
+{
+	uintptr_t at = begin;
+
+	while (begin < end) {
+		while (at < end && !(atomic_load(undo_word_of(a, at)) & UNDO_OPEN))
+			at += CRN_PAGE_SIZE;
+		if (at > begin)
+			CRN_TRY(a->guard->protect(u, begin, at, exec));
+		while (at < end && atomic_load(undo_word_of(a, at)) & UNDO_OPEN)
+			at += CRN_PAGE_SIZE;
+		begin = at;
+	}
+	return 0;
+}
+
 static int area_begin(struct crn_undo_pages *u, struct undo_area *a)
 {
 	bool plain = !(a->area->flags & (CRN_AREA_FILE | CRN_AREA_SHARED));
@@ -240,13 +311,17 @@ static int area_begin(struct crn_undo_pages *u, struct undo_area *a)
 		return err;
 	if (plain)
 		crn_memory_advise((void *)a->begin, a->end - a->begin, MADV_NOHUGEPAGE);
-	a->guard = plain ? u->guard : &undo_guard_mprotect;
+	open_in_flight(u, a);
+	a->guard = plain || u->guard->whole_kinds ? u->guard : &undo_guard_mprotect;
+	if (a->guard == &undo_guard_mprotect)
+		CRN_TRY(undo_data_limit(u));
 	err = a->guard->begin(u, a);
 	/*
 	 * userfaultfd takes anonymous memory that nobody else has registered; mprotect takes the
 	 * rest.
 	 */
-	if (err < 0 && err != CAIRN_EMEMORY && a->guard != &undo_guard_mprotect) {
+	if (err < 0 && err != CAIRN_EMEMORY && a->guard != &undo_guard_mprotect &&
+		!a->guard->whole_kinds) {
 		a->guard = &undo_guard_mprotect;
 		err = a->guard->begin(u, a);
 	}
@@ -259,6 +334,28 @@ static void free_area(struct crn_undo_pages *u, struct undo_area *a)
 
 	crn_block_free(arena, a->words, a->word_bytes);
 	crn_block_free(arena, a, sizeof(*a));
+}
+
+static void drop_pages(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end)
+{
+	size_t count = atomic_load(&u->saved_count), kept = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (u->saved[i] < begin || u->saved[i] >= end)
+			u->saved[kept++] = u->saved[i];
+	atomic_store(&u->saved_count, kept);
+	for (size_t i = crn_hot_list_from(&u->hot, begin);
+		i < u->hot.count && u->hot.at[i].page < end; i++)
+		u->hot.at[i].where = NULL;
+	crn_hot_list_sweep(&u->hot);
+}
+
+/* None of its pages is listed any more, and their frames are free. */
+static void drop_content(struct crn_undo_pages *u, struct undo_area *a)
+{
+	for (size_t i = 0; i < crn_pages(a->end - a->begin); i++)
+		undo_frame_drop(u, atomic_load_explicit(&a->words[i], memory_order_relaxed));
+	drop_pages(u, a->begin, a->end);
 }
 
 int undo_area_add(void *t, struct crn_area *area)
@@ -275,7 +372,7 @@ int undo_area_add(void *t, struct crn_area *area)
 	a->area = area;
 	a->hot = area->flags & CRN_AREA_HOT;
 	a->word_bytes = pages * sizeof(*a->words);
-	a->words = crn_block_alloc(u->env->arena, a->word_bytes);
+	a->words = crn_block_alloc_open(u->env->arena, a->word_bytes);
 	if (!a->words)
 		goto err_area;
 	/*
@@ -295,6 +392,8 @@ int undo_area_add(void *t, struct crn_area *area)
 	if (err == 0) {
 		insert(u, a);
 		area->priv = a;
+	} else {
+		drop_content(u, a);
 	}
 	undo_gate_open(u);
 	if (err == 0)
@@ -302,16 +401,6 @@ int undo_area_add(void *t, struct crn_area *area)
 err_area:
 	free_area(u, a);
 	return err;
-}
-
-static size_t drop_pages(uintptr_t *pages, size_t count, uintptr_t begin, uintptr_t end)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < count; i++)
-		if (pages[i] < begin || pages[i] >= end)
-			pages[kept++] = pages[i];
-	return kept;
 }
 
 void undo_area_drop(void *t, struct crn_area *area)
@@ -324,17 +413,7 @@ void undo_area_drop(void *t, struct crn_area *area)
 	undo_gate_close(u);
 	if (a->guard)
 		a->guard->end(u, a);
-	for (size_t i = 0; i < crn_pages(a->end - a->begin); i++) {
-		void *frame = undo_frame(atomic_load_explicit(&a->words[i], memory_order_relaxed));
-
-		if (frame) {
-			crn_frame_free(u->env->arena, frame);
-			atomic_fetch_sub(&u->frame_count, 1);
-		}
-	}
-	atomic_store(&u->saved_count,
-		drop_pages((uintptr_t *)u->saved, atomic_load(&u->saved_count), a->begin, a->end));
-	u->hot_count = drop_pages(u->hot, u->hot_count, a->begin, a->end);
+	drop_content(u, a);
 	take_out(u, a);
 	undo_gate_open(u);
 	area->priv = NULL;
@@ -346,7 +425,8 @@ void undo_area_drop(void *t, struct crn_area *area)
 int undo_open(
 	struct crn_undo_pages **out, struct crn_track_env *env, const struct undo_guard *guard)
 {
-	struct crn_undo_pages *u = crn_block_alloc(env->arena, sizeof(*u));
+	/* Handlers write to all of these, at any moment. */
+	struct crn_undo_pages *u = crn_block_alloc_open(env->arena, sizeof(*u));
 	int err = CAIRN_EMEMORY;
 
 	if (!u)
@@ -354,7 +434,7 @@ int undo_open(
 	u->env = env;
 	u->guard = guard;
 	u->uffd = -1;
-	u->maps_buffer = crn_block_alloc(env->arena, CRN_MAPS_BUFFER);
+	u->maps_buffer = crn_block_alloc_open(env->arena, CRN_MAPS_BUFFER);
 	if (!u->maps_buffer)
 		goto err_block;
 	err = crn_maps_open(&u->maps, u->maps_buffer);
@@ -362,14 +442,15 @@ int undo_open(
 		goto err_buffer;
 	/* Only hot areas want it, and they manage without. */
 	u->pagemap = crn_pagemap_open();
-	err = undo_faults_begin(u, !env->faults_forwarded);
+	(void)crn_keeper_hold(env->keeper, &u->pagemap, crn_pagemap_open);
+	err = crn_faults_open(&u->handler, env, undo_store_fault, u);
 	if (err < 0)
 		goto err_maps;
 	*out = u;
 	return 0;
 
 err_maps:
-	crn_fd_close(u->pagemap);
+	crn_keeper_drop(env->keeper, &u->pagemap);
 	crn_maps_close(&u->maps);
 err_buffer:
 	crn_block_free(env->arena, u->maps_buffer, CRN_MAPS_BUFFER);
@@ -385,14 +466,14 @@ void undo_close(void *t)
 
 	while (u->area_count)
 		undo_area_drop(u, u->areas[u->area_count - 1]->area);
-	undo_faults_end(u);
-	crn_fd_close(u->uffd);
-	crn_fd_close(u->pagemap);
+	crn_faults_close(u->handler);
+	crn_keeper_drop(u->env->keeper, &u->uffd);
+	crn_keeper_drop(u->env->keeper, &u->pagemap);
 	crn_maps_close(&u->maps);
 	crn_block_free(arena, u->maps_buffer, CRN_MAPS_BUFFER);
 	crn_block_free(arena, u->areas, u->area_cap * sizeof(*u->areas));
 	crn_block_free(arena, (void *)u->saved, u->saved_cap * sizeof(*u->saved));
-	crn_block_free(arena, u->hot, u->hot_cap * sizeof(*u->hot));
+	crn_hot_list_close(&u->hot, arena);
 	crn_block_free(arena, u, sizeof(*u));
 }
 
@@ -408,4 +489,9 @@ uint64_t undo_faults(const void *t)
 	const struct crn_undo_pages *u = t;
 
 	return atomic_load(&((struct crn_undo_pages *)u)->faults);
+}
+
+uint64_t undo_eager(const void *t)
+{
+	return ((const struct crn_undo_pages *)t)->eager;
 }

@@ -16,7 +16,9 @@
  *                    program wants)
  *   UNDO_OPEN     => exactly one of: frame, UNDO_ZERO, UNDO_LOST
  *   UNDO_HOT      => UNDO_OPEN
- *   saved[0..saved_count) holds each open page once, but for those of hot[] and of hot areas
+ *   UNDO_LISTED   == the page is in `hot`; then UNDO_HOT
+ *   saved[0..saved_count) holds each open page once, but for those of `hot` and of hot areas; pages
+ *   that the kernel may be writing (env->in_flight) stay there at interval_end
  *   frame_count   == words that hold a frame
  *
  * Threads. The write-fault handler runs in any thread at any moment. The gate lets handlers in
@@ -34,7 +36,10 @@
 #include <stdint.h>
 #include "base/bits.h"
 #include "os/maps.h"
-#include "os/signal.h"
+#include "track/faults.h"
+#include "track/feed.h"
+#include "track/hot_list.h"
+#include "track/range_list.h"
 #include "track/track.h"
 
 struct crn_undo_pages;
@@ -49,6 +54,14 @@ enum undo_flags {
 	UNDO_EXEC = 1u << 6,   /* executable: protection keeps that */
 	UNDO_THERE = 1u
 		<< 7, /* populated, as seen by the count of the present interval_end (hot areas) */
+	UNDO_LISTED = 1u << 8, /* the list of hot pages has it */
+	UNDO_SAME = 1u << 9,   /* within interval_end: was unchanged when it was looked at */
+	UNDO_NEAR = 1u << 10,  /* opened because a strategy named it at another page's fault */
+	/*
+	 * Feed bpf-images: clean, and never written since it was empty: its content is zeros, even
+	 * if there is nothing to copy.
+	 */
+	UNDO_EMPTY = 1u << 11,
 	UNDO_FLAGS = 0xfffu,
 };
 
@@ -74,23 +87,23 @@ struct undo_area {
  * UNDO_EXEC.
  */
 struct undo_guard {
-	int signal; /* what a refused store raises, and its si_code */
+	int signal; /* what a refused store raises, and its si_code; 0: nothing */
 	int code;
+	bool whole_kinds; /* also of files and shared memory; else mprotect does those */
 	int (*begin)(struct crn_undo_pages *u, struct undo_area *a);
 	void (*end)(struct crn_undo_pages *u, struct undo_area *a);
 	int (*protect)(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec);
 	int (*open)(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec);
+	/* The first `count` pages of saved[] have been protected. Or NULL. */
+	void (*protected)(struct crn_undo_pages *u, size_t count);
 };
 extern const struct undo_guard undo_guard_mprotect, undo_guard_uffd;
 
-#define UNDO_MAGIC 0x6e6f77736562756eull
-
 struct crn_undo_pages {
-	uint64_t magic; /* zero in a forked child */
 	struct crn_track_env *env;
+	struct crn_faults *handler;
 	const struct undo_guard *guard; /* the one to try first */
 	int uffd, pagemap;
-	bool owns_signals;
 
 	struct undo_area **areas; /* sorted by address */
 	size_t area_count, area_cap;
@@ -100,21 +113,33 @@ struct crn_undo_pages {
 		*saved;   /* pages opened in this interval, in the order of their first stores */
 	size_t saved_cap; /* >= page_count: a handler always finds room */
 	_Atomic size_t saved_count;
-	uintptr_t *hot;
-	size_t hot_count, hot_cap;
+	struct crn_hot_list hot;
 	size_t hot_area_count;
+	uintptr_t refused[16]; /* within interval_end: promotions that could not be */
+	size_t refused_count;
 
 	_Atomic uint64_t frame_count, faults;
+	uint64_t eager;
 	_Atomic uint32_t closed, inside; /* the gate */
 	uint32_t depth;                  /* of the session's closing; its lock */
 	_Atomic uintptr_t closer;        /* thread pointer of who closed it, 0 if unknown */
 	_Atomic uintptr_t reader;        /* and of who is in undo_gate_close_to_read */
+	/* Under feed bpf-images (images.c), else NULL and empty: */
+	struct crn_feed *feed;
+	struct crn_range_list open;       /* pages that stay open because a fault may not be over */
+	struct crn_range_list unreported; /* scratch */
+	uint64_t scans;
+	uint32_t own_depth;
+	bool owns; /* the gate is closed, and calls are the engine's own */
+	bool doubt;   /* somebody may have written unseen since a scan */
+	bool changed; /* a mapping is not what it was */
+	bool lost;    /* something was, since this was last reset */
+
 	uint64_t signals;                /* the caller's mask, if held */
 	bool signals_held;
 
 	struct crn_maps maps;
 	char *maps_buffer;
-	_Atomic uint32_t maps_busy;
 	_Atomic uint32_t limit_told; /* the warning about vm.max_map_count has been given */
 };
 
@@ -125,13 +150,29 @@ void undo_close(void *t);
 int undo_area_add(void *t, struct crn_area *area);
 void undo_area_drop(void *t, struct crn_area *area);
 struct undo_area *undo_find(const struct crn_undo_pages *u, uintptr_t addr);
+/*
+ * What mprotect has closed no longer counts as data of the process (RLIMIT_DATA), and does again
+ * when it is opened, which must not fail: a store would have nowhere to go. -ENOMEM if the limit
+ * does not have room for all of it beside what is data now.
+ */
+int undo_data_limit(struct crn_undo_pages *u);
+void undo_hold(void *t, bool on);
+/* Free the frame of a word, if it has one. */
+void undo_frame_drop(struct crn_undo_pages *u, uintptr_t word);
 uint64_t undo_bytes(const void *t);
 uint64_t undo_faults(const void *t);
+uint64_t undo_eager(const void *t);
 
 static inline undo_word *undo_word_of(const struct undo_area *a, uintptr_t page)
 {
 	return &a->words[(page - a->begin) >> CRN_PAGE_SHIFT];
 }
+
+/* Does the kernel perhaps write this page now, or open it, for a call or fault on its way? */
+bool undo_in_flight(const struct crn_undo_pages *u, uintptr_t page);
+/* Protect what is not open of [begin, end), where words agree in UNDO_EXEC. */
+int undo_protect_closed(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end, bool exec);
 
 /*
  * The gate. Enter fails while it is closed; shut waits until nobody is inside. close and open nest
@@ -146,6 +187,8 @@ void undo_gate_leave(struct crn_undo_pages *u);
 void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how);
 void undo_gate_unshut(struct crn_undo_pages *u);
 void undo_gate_close(struct crn_undo_pages *u);
+/* Around the engine's own system calls on the address space: the feed's, if there is one. Nests. */
+void undo_own(struct crn_undo_pages *u, bool begin);
 void undo_gate_open(struct crn_undo_pages *u);
 /*
  * The same for who changes no table and no word, without a system call: closed to other threads,
@@ -179,37 +222,47 @@ int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn
  * there is no frame are opened all the same and reported as lost.
  */
 int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end);
+/* Copy one clean page; its word says open from then on. The page itself is still protected. */
+void undo_save_page(
+	struct crn_undo_pages *u, undo_word *w, uintptr_t page, uintptr_t flags);
 /* Append to saved[]. Any context inside the gate. */
 void undo_note_saved(struct crn_undo_pages *u, uintptr_t page);
 
-/* ---- undo_fault.c: the handler ---- */
+/* ---- undo_choice.c: hot pages, by a strategy ---- */
 
+/* What interval_end finds before it hands over. */
+struct undo_look {
+	size_t count; /* pages to hand over, at most */
+	size_t bare;  /* of these, have no frame and need one */
+};
+
+/* The frame of an open page; NULL if the old content is zeros, or lost. */
+static inline void *undo_old(const undo_word *w)
+{
+	uintptr_t word = atomic_load_explicit(w, memory_order_relaxed);
+
+	return word & UNDO_LOST ? NULL : undo_frame(word);
+}
+/* Is the page as its frame has it? */
+bool undo_unchanged(uintptr_t word, uintptr_t page);
+/* Find which hot pages have changed, and tell the predictor. Adds to *look. */
+void undo_hot_look(struct crn_undo_pages *u, struct undo_look *look);
 /*
- * A SIGSEGV or SIGBUS has come: if it is a first store to a protected page, keep the page's
- * content, open it and return true: the store then runs again. False: not ours. The agent calls it
- * before anything else; the library's own handler calls it and hands what is not ours to the
- * program's handler. Legal on any stack that is not itself protected. In a child after fork it
- * opens what it inherited protected.
+ * Name the cold pages among the first `count` of saved[], then let the predictor decide. Anything
+ * to do?
  */
-bool crn_undo_pages_fault(int sig, siginfo_t *info, void *ucontext);
-
+bool undo_ask(struct crn_undo_pages *u, size_t count);
+/* Do it, as far as it is about open pages. The gate is closed. */
+void undo_heed(struct crn_undo_pages *u);
+/* Open the promoted pages that were clean, for the next interval. The gate is closed. */
+void undo_open_promoted(struct crn_undo_pages *u);
 /*
- * In a forked child: give every page that it inherited protected its protection back, and its
- * signals to the program. Must come before the arena of the parent is unmapped there. In any other
- * process it does nothing.
+ * There is no memory for the checkpoint: all hot pages become cold, and unchanged ones give their
+ * frames back at once. The gate is closed. False if that gained nothing.
  */
-void crn_undo_pages_after_fork_child(void);
+bool undo_cool(struct crn_undo_pages *u);
 
-/* Become the one that handles faults; with signals, installs handlers in front of the program's. */
-int undo_faults_begin(struct crn_undo_pages *u, bool signals);
-void undo_faults_end(struct crn_undo_pages *u);
-/* Remember what a child must open again: ranges under mprotect. 0 or CAIRN_EMEMORY. */
-int undo_inherit_add(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, int prot);
-void undo_inherit_drop(uintptr_t begin, uintptr_t end);
-
-/*
- * Copy a page that may vanish meanwhile: 0, or -EFAULT with dst undefined. Needs the handler above.
- */
-int crn_guarded_copy(void *dst, const void *src, size_t len);
+/* ---- undo_fault.c: the handler of first stores, a crn_store_fault ---- */
+bool undo_store_fault(void *tracker, int sig, const siginfo_t *info);
 
 #endif

@@ -37,23 +37,47 @@ def refused(status: int, words: str, *arguments: str) -> None:
 
 
 def test_command_line() -> None:
-    refused(2, "unknown tracker: nonsense", "--tracker", "nonsense", "--", "true")
+    refused(2, "unknown tracker: nonsense (auto, async, ", "--tracker", "nonsense", "--", "true")
     refused(2, "needs --surface all", "--recover", "--surface", "program", "--", "true")
-    refused(2, "unknown strategy: nonsense", "--strategy", "nonsense", "--", "true")
+    refused(2, "unknown strategy 'nonsense'", "--strategy", "nonsense", "--", "true")
+    refused(2, "has no parameter 'x'", "--strategy", "decay:x=1", "--", "true")
+    refused(2, "needs the trace", "--strategy", "oracle", "--", "true")
+    refused(2, "cannot be read", "--strategy", "oracle:profile=/no/such/file", "--", "true")
+    refused(2, "needs the trace", "--strategy", "oracle-count", "--", "true")
+    for option in (("--recover",), ("--trace", "t")):
+        refused(2, "keeps no checkpoints", "--strategy", "oracle-count:profile=/dev/null",
+                *option, "--", "true")
+    refused(2, "no hot pages", "--tracker", "fork", "--strategy", "decay", "--", "true")
+    for bad in ("nonsense", "reg:eax", "reg:rax+1", "word:", "word:rdi+", "word:rdi+x"):
+        refused(2, f"unknown context: {bad}", "--context", bad, "--", "true")
     refused(2, "unknown site: nonsense", "--at", "nonsense", "--", "true")
     refused(2, "unknown site: func:", "--at", "func:", "--", "true")
     refused(2, "milliseconds", "--at", "timer:0", "--", "true")
     refused(2, "milliseconds", "--at", "timer:x", "--", "true")
+    refused(2, "milliseconds", "--at", "timer:0.01", "--", "true")
+    refused(2, "milliseconds", "--at", "timer:1.5.5", "--", "true")
+    refused(2, "milliseconds", "--at", "timer:86400001", "--", "true")
     refused(2, "number of hits", "--at", "wait/0", "--", "true")
     refused(2, "number of hits", "--at", "wait/x", "--", "true")
     refused(2, "from 1 to", "--keep", "0", "--", "true")
     refused(2, "from 1 to", "--keep", "65537", "--", "true")
     refused(2, "takes a size", "--memory-max", "12Q", "--", "true")
     refused(2, "takes a size", "--memory-max", "0", "--", "true")
+    refused(2, "at least 1M", "--memory-max", "1023K", "--", "true")
+    names = "(auto, bpf, bpf-images, scan)"
+    refused(2, f"unknown feed: nonsense {names}", "--feed", "nonsense", "--", "true")
+    refused(2, "for tracker async", "--feed", "scan", "--tracker", "uffd", "--", "true")
+    refused(2, "for tracker async", "--tracker", "fork", "--feed", "bpf", "--", "true")
+    refused(2, "fork does not know", "--trace", "x", "--tracker", "fork", "--", "true")
+    refused(2, "not a surface", "--surface", "[heap],0x2000-0x1000", "--", "true")
+    refused(2, "not a surface", "--surface", "0x1000-0x1800", "--", "true")
+    refused(2, "not a surface", "--surface", "[heap],,[stack]", "--", "true")
     refused(2, "takes nothing or json", "--stats=xml", "--", "true")
     refused(2, "surface", "--surface", "", "--", "true")
     refused(2, "no program given")
     refused(2, "no such function", "--at", "func:no_such_symbol_here", "--", "true")
+    refused(2, "does not load this object", "--at", "func:libnone.so:puts", "--", "true")
+    refused(2, "no such function in the object", "--at", "func:libc.so.6:no_such", "--", "true")
     refused(2, "no code there", "--at", "func:0xfffffff", "--", "true")
 
 
@@ -89,6 +113,15 @@ def test_trackers() -> None:
             expect(run(*arguments) == (0, "ran\n", ""), f"{tracker['name']} runs it")
         else:
             refused(126, "see `cairn doctor`", *arguments)
+    if os.geteuid() == 0:
+        bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--reuid=65534"]
+        got = subprocess.run([*bare, CAIRN, "run", "--feed", "bpf", "--", "echo", "ran"], text=True,
+                             capture_output=True, timeout=60)
+        right = got.returncode == 126 and not got.stdout and "with feed bpf cannot" in got.stderr
+        expect(right, "a feed that may not be had is refused", got)
+    if any(f["name"] == "bpf" and f["works"] for f in json.loads(doctor.stdout)["features"]):
+        for feed in ("bpf", "bpf-images"):
+            expect(run("--feed", feed, "--", "echo", "ran") == (0, "ran\n", ""), f"{feed} runs it")
 
 
 def test_limits() -> None:
@@ -128,6 +161,50 @@ def test_children() -> None:
     expect(got == (0, "bare\n", ""), "a program without our environment runs bare", got)
 
 
+def test_functions() -> None:
+    """A site in a shared object, named in all the ways there are, is hit at each call."""
+    inner = "import ctypes; c = ctypes.CDLL(None); print(sum(c.atoi(b'6') for _ in range(7)))"
+    for name in ("func:libc.so.6:atoi", "func:libc.so:atoi", "func:atoi"):
+        got = run("--at", name, "--stats=json", "--", sys.executable, "-c", inner)
+        hits = [json.loads(line)["hits"] for line in got[2].splitlines() if line[0] == "{"]
+        expect(got[:2] == (0, "42\n") and hits == [7], f"{name} is hit 7 times", got)
+    got = run("--at", "func:libc.so.6:getpid", "--", "true")
+    expect(got[0] == 0 and "intercepted already" in got[2], "the entry of a system call", got)
+
+
+LAST_WORDS = """
+import ctypes, os, select, signal, sys
+select.select([], [], [], 0)
+how = sys.argv[1]
+if how == "abort":
+    os.abort()
+elif how == "crash":
+    ctypes.string_at(8)
+elif how == "exit":
+    os._exit(3)
+elif how == "ignored":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.kill(os.getpid(), signal.SIGTERM)
+    os._exit(4)
+how == "9" or signal.signal(int(how), signal.SIG_DFL)
+os.kill(os.getpid(), int(how))
+"""
+
+
+def test_summary() -> None:
+    """--stats speaks up once however the program ends, as long as code of ours still runs."""
+    for how, status in (("abort", -6), ("crash", -11), ("15", -15), ("13", -13), ("34", -34),
+                        ("exit", 3), ("ignored", 4)):
+        for tracker in ("async", "mprotect"):
+            got = run("--at", "wait", "--stats=json", "--tracker", tracker, "--", sys.executable,
+                      "-c", LAST_WORDS, how)
+            lines = [line for line in got[2].splitlines() if line.startswith('{"pid"')]
+            right = got[0] == status and len(lines) == 1 and json.loads(lines[0])["checkpoints"] > 0
+            expect(right, f"{how} under {tracker}: status {status} and a summary", got)
+    got = run("--at", "wait", "--stats=json", "--", sys.executable, "-c", LAST_WORDS, "9")
+    expect(got[0] == -9 and not got[2], "SIGKILL leaves no time for a summary", got)
+
+
 GUARD = """
 import ctypes, mmap, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -149,6 +226,23 @@ def test_guard_pages() -> None:
     expect(got[:2] == (0, "-1 22 3\n"), "guard pages are not installed", got)
 
 
+LOOPS = """
+import mmap, select
+for _ in range(5):
+    mmap.mmap(-1, 8192)
+    select.select([], [], [], 0.001)
+"""
+
+
+def test_surface_list() -> None:
+    """Memory that a list names stays tracked while a tracker has made it read-only."""
+    for tracker in ("async", "mprotect"):
+        got = run("--at", "wait", "--surface", "[heap],libc.so.6", "--tracker", tracker, "--",
+                  sys.executable, "-c", LOOPS, CAIRN_LOG="debug")
+        right = got[0] == 0 and "session open" in got[2] and " gone " not in got[2]
+        expect(right, f"nothing of a list is lost under {tracker}", got)
+
+
 def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="cairn-test-"))
     try:
@@ -158,6 +252,9 @@ def main() -> None:
         test_limits()
         test_children()
         test_guard_pages()
+        test_surface_list()
+        test_summary()
+        test_functions()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if failures else 0)

@@ -205,6 +205,11 @@ static void cut_short(int flags)
 	CHECK(p[0] == 2 && p[5] == 3);
 	CHECK(cairn_checkpoint(c, &later) == CAIRN_TAKEN);
 	CHECK_OK(ftruncate(fd, 16 * PAGE));
+	if (strcmp(tracker, "fork") == 0) { /* what was cut off is lost to the child as well */
+		CHECK_RC(cairn_rewind(c, id), CAIRN_ELAYOUT);
+		CHECK(p[0] == 2 && p[5] == 3);
+		return;
+	}
 	CHECK_OK(cairn_rewind(c, id));
 	for (size_t i = 0; i < 8 * PAGE; i++)
 		CHECK(p[i] == 1);
@@ -305,6 +310,57 @@ static void variables(void)
 	CHECK_OK(cairn_close(c));
 }
 
+/* ---- A child that inherits only a part of an area ---- */
+
+static void partial_child(void)
+{
+	uint8_t *pages = map_pages(16);
+	int status = 0;
+	uint64_t id;
+	pid_t child;
+
+	memset(pages, 7, 16 * PAGE);
+	open_session("none", 4);
+	CHECK_OK(cairn_area_add(c, pages, 16 * PAGE));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK(madvise(pages, 4 * PAGE, MADV_DONTFORK) == 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		for (size_t i = 4; i < 16; i++)
+			pages[i * PAGE] = 1;
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK_OK(cairn_close(c));
+}
+
+/* ---- .bss that is several mappings ---- */
+
+static uint8_t divided[64 * PAGE] __attribute__((aligned(4096)));
+
+static void divided_bss(void)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	uint64_t id;
+
+	CHECK_OK(madvise(divided + 16 * PAGE, 16 * PAGE, MADV_DONTDUMP));
+	if (strcmp(tracker, "uffd") == 0 || strcmp(tracker, "mprotect") == 0) {
+		o.tracker = tracker;
+		o.surface = "program";
+		CHECK_RC(cairn_open(&c, &o), CAIRN_EAREAONLY);
+		return;
+	}
+	open_session("program", 4);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	for (size_t i = 0; i < 64; i++)
+		divided[i * PAGE] = 1;
+	CHECK_OK(cairn_rewind(c, id));
+	for (size_t i = 0; i < 64; i++)
+		CHECK_U64(divided[i * PAGE], 0);
+	CHECK_OK(cairn_close(c));
+}
+
 /* ---- Threads that store while the past is read: a count never goes back ---- */
 
 #define COUNTERS 32
@@ -368,6 +424,8 @@ static const struct {
 	{ "cut_private", cut_private },
 	{ "many_threads", many_threads },
 	{ "variables", variables },
+	{ "partial_child", partial_child },
+	{ "divided_bss", divided_bss },
 	{ "counting_threads", counting_threads },
 };
 

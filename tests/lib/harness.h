@@ -7,9 +7,11 @@
 #ifndef TEST_HARNESS_H
 #define TEST_HARNESS_H
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "cairn/cairn.h"
 
@@ -54,6 +56,46 @@ _Noreturn static inline void test_skip(const char *feature)
 			test_fail("%s = %llu, expected %llu", #expr, (unsigned long long)got_,     \
 				(unsigned long long)want_);                                        \
 	} while (0)
+
+/* An empty file that has no name, and goes with the last who has it open. */
+static inline int test_file(void)
+{
+	char path[] = "/tmp/cairn-test-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0 && !unlink(path));
+	return fd;
+}
+
+/* The same file opened once more: another open file description, as another process would have. */
+static inline int test_file_again(int fd)
+{
+	char path[32];
+	int other;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	other = open(path, O_RDWR);
+	CHECK(other >= 0);
+	return other;
+}
+
+/* One named part of a test program. */
+struct test_case {
+	const char *name;
+	void (*run)(void);
+};
+
+/* Run the one of that name; the list ends with an empty entry. */
+static inline int test_run_case(const struct test_case *cases, const char *name)
+{
+	for (; name && cases->name; cases++) {
+		if (!strcmp(cases->name, name)) {
+			cases->run();
+			return 0;
+		}
+	}
+	test_fail("no such case: %s", name ? name : "none given");
+}
 
 /* Open with this tracker, or skip the test because the host cannot. */
 static inline cairn_t *test_open(struct cairn_options *o)

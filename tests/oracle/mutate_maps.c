@@ -208,8 +208,9 @@ void op_area(void)
 void op_tag(void)
 {
 	struct snapshot *s = W->kept[rnd_below(W->kept_count)];
-	uint64_t state = s->tag_seed;
+	uint64_t state = s->tag_seed, seed;
 	uint8_t *got = W->buf, *want = W->buf + 8192;
+	uint32_t len;
 	int rc;
 
 	if (s->tag_len) {
@@ -217,15 +218,22 @@ void op_tag(void)
 			want[i] = (uint8_t)rnd_from(&state);
 		memset(got, 0x11, 8192);
 		rc = cairn_checkpoint_tag_get(W->c, s->id, got, 4096);
+		if (rc == CAIRN_EFAILED && W->rules->may_lose)
+			return;
 		CHECK_RC(rc, (int)s->tag_len);
 		if (memcmp(got, want, s->tag_len) || got[s->tag_len] != 0x11)
 			test_fail(
 				"the tag of checkpoint %llu is another", (unsigned long long)s->id);
 	}
 	CHECK_RC(cairn_checkpoint_tag(W->c, s->id, got, 4097), -E2BIG);
-	s->tag_seed = state = rnd();
-	s->tag_len = 1 + (uint32_t)rnd_below(rnd_below(4) ? 64 : 4096);
-	for (size_t i = 0; i < s->tag_len; i++)
+	seed = state = rnd();
+	len = 1 + (uint32_t)rnd_below(rnd_below(4) ? 64 : 4096);
+	for (size_t i = 0; i < len; i++)
 		want[i] = (uint8_t)rnd_from(&state);
-	CHECK_OK(cairn_checkpoint_tag(W->c, s->id, want, s->tag_len));
+	rc = cairn_checkpoint_tag(W->c, s->id, want, len);
+	if (rc == CAIRN_EFAILED && W->rules->may_lose)
+		return;
+	CHECK_OK(rc);
+	s->tag_seed = seed;
+	s->tag_len = len;
 }

@@ -58,7 +58,7 @@ void op_read(void)
 
 	if (!target(ANY_KIND, TRANSFER_MAX, &addr, &len))
 		return;
-	behind(addr, len);
+	behind_with_faults(addr, len);
 	if (rnd() & 1) {
 		fill_random(W->buf, len);
 		expect_count("write", write(W->pipe[1], W->buf, len), len);
@@ -77,7 +77,7 @@ void op_recv(void)
 
 	if (!target(ANY_KIND, TRANSFER_MAX, &addr, &len))
 		return;
-	behind(addr, len);
+	behind_with_faults(addr, len);
 	fill_random(W->buf, len);
 	expect_count("send", send(W->pair[1], W->buf, len, 0), len);
 	iov = (struct iovec){ addr, len };
@@ -97,7 +97,7 @@ void op_readv(void)
 		if (!target(ANY_KIND, 9000, &addr, &iov[i].iov_len))
 			return;
 		iov[i].iov_base = addr;
-		behind(addr, iov[i].iov_len);
+		behind_with_faults(addr, iov[i].iov_len);
 		total += iov[i].iov_len;
 	}
 	fill_random(W->buf, total);
@@ -118,7 +118,7 @@ void op_waitpid(void)
 		return;
 	addr = (uint8_t *)((uintptr_t)addr & ~(PAGE - 1)) + 64;
 	usage = (struct rusage *)(addr + 64);
-	behind(addr, 64 + sizeof(*usage));
+	behind_with_faults(addr, 64 + sizeof(*usage));
 	pid = vfork();
 	if (pid == 0)
 		_exit(code);
@@ -208,7 +208,7 @@ void op_vfork(void)
 	if (!target(ANY_KIND, 9000, &addr, &iov.iov_len))
 		return;
 	iov.iov_base = addr;
-	behind(addr, iov.iov_len);
+	behind_with_faults(addr, iov.iov_len);
 	fill_random(W->buf, iov.iov_len);
 	pid = clone(vfork_child, W->buf + sizeof(W->buf), CLONE_VM | CLONE_VFORK | SIGCHLD, &iov);
 	if (pid < 0 || waitpid(pid, &status, 0) != pid)

@@ -61,6 +61,7 @@ enum row_flags {
 	ROW_EXPLICIT = 1u << 0,   /* surface "none" on every tracker */
 	ROW_MEMORY_MAX = 1u << 1, /* a limit so low that checkpoints fail */
 	ROW_THREADS_ONE = 1u << 2,
+	ROW_CLOSES = 1u << 3, /* all descriptors that the program does not know, now and then */
 };
 
 extern const struct row oracle_rows[];
@@ -73,9 +74,11 @@ struct tracker_rules {
 	bool touch_first;   /* writes by the kernel must be announced */
 	bool keeps;         /* one process per checkpoint */
 	bool by_protection; /* the program must not mprotect an area */
+	bool sees_faults;   /* with touch_first: but for those that raise a fault */
+	bool may_lose;      /* may have to say that the past of an interval is lost */
 };
 
-const struct tracker_rules *tracker_find(const char *name);
+const struct tracker_rules *tracker_find(const char *name, const char *feed);
 
 /* ---- The copies -------------------------------------------------------------- */
 
@@ -133,6 +136,7 @@ void regions_refresh(void);
 #define SPANS_MAX    512
 #define EXCLUDED_MAX 8
 #define GONE_MAX     256
+#define DECOYS_MAX   32
 
 /* A mapping that went, or came in the place of another, while `id` was the newest checkpoint. */
 struct gone {
@@ -184,10 +188,13 @@ struct world {
 	struct helper helpers[HELPERS];
 	uint32_t helpers_started;
 	int file, pipe[2], pair[2], direct, mem;
+	int copies; /* a memfd, through which pages are read */
+	int decoys[DECOYS_MAX]; /* files of the program's under numbers that were the engine's */
+	uint32_t decoy_count;
 
 	/* what happened, for the last line and for "did this test test anything" */
 	uint64_t checkpoints, restores, rewinds, refused, failed, peeks, changes, writes,
-		layout_refusals;
+		layout_refusals, lost;
 
 	struct span spans[SPANS_MAX];
 	char text[1 << 20];
@@ -253,6 +260,8 @@ extern const struct op_entry oracle_ops[OP_COUNT];
 bool target(uint32_t kinds, size_t len_max, uint8_t **addr, size_t *len);
 /* Tell the engine about a write that its tracker cannot see or must see first. */
 void behind(void *addr, size_t len);
+/* The same of a writer whose first store to each page raises a fault in the kernel. */
+void behind_with_faults(void *addr, size_t len);
 void fill_random(uint8_t *buf, size_t len);
 
 void note_gone(const void *addr, size_t len);
@@ -268,6 +277,8 @@ void helpers_quiesce(void);
 void helpers_start(void);
 
 /* mutate_*.c */
+void close_unknown(void);
+void need_fetching(void); /* or the test is skipped */
 void op_store(void);
 void op_copy(void);
 void op_read(void);

@@ -20,7 +20,7 @@ static void model_evict(void)
 
 	if (W->kept_count > W->keep)
 		model_forget(W->kept_count - W->keep);
-	if (!(W->row->flags & ROW_MEMORY_MAX))
+	if (!(W->row->flags & ROW_MEMORY_MAX) && !W->rules->may_lose)
 		return;
 	CHECK_OK(cairn_range(W->c, &oldest, NULL));
 	while (W->kept_count > 1 && W->kept[0]->id < oldest)
@@ -128,6 +128,10 @@ static bool refusal_allowed(int rc, const struct snapshot *want)
 {
 	if (rc == CAIRN_ELAYOUT && !snapshot_mapped(want)) {
 		W->layout_refusals++;
+		return true;
+	}
+	if (rc == CAIRN_EFAILED && W->rules->may_lose) {
+		W->lost++;
 		return true;
 	}
 	/* Old contents that could not be kept at the stores, or frames to go back with: it says so.

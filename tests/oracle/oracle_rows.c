@@ -49,6 +49,9 @@ const struct row oracle_rows[] = {
 	{ "memory_max", OP(STORE) | OP(BURST), REGION_ANON | REGION_BIG, 8, 900,
 			ROW_EXPLICIT | ROW_MEMORY_MAX },
 	{ "threads_one", OP(STORE) | OP(READ),       KINDS_ALL,    0,    500, ROW_THREADS_ONE },
+	{ "closes",    OP(STORE) | OP(COPY) | OP(THREADS) | OP(FORK) | OP(MMAP) | OP(MUNMAP) |
+			OP(DONTNEED), REGION_ANON | REGION_FILE | REGION_STATIC, 0, 400,
+			ROW_CLOSES },
 	{ "everything", EVERYTHING,                  KINDS_ALL,    8,    900 },
 	{ "everything_explicit", EVERYTHING | OP(AREA), KINDS_ALL, 8,    900, ROW_EXPLICIT },
 	{ .name = "returns", .special = special_returns },
@@ -75,8 +78,14 @@ const struct row *row_find(const char *name)
 	return NULL;
 }
 
-const struct tracker_rules *tracker_find(const char *name)
+/* Without a mirror: what has been written unseen is lost, and what follows it in the interval. */
+static const struct tracker_rules rules_of_images = { .name = "async", .explicit_only = true,
+	.touch_first = true, .by_protection = true, .sees_faults = true, .may_lose = true };
+
+const struct tracker_rules *tracker_find(const char *name, const char *feed)
 {
+	if (feed && !strcmp(feed, "bpf-images"))
+		return &rules_of_images;
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
 		if (!strcmp(rules[i].name, name))
 			return &rules[i];

@@ -52,6 +52,8 @@ static bool past_lost(int rc)
 	 */
 	if (rc == -EACCES && W->rules->keeps && W->foreign_proc)
 		return true;
+	if (rc == CAIRN_EFAILED && W->rules->may_lose)
+		return true;
 	return rc == CAIRN_EFAILED && W->row->flags & ROW_MEMORY_MAX && W->rules->touch_first;
 }
 

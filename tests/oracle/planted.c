@@ -13,10 +13,19 @@
  *	late_copy	an old content is copied after the write instead of before
  *	zeros		a page is handed over as zeros
  *	exclusion	an excluded byte is rolled back
+ *	unfed		a feed drops a page, or the image of one, now and then
+ *	closed		nobody keeps, or asks after, descriptors that the program closes
+ *	lying_look	a hot page that has changed counts as unchanged
+ *	open_evicted	an evicted page, or one that was written, is not protected again
+ *	stale_hot	a page that stays open is not copied
  */
+#include <errno.h>
 #include <string.h>
 #include "oracle.h"
 #include "base/bits.h"
+#include "os/keeper.h"
+#include "track/feed.h"
+#include "track/hot_list.h"
 #include "track/track.h"
 
 extern const struct crn_tracker_ops __real_crn_tracker_async;
@@ -30,13 +39,18 @@ static enum {
 	AREA_END,
 	LATE_COPY,
 	ZEROS,
-	EXCLUSION
+	EXCLUSION,
+	CLOSED,
+	LYING_LOOK,
+	OPEN_EVICTED,
+	STALE_HOT,
+	UNFED
 } plant;
 
 /* Engine code runs with rolled back statics: what counts must not be rolled back. */
 static struct planted {
-	uint64_t pages, intervals;
-	bool drop_all;
+	uint64_t pages, intervals, looks, protections, copies;
+	bool drop_all, held;
 	uintptr_t ends[64];
 	uint32_t end_count;
 	uintptr_t stale_page;
@@ -165,10 +179,133 @@ void __wrap_crn_store(struct crn_track_env *env, uintptr_t addr, const void *old
 	}
 }
 
+int __real_crn_keeper_start(struct crn_keeper *k);
+int __wrap_crn_keeper_start(struct crn_keeper *k);
+int __real_crn_keeper_renew(struct crn_keeper *k);
+int __wrap_crn_keeper_renew(struct crn_keeper *k);
+int __real_crn_keeper_mend(struct crn_keeper *k);
+int __wrap_crn_keeper_mend(struct crn_keeper *k);
+
+int __wrap_crn_keeper_start(struct crn_keeper *k)
+{
+	return plant == CLOSED ? -EAGAIN : __real_crn_keeper_start(k);
+}
+
+int __wrap_crn_keeper_renew(struct crn_keeper *k)
+{
+	return plant == CLOSED ? 0 : __real_crn_keeper_renew(k);
+}
+
+int __wrap_crn_keeper_mend(struct crn_keeper *k)
+{
+	return plant == CLOSED ? 0 : __real_crn_keeper_mend(k);
+}
+
+int __real_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
+int __wrap_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
+
+int __wrap_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)
+{
+	int err;
+
+	if (plant == OPEN_EVICTED && protect && W->step && ++P->protections % 5 == 0)
+		return 0;
+	err = __real_crn_uffd_protect(uffd, addr, len, protect);
+	return plant == CLOSED ? 0 : err;
+}
+
+bool __real_crn_hot_look(struct crn_hot_entry *e, const void *old);
+bool __wrap_crn_hot_look(struct crn_hot_entry *e, const void *old);
+
+bool __wrap_crn_hot_look(struct crn_hot_entry *e, const void *old)
+{
+	bool changed = __real_crn_hot_look(e, old);
+
+	if (plant == LYING_LOOK && changed && ++P->looks % 5 == 0)
+		changed = e->changed = false;
+	return changed;
+}
+
+int __real_crn_guarded_copy(void *dst, const void *src, size_t len);
+int __wrap_crn_guarded_copy(void *dst, const void *src, size_t len);
+
+int __wrap_crn_guarded_copy(void *dst, const void *src, size_t len)
+{
+	if (plant == STALE_HOT && W->step && ++P->copies % 20 == 0)
+		return 0;
+	return __real_crn_guarded_copy(dst, src, len);
+}
+
+extern const struct crn_feed_ops __real_crn_feed_bpf, __real_crn_feed_bpf_images;
+struct crn_feed_ops __wrap_crn_feed_bpf, __wrap_crn_feed_bpf_images;
+
+static int planted_feed_open(struct crn_feed **out, struct crn_track_env *env)
+{
+	int err = __real_crn_feed_bpf.open(out, env);
+
+	if (err >= 0)
+		(*out)->ops = &__wrap_crn_feed_bpf;
+	return err;
+}
+
+/* The proof comes before, and sees a feed that is whole. */
+static int planted_feed_hold(struct crn_feed *feed)
+{
+	P->held = true;
+	return __real_crn_feed_bpf.hold(feed);
+}
+
+static int planted_feed_drain(
+	struct crn_feed *feed, struct crn_range_list *written, struct crn_range_list *open)
+{
+	size_t kept = written->count;
+	int doubt = __real_crn_feed_bpf.drain(feed, written, open);
+
+	if (plant != UNFED || !P->held)
+		return doubt;
+	for (size_t i = kept; i < written->count; i++)
+		if (++P->pages % 5)
+			written->at[kept++] = written->at[i];
+	crn_range_list_shrink(written, kept);
+	return doubt;
+}
+
+static int planted_images_open(struct crn_feed **out, struct crn_track_env *env)
+{
+	int err = __real_crn_feed_bpf_images.open(out, env);
+
+	if (err >= 0)
+		(*out)->ops = &__wrap_crn_feed_bpf_images;
+	return err;
+}
+
+struct shown {
+	void (*show)(void *arg, const struct crn_image *image);
+	void *arg;
+};
+
+static void show_some(void *arg, const struct crn_image *image)
+{
+	const struct shown *to = arg;
+
+	if (plant != UNFED || !P->held || ++P->pages % 5)
+		to->show(to->arg, image);
+}
+
+static int planted_images(struct crn_feed *feed,
+	void (*show)(void *arg, const struct crn_image *image), void *arg,
+	struct crn_range_list *open)
+{
+	struct shown to = { show, arg };
+
+	return __real_crn_feed_bpf_images.images(feed, show_some, &to, open);
+}
+
 static void __attribute__((constructor)) planted_init(void)
 {
 	static const char *const names[] = { "none", "skipped_page", "lost_record", "stale_mirror",
-		"area_end", "late_copy", "zeros", "exclusion" };
+		"area_end", "late_copy", "zeros", "exclusion", "closed", "lying_look",
+		"open_evicted", "stale_hot", "unfed" };
 	const char *name = getenv("ORACLE_PLANT");
 
 	P = oracle_shared(sizeof(*P));
@@ -177,6 +314,14 @@ static void __attribute__((constructor)) planted_init(void)
 			plant = i;
 	if (!name || (plant == NONE && strcmp(name, "none")))
 		test_fail("ORACLE_PLANT names no bug");
+	__wrap_crn_feed_bpf = __real_crn_feed_bpf;
+	__wrap_crn_feed_bpf.open = planted_feed_open;
+	__wrap_crn_feed_bpf.hold = planted_feed_hold;
+	__wrap_crn_feed_bpf.drain = planted_feed_drain;
+	__wrap_crn_feed_bpf_images = __real_crn_feed_bpf_images;
+	__wrap_crn_feed_bpf_images.open = planted_images_open;
+	__wrap_crn_feed_bpf_images.hold = planted_feed_hold;
+	__wrap_crn_feed_bpf_images.images = planted_images;
 	__wrap_crn_tracker_async = __real_crn_tracker_async;
 	__wrap_crn_tracker_async.interval_end = planted_interval_end;
 	__wrap_crn_tracker_async.undo = planted_undo;

@@ -169,6 +169,12 @@ static bool registered(const uint8_t *addr, size_t len)
 	return false;
 }
 
+void behind_with_faults(void *addr, size_t len)
+{
+	if (!W->rules->sees_faults)
+		behind(addr, len);
+}
+
 void behind(void *addr, size_t len)
 {
 	if (!registered(addr, len))

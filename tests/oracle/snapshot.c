@@ -104,10 +104,13 @@ static bool foreign_proc(void)
 	return readlink("/proc/self", self, sizeof(self) - 1) < 0 || atoi(self) != getpid();
 }
 
-/* The engine's range is the one that is wiped on fork: nobody else in these programs asks for that.
+/*
+ * The engine's range is the one that is wiped on fork: nobody else in these programs asks for that.
+ * A piece in its midst that is not wiped is what it keeps for a child.
  */
 void oracle_learn_engine(void)
 {
+	struct span between = { 0, 0 };
 	const char *at = W->text;
 	struct mapping m;
 	uintptr_t robust = 0, tid = 0, fs;
@@ -120,8 +123,14 @@ void oracle_learn_engine(void)
 			   *eol = flags ? strchr(flags, '\n') : NULL;
 		const char *wf = flags ? strstr(flags, " wf") : NULL;
 
-		if (wf && eol && wf < eol)
+		if (wf && eol && wf < eol) {
+			if (between.end == m.span.begin && W->engine_count)
+				engine_add(between);
 			engine_add(m.span);
+		} else if (W->engine_count &&
+			W->engine[W->engine_count - 1].end == m.span.begin) {
+			between = m.span;
+		}
 		if (strstr(m.line, "[stack]") && strstr(m.line, "[stack]") < strchr(m.line, '\n'))
 			W->stack = m.span;
 	}
@@ -198,13 +207,24 @@ static uint32_t serial_at(uintptr_t addr)
 	return 0;
 }
 
-/* For pages in mappings that may not be readable just now. */
-static bool page_read(uintptr_t addr, uint8_t *buf)
+static bool page_read_slowly(uintptr_t addr, uint8_t *buf)
 {
 	struct iovec to = { buf, PAGE }, from = { (void *)addr, PAGE };
 	long pid = crn_sys0(SYS_getpid);
 
 	return crn_sys6(SYS_process_vm_readv, pid, (long)&to, 1, (long)&from, 1, 0) == (long)PAGE;
+}
+
+/*
+ * For pages in mappings that may not be readable just now. By way of a file, because
+ * process_vm_readv takes the lock of the address space, which makes a feed of writes doubt: then
+ * nothing but the scan would be tested.
+ */
+static bool page_read(uintptr_t addr, uint8_t *buf)
+{
+	if (crn_sys4(SYS_pwrite64, W->copies, addr, PAGE, 0) == (long)PAGE)
+		return crn_sys4(SYS_pread64, W->copies, buf, PAGE, 0) == (long)PAGE;
+	return page_read_slowly(addr, buf);
 }
 
 /* Of a stack only what lies above the frame is alive. */
@@ -418,9 +438,8 @@ static void region_refresh(struct region *r)
 
 void regions_refresh(void)
 {
-	if (!W->all)
-		return; /* mprotect's own tracker shows as read-only there; the model knows better
-			 */
+	if (!W->all && W->rules->by_protection)
+		return; /* the tracker's own protection shows there; the model knows better */
 	read_proc("/proc/self/maps");
 	for (size_t i = 0; i < REGIONS_MAX; i++)
 		region_refresh(&W->regions[i]);

@@ -25,6 +25,7 @@ void world_create(uint64_t seed)
 	W->pool_size = POOL_SIZE;
 	W->seed = seed;
 	W->rng = seed;
+	W->copies = memfd_create("oracle-copies", MFD_CLOEXEC);
 	W->rng = rnd(); /* or one seed's numbers would be the next one's, one later */
 }
 

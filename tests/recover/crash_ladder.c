@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static volatile int *outside; /* [0] passes; memory that a restore leaves alone */
@@ -148,6 +149,48 @@ static void another_thread_slept(void)
 	printf("the sleeper read %c\n", outside[1]);
 }
 
+static volatile char half[100]; /* written by the kernel alone */
+
+static void *sleep_in_recv(void *arg)
+{
+	if (recv(pipe_ends[0], (char *)half, sizeof(half), MSG_WAITALL) != sizeof(half))
+		_exit(5);
+	return arg;
+}
+
+/* What has come for its call so far is not put back: the kernel does not bring it again. */
+static void another_thread_got_half(void)
+{
+	char text[50];
+	pthread_t t;
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pipe_ends) ||
+		pthread_create(&t, NULL, sleep_in_recv, NULL))
+		_exit(3);
+	memset(text, 'h', sizeof(text));
+	usleep(100000);
+	child = fork();
+	if (child == 0) {
+		while (!outside[2])
+			usleep(1000);
+		_exit(write(pipe_ends[1], text, sizeof(text)) != sizeof(text));
+	}
+	wake_up();
+	if (outside[0]++ == 0) {
+		outside[2] = 1;
+		while (half[sizeof(text) - 1] != 'h')
+			__builtin_ia32_pause();
+		crash();
+	}
+	if (write(pipe_ends[1], text, sizeof(text)) != sizeof(text) || pthread_join(t, NULL))
+		_exit(6);
+	waitpid(child, NULL, 0);
+	printf("the sleeper read %s\n",
+		half[0] == 'h' && !memcmp((char *)half, (char *)half + 1, sizeof(half) - 1)
+			? "all" : "garbage");
+}
+
 static void no_checkpoint(void)
 {
 	crash();
@@ -224,6 +267,7 @@ int main(int argc, char **argv)
 		{ "often", too_often },
 		{ "ran", another_thread_ran },
 		{ "slept", another_thread_slept },
+		{ "half", another_thread_got_half },
 		{ "none", no_checkpoint },
 		{ "sent", sent },
 		{ "stack", stack_overflow },

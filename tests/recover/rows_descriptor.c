@@ -184,6 +184,22 @@ static void body_fionbio(bool again)
 		close_pair();
 }
 
+/* The kernel tells the double of what is set. */
+static void body_buffer(bool again)
+{
+	int value = 0, small = 5000;
+	socklen_t len = sizeof(value);
+
+	CHECK(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &value, &len) == 0);
+	CHECK(!again || value == outside->value[0]);
+	outside->value[0] = value;
+	CHECK(CALL(setsockopt, fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)) == 0);
+	if (again) {
+		close(fd);
+		close(other);
+	}
+}
+
 static void body_setsockopt(bool again)
 {
 	int value = 0;
@@ -315,6 +331,7 @@ const struct row rows_descriptor[] = {
 	{"fcntl_setfd", setup_pair, body_setfd, false, false},
 	{"ioctl_fionbio", setup_pair, body_fionbio, false, false},
 	{"setsockopt", setup_pair, body_setsockopt, false, false},
+	{"setsockopt_buffer", setup_pair, body_buffer, false, false},
 	{"socket", NULL, body_socket, false, false},
 	{"pipe2", NULL, body_pipe2, false, false},
 	{"socketpair", NULL, body_socketpair, false, false},

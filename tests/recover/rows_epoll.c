@@ -2,6 +2,7 @@
 /* epoll: items as they were, edges that were consumed, readiness of what is given again. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include "rows.h"
@@ -43,6 +44,20 @@ static void setup_oneshot(void)
 {
 	setup_pair();
 	add(EPOLLIN | EPOLLONESHOT, 44);
+	CHECK(write(other, "hello", 5) == 5);
+}
+
+static void setup_exclusive(void)
+{
+	setup_pair();
+	add(EPOLLIN | EPOLLEXCLUSIVE, 42);
+	CHECK(write(other, "hello", 5) == 5);
+}
+
+static void setup_exclusive_edge(void)
+{
+	setup_pair();
+	add(EPOLLIN | EPOLLEXCLUSIVE | EPOLLET, 43);
 	CHECK(write(other, "hello", 5) == 5);
 }
 
@@ -143,6 +158,75 @@ static void body_create(bool again)
 		close(n);
 }
 
+/* ---- a set in a set -------------------------------------------------------------------------- */
+
+static int outer;
+
+static void nest(uint32_t outer_events, uint32_t inner_events)
+{
+	struct epoll_event e = {.events = outer_events, .data.u64 = 7};
+
+	setup_pair();
+	add(inner_events, 8);
+	outer = epoll_create1(0);
+	CHECK(outer >= 0 && epoll_ctl(outer, EPOLL_CTL_ADD, set, &e) == 0);
+	CHECK(write(other, "hello", 5) == 5);
+}
+
+static void setup_nested(void)
+{
+	nest(EPOLLIN, EPOLLIN);
+}
+
+static void setup_nested_edge(void)
+{
+	nest(EPOLLIN | EPOLLET, EPOLLIN | EPOLLET);
+}
+
+static void setup_nested_oneshot(void)
+{
+	nest(EPOLLIN | EPOLLONESHOT, EPOLLIN);
+}
+
+static void setup_nested_exclusive(void)
+{
+	nest(EPOLLIN, EPOLLIN | EPOLLEXCLUSIVE);
+}
+
+/* The event goes through both sets, the input is read: it all comes again, once. */
+static void body_nested(bool again)
+{
+	struct epoll_event e;
+	char b[8];
+
+	CHECK(CALL(epoll_wait, outer, &e, 1, again ? 5000 : 0) == 1 && e.data.u64 == 7);
+	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 8 && (e.events & EPOLLIN));
+	CHECK(read(fd, b, 8) == 5);
+	CHECK(read(fd, b, 8) == -1 && errno == EAGAIN);
+	CHECK(wait_for(&e, 0) == 0);
+	CHECK(CALL(epoll_wait, outer, &e, 1, 0) == 0);
+	if (again)
+		close(outer);
+	end(again);
+}
+
+/* The same by poll on the set, and with nothing consumed but the events. */
+static void body_nested_poll(bool again)
+{
+	struct epoll_event e;
+	struct pollfd p = {.fd = outer, .events = POLLIN};
+	char b[8];
+
+	CHECK(CALL(poll, &p, 1, again ? 5000 : 0) == 1 && p.revents == POLLIN);
+	CHECK(CALL(epoll_wait, outer, &e, 1, 0) == 1 && e.data.u64 == 7);
+	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 8);
+	CHECK(read(fd, b, 8) == 5);
+	CHECK(CALL(poll, &p, 1, 0) == 0);
+	if (again)
+		close(outer);
+	end(again);
+}
+
 const struct row rows_epoll[] = {
 	{"epoll_create", NULL, body_create, false, false},
 	{"epoll_add", setup_pair, body_add, false, false},
@@ -153,5 +237,12 @@ const struct row rows_epoll[] = {
 	{"epoll_oneshot", setup_oneshot, body_consume, false, false},
 	{"epoll_edge_only", setup_edge, body_edge_only, false, false},
 	{"epoll_rearm", setup_oneshot, body_rearm, false, false},
+	{"epoll_exclusive", setup_exclusive, body_consume, false, false},
+	{"epoll_exclusive_edge", setup_exclusive_edge, body_consume, false, false},
+	{"epoll_nested", setup_nested, body_nested, false, false},
+	{"epoll_nested_edge", setup_nested_edge, body_nested, false, false},
+	{"epoll_nested_oneshot", setup_nested_oneshot, body_nested, false, false},
+	{"epoll_nested_exclusive", setup_nested_exclusive, body_nested, false, false},
+	{"epoll_nested_poll", setup_nested, body_nested_poll, false, false},
 	{0},
 };

@@ -2,6 +2,7 @@
 /* Mappings: new ones go, old ones stay, content comes back. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,27 @@ static void body_mprotect_open(bool again)
 		munmap(area, LEN);
 }
 
+static void map_file(int prot)
+{
+	int fd = memfd_create("file", 0);
+	char text[LEN];
+
+	memset(text, 'a', LEN);
+	CHECK(fd >= 0 && write(fd, text, LEN) == LEN);
+	tick();
+	area = mmap(NULL, LEN, prot, MAP_PRIVATE, fd, 0);
+	CHECK(area != MAP_FAILED);
+	close(fd);
+}
+
+/* A read-only mapping of a file is no part of what comes back, until it can be written. */
+static void setup_file_to_read(void)
+{
+	map_file(PROT_READ);
+	tick();
+	CHECK(mprotect(area, LEN, PROT_READ | PROT_WRITE) == 0);
+}
+
 /* Twice, over different parts: the protections of the checkpoint come back one by one. */
 static void body_mprotect_twice(bool again)
 {
@@ -157,6 +179,53 @@ static void body_mprotect_reserve(bool again)
 	CHECK(CALL(mprotect, area + 4096, 4 * 4096, PROT_READ | PROT_WRITE) == 0);
 	CHECK(area[4096] == 0 && area[4 * 4096] == 0);
 	memset(area + 4096, 'c', 4 * 4096);
+	if (again)
+		munmap(area, LEN);
+}
+
+/* And as they shrink: what is closed joins the reserve behind it, which was never open. */
+static void setup_opened_reserve(void)
+{
+	setup_reserve();
+	CHECK(mprotect(area, 4 * 4096, PROT_READ | PROT_WRITE) == 0);
+	memset(area, 'a', 4 * 4096);
+}
+
+static void body_mprotect_shrink(bool again)
+{
+	CHECK(is_mapped(area + 4 * 4096) && is_mapped(area + LEN - 4096));
+	CHECK(area[0] == 'a' && area[4 * 4096 - 1] == 'a');
+	memset(area, 'c', 4 * 4096);
+	CHECK(CALL(mprotect, area, 4 * 4096, PROT_NONE) == 0);
+	if (again)
+		munmap(area, LEN);
+}
+
+/*
+ * As .data of a loaded object behind the part that is read-only once it is relocated: where a
+ * tracker protects .data, the kernel makes one mapping of both.
+ */
+static void setup_relocated(void)
+{
+	/* The mappings are known; they are looked at again only because of what follows. */
+	CHECK(poll(NULL, 0, 0) == 0);
+	tick();
+	map_file(PROT_READ | PROT_WRITE);
+	memset(area, 'r', LEN / 2);
+	memset(area + LEN / 2, 'd', LEN / 2);
+	CHECK(mprotect(area, LEN / 2, PROT_READ) == 0);
+}
+
+static void body_relocated(bool again)
+{
+	void *other;
+
+	CHECK(is_mapped(area) && area[0] == 'r' && area[LEN / 2 - 1] == 'r');
+	CHECK(area[LEN / 2] == 'd' && area[LEN - 1] == 'd');
+	/* So that mappings are looked at again. */
+	other = (void *)CALL(
+		mmap, NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(other != MAP_FAILED);
 	if (again)
 		munmap(area, LEN);
 }
@@ -251,8 +320,11 @@ const struct row rows_memory[] = {
 	{"munmap_part", setup_area, body_remap_over, false, false},
 	{"mprotect", setup_area, body_mprotect, false, false},
 	{"mprotect_open", setup_read_only, body_mprotect_open, false, false},
+	{"mprotect_file", setup_file_to_read, body_mprotect, false, false},
 	{"mprotect_twice", setup_area, body_mprotect_twice, false, false},
 	{"mprotect_reserve", setup_reserve, body_mprotect_reserve, false, false},
+	{"mprotect_shrink", setup_opened_reserve, body_mprotect_shrink, false, false},
+	{"relocated", setup_relocated, body_relocated, false, false},
 	{"mprotect_part", setup_area, body_mprotect_part, false, false},
 	{"madvise_dontneed", setup_area, body_dontneed, false, false},
 	{"madvise_free", setup_area, body_free, false, false},

@@ -253,9 +253,28 @@ static void body_mmap_fixed(bool again)
 	munmap(p, 8192);
 }
 
-/*
- * A log is left as written: the crash comes back to before the line, and the line is there twice.
- */
+/* The same over all of a mapping that nobody has written lately: it looks like the old one. */
+static void body_mmap_fixed_all(bool again)
+{
+	static char *area;
+
+	if (!area) {
+		area = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		memset(area, 'm', 8192);
+		tick();
+		tick();
+	}
+	outside->count++;
+	CHECK((char *)CALL(mmap, area, 8192, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area);
+	CHECK(area[0] == 0 && area[4096] == 0);
+	memset(area, 'x', 8192);
+	crash_once();
+	munmap(area, 8192);
+	area = NULL;
+}
+
+/* A log is cut back: the crash comes back to before the line, and the line is there once. */
 static void setup_log(void)
 {
 	snprintf(name, sizeof(name), "%s.log", letters());
@@ -267,9 +286,90 @@ static void body_log(bool again)
 {
 	struct stat st;
 
-	CHECK(CALL(write, other, "line\n", 5) == 5);
-	CHECK(fstat(other, &st) == 0 && st.st_size == (again ? 13 : 8));
+	CHECK(fstat(other, &st) == 0 && st.st_size == 3);
+	CHECK(CALL(write, other, "li", 2) == 2 && CALL(write, other, "ne\n", 3) == 3);
+	CHECK(fstat(other, &st) == 0 && st.st_size == 8);
 	if (again) {
+		close(other);
+		unlink(name);
+	}
+}
+
+/* Without O_APPEND, at its end; closed before the crash. */
+static void setup_output_file(void)
+{
+	snprintf(name, sizeof(name), "%s.out", letters());
+	other = open(name, O_CREAT | O_EXCL | O_WRONLY, 0600);
+	CHECK(other >= 0 && write(other, "abc", 3) == 3);
+}
+
+static void body_output_file(bool again)
+{
+	struct stat st;
+
+	CHECK(CALL(write, other, "line\n", 5) == 5);
+	CHECK(close(other) == 0 && stat(name, &st) == 0 && st.st_size == 8);
+	if (again)
+		unlink(name);
+}
+
+/* Somebody has it open, or has added to it: it is left as written, and the line is there twice. */
+static pid_t child;
+static bool shared;
+
+static void leave_to_child(bool writes)
+{
+	int ready[2];
+	char c;
+
+	shared = writes;
+	CHECK(pipe(ready) == 0);
+	child = fork();
+	if (child == 0) {
+		int mine = open(name, writes ? O_WRONLY | O_APPEND : O_RDONLY);
+
+		close(ready[0]);
+		(void)!write(ready[1], "r", 1);
+		while (writes && *(volatile long *)&outside->value[1] != 1)
+			usleep(1000);
+		if (writes) {
+			(void)!write(mine, "other\n", 6);
+			outside->value[1] = 2;
+		}
+		for (;;)
+			pause();
+	}
+	CHECK(read(ready[0], &c, 1) == 1);
+	close(ready[0]);
+	close(ready[1]);
+	tick();
+}
+
+static void setup_followed(void)
+{
+	setup_log();
+	leave_to_child(false);
+}
+
+static void setup_shared(void)
+{
+	setup_log();
+	leave_to_child(true);
+}
+
+static void body_log_left(bool again)
+{
+	struct stat st;
+
+	CHECK(fstat(other, &st) == 0 && CALL(write, other, "line\n", 5) == 5);
+	if (!again && shared) {
+		outside->value[1] = 1;
+		while (*(volatile long *)&outside->value[1] != 2)
+			;
+	}
+	if (again) {
+		CHECK(st.st_size == 8 || st.st_size == 14);
+		kill(child, SIGKILL);
 		close(other);
 		unlink(name);
 	}
@@ -304,8 +404,12 @@ const struct row rows_output[] = {
 	{"waitpid", NULL, body_waitpid, false, false, true},
 	{"kill", setup_signal, body_kill, false, false, true},
 	{"mremap", NULL, body_mremap, false, false, true},
+	{"mmap_fixed_all", NULL, body_mmap_fixed_all, false, false, true},
 	{"mmap_fixed", NULL, body_mmap_fixed, false, false, true},
 	{"log", setup_log, body_log, false, false, false},
+	{"log_at_end", setup_output_file, body_output_file, false, false, false},
+	{"log_followed", setup_followed, body_log_left, false, false, false},
+	{"log_shared", setup_shared, body_log_left, false, false, false},
 	{"log_synced", setup_log, body_log_synced, false, false, true},
 	{"fprintf", setup_pipe, body_fprintf, true, false, true},
 	{0},

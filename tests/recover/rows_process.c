@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Signals, timers, masks. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -145,6 +146,30 @@ static void body_timerfd(bool again)
 		close(timer);
 }
 
+/* One that has run out, and whose end the program then never learns because it is set again. */
+static void setup_timerfd_over(void)
+{
+	struct itimerspec soon = {.it_value = {0, 1}};
+	struct pollfd p = {.events = POLLIN};
+
+	timer = p.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+	CHECK(timer >= 0 && timerfd_settime(timer, 0, &soon, NULL) == 0);
+	CHECK(poll(&p, 1, 5000) == 1);
+}
+
+static void body_timerfd_over(bool again)
+{
+	struct itimerspec late = {.it_value = {1000, 0}};
+	struct pollfd p = {.fd = timer, .events = POLLIN};
+	uint64_t times;
+
+	CHECK(poll(&p, 1, again ? 5000 : 0) == 1);
+	CHECK(CALL(timerfd_settime, timer, 0, &late, NULL) == 0);
+	CHECK(read(timer, &times, 8) == -1);
+	if (again)
+		close(timer);
+}
+
 static void body_umask(bool again)
 {
 	CHECK(CALL(umask, 077) == 022);
@@ -175,6 +200,7 @@ const struct row rows_process[] = {
 	{"setitimer", setup_itimer, body_setitimer, false, false},
 	{"alarm", setup_itimer, body_alarm, false, false},
 	{"timerfd_settime", setup_timerfd, body_timerfd, false, false},
+	{"timerfd_over", setup_timerfd_over, body_timerfd_over, false, false},
 	{"umask", setup_umask, body_umask, false, false},
 	{"printf_buffer", NULL, body_printf_buffer, true, false},
 	{0},

@@ -34,6 +34,7 @@ CASES = {
     "often": Case(SEGV, 100, "", "100 recoveries in the last second"),
     "ran": Case(SEGV, 0, "", r"another thread has run since the checkpoint: \d+ \(spinner\)"),
     "slept": Case(0, 1, "the sleeper read z"),
+    "half": Case(0, 1, "the sleeper read all"),
     "none": Case(SEGV, 0, "", "no checkpoint has been taken yet"),
     "sent": Case(SEGV, 0),
     "stack": Case(0, 1, "survived"),

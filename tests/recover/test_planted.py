@@ -35,6 +35,7 @@ ROWS = {
     "INV_TIMERFD": "timerfd_settime",
     "INV_OPTION": "setsockopt",
     "INV_UMASK": "umask",
+    "INV_APPEND": "log",
     "PLANT_STREAMS": "read_pipe",
     "PLANT_EPOLL": "epoll_edge_only",
     "PLANT_SIGNALS": "signal_delivered",

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 SKIP = 77
+OUTPUT_MAX = 20_000
 MISMATCH = "oracle: MISMATCH"
 
 
@@ -102,6 +103,11 @@ def run(command: list[str], folder: Path, log: Path, timeout: float) -> int | No
         child.wait()
 
 
+def tail(text: str) -> str:
+    """The end of a long log, by whole lines."""
+    return text if len(text) <= OUTPUT_MAX else text[-OUTPUT_MAX:].partition("\n")[2]
+
+
 def verdict(args: argparse.Namespace, status: int | None, text: str) -> tuple[int, str]:
     if status is None:
         return 1, f"no end after {args.timeout:.0f} s"
@@ -132,7 +138,7 @@ def main() -> int:
     if args.mode == "pidns" and text.startswith("unshare: unshare failed"):
         status = skip("PID namespaces (unshare is refused)")
     code, why = verdict(args, status, text)
-    print(text[-20000:], end="")
+    print(tail(text), end="")
     if code == 1:
         print(f"FAILED {args.name}: {why}")
         print(f"kept: {folder}")

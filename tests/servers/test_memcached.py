@@ -11,7 +11,7 @@ import random
 import socket
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, expect, expect_checkpoints, main, need_program
+from under_cairn import cairn_run, expect, expect_checkpoints, main, need_program, side_by_side
 
 from servers import MemcachedServer
 
@@ -51,19 +51,10 @@ def test(build: Path, mode: str, folder: Path) -> None:
     need_program("memcached")
     bare = MemcachedServer(folder / "bare", [])
     cairn = MemcachedServer(folder / "cairn", cairn_run(build, mode))
-    try:
-        bare.start()
-        cairn.start()
+    with side_by_side(bare, cairn):
         expected, got = conversation(bare.port), conversation(cairn.port)
         expect(len(expected) > 3000 and expected == got, f"{len(got)} answers are the same")
         expect_checkpoints(build, mode, cairn)
-        expected_status, status = bare.stop(), cairn.stop()
-        expect(expected_status == status, f"exit status {status}, bare {expected_status}")
-    except Exception as error:
-        raise Failed(f"{error}\n{cairn.tail()}") from error
-    finally:
-        bare.stop()
-        cairn.stop()
 
 
 if __name__ == "__main__":

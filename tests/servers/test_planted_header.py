@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-nginx or lighttpd with a planted bug (planted_header.c) under `cairn run --recover`: a request with
-the magic header crashes the process that serves it. Each crash is survived by that very process;
-only the sender is reset, and every other connection gets each of its bytes, also when its request
-was half read at the crash. Bare, the same request ends the process.
+nginx, lighttpd or Apache httpd with a planted bug (planted_header.c) under `cairn run --recover`:
+a request with the magic header crashes the process that serves it. Each crash is survived by that
+very process; only the sender is reset, and every other connection gets each of its bytes, also when
+its request was half read at the crash. Bare, the same request ends the process.
 
-    test_planted_header.py BUILD MODE     with SERVER=nginx or lighttpd in the environment
+    test_planted_header.py BUILD MODE     with SERVER=nginx, lighttpd or apache in the environment
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import time
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, expect, main, need_program
+from under_cairn import Failed, cairn_run, crash, expect, main, need_program
 
 from servers import Server, ServerError
 from test_web import kind_of_server, wait_until_idle
@@ -33,16 +33,6 @@ def everything(s: socket.socket) -> bytes:
     return data
 
 
-def crash(port: int) -> str:
-    """What the sender of the magic header sees."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
-        s.sendall(MAGIC)
-        try:
-            return f"{len(s.recv(100))} bytes"
-        except ConnectionResetError:
-            return "reset"
-
-
 def bystander(port: int) -> socket.socket:
     s = socket.create_connection(("127.0.0.1", port), timeout=10)
     s.sendall(HALVES[0])
@@ -56,7 +46,7 @@ def crashes(port: int) -> None:
         others = [bystander(port) for _ in range(4)]
         if turn % 2:
             time.sleep(0.01)  # so that their first halves have been read, in an earlier interval
-        seen = crash(port)
+        seen = crash(port, MAGIC)
         if seen != "reset":
             raise Failed(f"crash {turn}: its sender saw {seen}")
         for s in others:
@@ -72,7 +62,7 @@ def crashes(port: int) -> None:
 def expect_fatal_when_bare(server: Server) -> None:
     server.start()
     before = server.family()
-    crash(server.port)
+    crash(server.port, MAGIC)
     end = time.monotonic() + 10
     while server.alive() and server.family() == before and time.monotonic() < end:
         time.sleep(0.02)

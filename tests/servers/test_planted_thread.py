@@ -16,7 +16,7 @@ import socket
 import time
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, expect, main, need_program
+from under_cairn import Failed, cairn_run, crash, expect, main, need_program
 
 from servers import MemcachedServer, ServerError
 
@@ -46,22 +46,12 @@ class Client:
         self.socket.close()
 
 
-def crash(port: int) -> str:
-    """What the sender of the magic line sees."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
-        s.sendall(MAGIC)
-        try:
-            return f"{len(s.recv(100))} bytes"
-        except ConnectionResetError:
-            return "reset"
-
-
 def survived(server: MemcachedServer, client: Client, turn: int) -> bool:
     """One write, one crash. False: refused, and ended as it should."""
     known = len(server.recoveries())
     if client.line(b"set k%d 0 0 5\r\n%05d\r\n" % (turn, turn)) != b"STORED\r\n":
         raise Failed(f"turn {turn}: the write was not acknowledged")
-    seen = crash(server.port)
+    seen = crash(server.port, MAGIC)
     end = time.monotonic() + 10
     while server.alive() and len(server.recoveries()) == known and time.monotonic() < end:
         time.sleep(0.005)  # the reset reaches its client before the line is written

@@ -41,12 +41,30 @@ os.exit(7)
 PYTHON = "import sys, json; d = json.load(sys.stdin); print(sum(d)); sys.exit(len(d) % 256)"
 NUMBERS = "[" + ",".join(map(str, range(3000))) + "]"
 
+# Children, threads and pipes between them: each side sleeps with its buffer in hand.
+POOL = """
+import multiprocessing, sys
+
+def square(x):
+    return x * x, bytes([x % 256]) * 9000
+
+if __name__ == '__main__':
+    for _ in range(2):
+        with multiprocessing.Pool(4) as pool:
+            got = pool.map(square, range(400))
+        print(sum(n for n, _ in got), all(b == bytes([i % 256]) * 9000
+                                          for i, (_, b) in enumerate(got)))
+"""
+
 # name, command, input
 ROWS: list[tuple[str, list[str], str]] = [
     ("sqlite3 in memory", ["sqlite3", ":memory:"], SQL),
     ("sqlite3 in a file", ["sqlite3", "{folder}/{which}.db"], SQL),
     ("lua", ["lua5.4", "-e", LUA], "one\ntwo\nthree\n"),
     ("python", ["python3", "-c", PYTHON], NUMBERS),
+    ("python with a pool", ["python3", "-c", POOL], ""),
+    ("sort with threads", ["sort", "-n", "--parallel=4", "-S", "1M"],
+     "\n".join(map(str, range(60000, 0, -1))) + "\n"),
     ("sort", ["sort", "-n"], "\n".join(map(str, range(5000, 0, -1))) + "\n"),
     ("bash", ["bash", "-c", "for i in 1 2 3; do echo $i | cat; done; (exit 3); exit $?"], ""),
     ("status 0", ["true"], ""),
@@ -60,6 +78,12 @@ ROWS: list[tuple[str, list[str], str]] = [
 def run(command: list[str], text: str) -> tuple[int, str, str]:
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout, done.stderr
+
+
+def difference(got: tuple[int, str, str]) -> str:
+    """What came instead: the ends of both channels, by lines."""
+    ends = [["", *text.splitlines()[-20:]] for text in got[1:]]
+    return f", and got status {got[0]}" + "".join("\n    ".join(lines) for lines in ends)
 
 
 def test(build: Path, mode: str, folder: Path) -> None:
@@ -76,9 +100,8 @@ def test(build: Path, mode: str, folder: Path) -> None:
             ]
             results.append(run([*under, *words], text))
         expected, got = results
-        expect(
-            expected == got, f"{name}: status {expected[0]}, {len(expected[1])} bytes: {got}"[:300]
-        )
+        text = f"{name}: status {expected[0]}, {len(expected[1])} bytes"
+        expect(expected == got, text + ("" if expected == got else difference(got)))
     if missing:
         skip(f"the rest passed; {', '.join(sorted(set(missing)))} not installed")
 

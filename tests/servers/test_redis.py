@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, expect, expect_checkpoints, main, need_program
+from under_cairn import cairn_run, expect, expect_checkpoints, main, need_program, side_by_side
 
 from resp import Connection
 from servers import RedisServer
@@ -45,9 +45,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
     need_program("redis-server", "redis-benchmark")
     bare = RedisServer(folder / "bare", [])
     cairn = RedisServer(folder / "cairn", cairn_run(build, mode))
-    try:
-        bare.start()
-        cairn.start()
+    with side_by_side(bare, cairn):
         expect(conversation(bare.port) == conversation(cairn.port), "the same conversation")
         for name in ("set", "get", "lrange_100", "mset"):
             requests = 500 if mode == "fork" else 5000
@@ -61,13 +59,6 @@ def test(build: Path, mode: str, folder: Path) -> None:
         expect(audit.present == audit.acknowledged > 0, f"{audit.acknowledged} writes are there")
         expect(verifier.connections_reset == 0, "no connection was reset")
         expect_checkpoints(build, mode, cairn)
-        expected, got = bare.stop(), cairn.stop()
-        expect(expected == got, f"exit status {got}, bare {expected}")
-    except Exception as error:
-        raise Failed(f"{error}\n{cairn.tail()}") from error
-    finally:
-        bare.stop()
-        cairn.stop()
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,11 +26,17 @@ MODES: dict[str, list[str]] = {
     "none": [],
     "wait": ["--at", "wait"],
     "recover": ["--at", "wait", "--recover"],
+    "recover_uffd": ["--at", "wait", "--recover", "--tracker", "uffd"],
+    "recover_mprotect": ["--at", "wait", "--recover", "--tracker", "mprotect"],
     "output": ["--at", "output"],
     "async": ["--at", "wait", "--tracker", "async"],
     "uffd": ["--at", "wait", "--tracker", "uffd"],
     "mprotect": ["--at", "wait", "--tracker", "mprotect"],
     "fork": ["--at", "wait/10", "--tracker", "fork"],
+    "decay": ["--at", "wait", "--recover", "--tracker", "uffd", "--strategy", "decay"],
+    "gspec": ["--at", "wait", "--tracker", "mprotect", "--strategy", "gspec"],
+    "program": ["--at", "wait", "--tracker", "mprotect", "--surface", "program"]
+    + ["--strategy", "decay"],
     "keep": ["--at", "wait", "--keep", "100"],
 }
 
@@ -59,16 +67,42 @@ def cairn_run(build: Path, mode: str) -> list[str]:
     return [str(build / "bin" / "cairn"), "run", *MODES[mode], "--"]
 
 
-def expect_checkpoints(build: Path, mode: str, server: Server) -> None:
+def expect_checkpoints(build: Path, mode: str, server: Server, more_than: int = 20) -> None:
     """The program was really checkpointed, by the tracker that was asked for, and none failed."""
     if mode == "none":
         return
     found = figures(build, server)
-    expect(found.get("checkpoints", 0) > 20, f"checkpoints: {found.get('checkpoints')}")
+    expect(found.get("checkpoints", 0) > more_than, f"checkpoints: {found.get('checkpoints')}")
     expect(found.get("failed") == 0, f"failed checkpoints: {found.get('failed')}")
     if "--tracker" in MODES[mode]:
         wanted = MODES[mode][MODES[mode].index("--tracker") + 1]
         expect(found.get("tracker") == wanted, f"tracker: {found.get('tracker')}")
+
+
+def crash(port: int, magic: bytes) -> str:
+    """What the sender of the magic bytes sees."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        s.sendall(magic)
+        try:
+            return f"{len(s.recv(100))} bytes"
+        except ConnectionResetError:
+            return "reset"
+
+
+@contextmanager
+def side_by_side(bare: Server, cairn: Server) -> Iterator[None]:
+    """Both run meanwhile, and leave with the same exit status."""
+    try:
+        bare.start()
+        cairn.start()
+        yield
+        expected, got = bare.stop(), cairn.stop()
+        expect(expected == got, f"exit status {got}, bare {expected}")
+    except Exception as error:
+        raise Failed(f"{error}\n{cairn.tail()}") from error
+    finally:
+        bare.stop()
+        cairn.stop()
 
 
 def main(test: Callable[[Path, str, Path], None]) -> None:

@@ -5,37 +5,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include "../lib/harness.h"
-
-#define PAGE  4096ul
-#define PAGES 64ul
-
-static const char *tracker;
-static cairn_t *c;
-static uint8_t *area;
-
-static struct cairn_options with_defaults(void)
-{
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
-
-	o.tracker = tracker;
-	o.surface = "none";
-	o.keep = 4;
-	return o;
-}
-
-static void map_area(size_t pages)
-{
-	area = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (area == MAP_FAILED)
-		test_fail("mmap: errno %d", errno);
-}
+#include "starve.h"
 
 static void write_all(uint8_t value)
 {
@@ -105,20 +83,6 @@ static void open_maybe(void)
 	CHECK_OK(cairn_close(c));
 }
 
-static void limit(int resource, rlim_t value, struct rlimit *old)
-{
-	struct rlimit now;
-
-	CHECK_U64((uint64_t)getrlimit(resource, old), 0);
-	now = (struct rlimit){ value, old->rlim_max };
-	CHECK_U64((uint64_t)setrlimit(resource, &now), 0);
-}
-
-static void unlimit(int resource, const struct rlimit *old)
-{
-	CHECK_U64((uint64_t)setrlimit(resource, old), 0);
-}
-
 /* The host can run this tracker at all: else the case says nothing about starving. */
 static void demand_tracker(void)
 {
@@ -153,16 +117,6 @@ static void case_descriptors_few(void)
 static void case_locked_memory(void)
 {
 	starve_then_recover(RLIMIT_MEMLOCK, 0);
-}
-
-static size_t mapped_bytes(void)
-{
-	char text[64] = { 0 };
-	int fd = open("/proc/self/statm", O_RDONLY);
-
-	CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
-	close(fd);
-	return strtoul(text, NULL, 10) * PAGE;
 }
 
 /* 256 MiB more than is mapped: no room for a large reservation, enough for a small one. */
@@ -360,12 +314,77 @@ static void case_close_range(void)
 	CHECK_OK(cairn_close(c));
 }
 
+/*
+ * What mprotect closes is no data for the limit, and opening it again may then not be possible: so
+ * it stays open, and the checkpoint fails.
+ */
+static void case_data_limit(void)
+{
+	struct rlimit old;
+	uint64_t id;
+	int rc;
+
+	demand_tracker();
+	open_session();
+	write_all(1);
+	limit(RLIMIT_DATA, 256 << 10, &old);
+	rc = take(&id);
+	write_all(2);
+	if (rc < 0)
+		CHECK_RC(rc, -ENOMEM);
+	else
+		CHECK(strcmp(tracker, "mprotect"));
+	unlimit(RLIMIT_DATA, &old);
+	CHECK_RC(take(&id), CAIRN_TAKEN);
+	write_all(3);
+	CHECK_OK(cairn_rewind(c, id));
+	expect_all(2);
+	CHECK_OK(cairn_close(c));
+
+	limit(RLIMIT_DATA, 256 << 10, &old);
+	open_maybe();
+	write_all(4);
+	unlimit(RLIMIT_DATA, &old);
+	open_session();
+	use_session();
+	CHECK_OK(cairn_close(c));
+}
+
+/* A mapping of the surface that a userfaultfd of the program's own has: said, not left out. */
+static void case_foreign_userfault(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register arg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct cairn_options o = with_defaults();
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	uint64_t id;
+
+	demand_tracker();
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) < 0)
+		test_skip("userfaultfd");
+	map_area(PAGES);
+	write_all(1);
+	arg.range.start = (uintptr_t)area;
+	arg.range.len = PAGES * PAGE;
+	CHECK(!ioctl(fd, UFFDIO_REGISTER, &arg));
+	o.surface = "all";
+	CHECK_RC(cairn_open(&c, &o), -EBUSY);
+	/* It is the program's still. */
+	CHECK(!ioctl(fd, UFFDIO_UNREGISTER, &arg.range));
+	CHECK_OK(cairn_open(&c, &o));
+	CHECK_RC(take(&id), CAIRN_TAKEN);
+	map_area(PAGES);
+	arg.range.start = (uintptr_t)area;
+	CHECK(!ioctl(fd, UFFDIO_REGISTER, &arg));
+	CHECK_RC(take(&id), -EBUSY);
+	CHECK(!ioctl(fd, UFFDIO_UNREGISTER, &arg.range));
+	CHECK_RC(take(&id), CAIRN_TAKEN);
+	CHECK_OK(cairn_close(c));
+}
+
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} cases[] = {
+	static const struct test_case cases[] = {
 		{ "descriptors_none", case_descriptors_none },
 		{ "descriptors_few", case_descriptors_few },
 		{ "address_space", case_address_space },
@@ -376,14 +395,11 @@ int main(int argc, char **argv)
 		{ "close_range", case_close_range },
 		{ "processes", case_processes },
 		{ "locked_memory", case_locked_memory },
+		{ "data_limit", case_data_limit },
+		{ "foreign_userfault", case_foreign_userfault },
+		{ NULL, NULL },
 	};
 
 	tracker = argc > 2 ? argv[2] : "async";
-	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (!strcmp(cases[i].name, argv[1])) {
-			cases[i].run();
-			return 0;
-		}
-	}
-	test_fail("no such case");
+	return test_run_case(cases, argc > 1 ? argv[1] : NULL);
 }

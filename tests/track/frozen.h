@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/types.h>
 #include "../lib/harness.h"
+#include "child_find.h"
 
-#define PAGE        4096ul
-#define PAGES       16ul
-#define FROZEN_MAX  64
-#define PATIENCE_MS 20000
+#define PAGE       4096ul
+#define PAGES      16ul
+#define FROZEN_MAX CHILDREN_MAX
 
 extern cairn_t *c;
 extern volatile uint8_t *area; /* PAGES pages, an area of the session */
@@ -23,12 +23,6 @@ uint64_t checkpoint(void);
 /* Write and look at one byte of each page. */
 void write_all(uint8_t value);
 void expect_all(uint8_t value);
-/* The frozen children of this process that live. Their number. */
-size_t frozen_find(pid_t pids[FROZEN_MAX]);
-/* Not there, or dead and waiting to be collected. */
-bool is_dead(pid_t pid);
-/* Fails the test unless all die soon. */
-void expect_deaths(const pid_t *pids, size_t count);
 
 /* ---- frozen_deaths.c */
 void case_exit(void);

@@ -4,7 +4,6 @@
  * meets
  * them. Each case is one promise of os/process.h or track/fork.c.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -67,71 +66,6 @@ void expect_all(uint8_t value)
 		CHECK_U64(area[i * PAGE + i], value);
 }
 
-/* ---- Who the children are -------------------- */
-
-/* The state letter and the parent of a process; 0 if it is not there. */
-static char look_at(pid_t pid, pid_t *parent, bool *frozen)
-{
-	char path[32], text[256] = { 0 }, *name_end, state;
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	name_end = strrchr(text, ')');
-	*frozen = strstr(text, "(cairn-frozen)") != NULL;
-	return sscanf(name_end, ") %c %d", &state, parent) == 2 ? state : 0;
-}
-
-size_t frozen_find(pid_t pids[FROZEN_MAX])
-{
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
-	size_t count = 0;
-
-	CHECK(proc != NULL);
-	while ((entry = readdir(proc))) {
-		pid_t parent, pid = atoi(entry->d_name);
-		bool frozen;
-		char state = pid > 0 ? look_at(pid, &parent, &frozen) : 0;
-
-		if (state && state != 'Z' && state != 'X' && frozen && parent == getpid() &&
-			count < FROZEN_MAX)
-			pids[count++] = pid;
-	}
-	closedir(proc);
-	return count;
-}
-
-bool is_dead(pid_t pid)
-{
-	pid_t parent;
-	bool frozen;
-	char state = look_at(pid, &parent, &frozen);
-
-	return !state || state == 'Z' || state == 'X' || !frozen;
-}
-
-void expect_deaths(const pid_t *pids, size_t count)
-{
-	for (int waited = 0; waited < PATIENCE_MS; waited += 10) {
-		size_t dead = 0;
-
-		for (size_t i = 0; i < count; i++)
-			dead += is_dead(pids[i]);
-		if (dead == count)
-			return;
-		usleep(10000);
-	}
-	test_fail("a frozen child lives on");
-}
-
 /* The number of children that live is soon `want`, and stays so. */
 static void expect_count(size_t want)
 {
@@ -139,7 +73,7 @@ static void expect_count(size_t want)
 	size_t count = 0;
 
 	for (int waited = 0; waited < PATIENCE_MS; waited += 10) {
-		count = frozen_find(pids);
+		count = children_find(pids);
 		if (count == want)
 			break;
 		usleep(10000);
@@ -148,23 +82,6 @@ static void expect_count(size_t want)
 }
 
 /* ---- Not met -------------------- */
-
-static volatile sig_atomic_t sigchlds;
-
-static void on_sigchld(int sig)
-{
-	sigchlds++;
-}
-
-static void expect_no_children(void)
-{
-	siginfo_t info;
-
-	CHECK(wait(NULL) == -1 && errno == ECHILD);
-	CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
-	CHECK(waitpid(0, NULL, WUNTRACED) == -1 && errno == ECHILD);
-	CHECK(waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG) == -1 && errno == ECHILD);
-}
 
 static void case_unseen(void)
 {
@@ -179,7 +96,7 @@ static void case_unseen(void)
 		id = checkpoint();
 		expect_no_children();
 	}
-	count = frozen_find(pids);
+	count = children_find(pids);
 	for (size_t i = 0; i < count; i++)
 		CHECK(getsid(pids[i]) != getsid(0) && getpgid(pids[i]) != getpgid(0));
 	CHECK_OK(cairn_rewind(c, id - 1));
@@ -194,7 +111,7 @@ static void case_unseen(void)
 		CHECK(errno == EINTR);
 	CHECK_U64((uint64_t)sigchlds, 1);
 	CHECK_OK(cairn_close(c));
-	CHECK_U64(frozen_find(pids), 0);
+	CHECK_U64(children_find(pids), 0);
 	expect_no_children();
 	CHECK_U64((uint64_t)sigchlds, 1);
 }
@@ -230,24 +147,16 @@ static void case_count_4(void)
 
 /* ---- Nothing is held open -------------------- */
 
-static int lock_file(bool fresh)
-{
-	int fd = open("locked", O_RDWR | (fresh ? O_CREAT | O_TRUNC : 0), 0600);
-
-	CHECK(fd >= 0);
-	return fd;
-}
-
 /* Take a lock, have it in a checkpoint, close; then somebody else gets it at once. */
 static void lock_case(int (*lock)(int fd))
 {
 	int fd, other;
 
 	open_session(2);
-	fd = lock_file(true);
+	fd = test_file();
 	CHECK(!lock(fd));
 	(void)checkpoint();
-	other = lock_file(false);
+	other = test_file_again(fd);
 	close(fd);
 	if (lock(other))
 		test_fail("the lock is still held: errno %d", errno);
@@ -280,17 +189,18 @@ static void case_ofd_lock(void)
 static void case_posix_lock(void)
 {
 	struct flock l = { .l_type = F_WRLCK };
-	int fd, status;
+	int fd, other, status;
 	pid_t pid;
 
 	open_session(2);
-	fd = lock_file(true);
+	fd = test_file();
 	CHECK(!fcntl(fd, F_SETLK, &l));
 	(void)checkpoint();
+	other = test_file_again(fd);
 	close(fd);
 	pid = fork();
 	if (pid == 0)
-		_exit(fcntl(lock_file(false), F_SETLK, &l) ? 1 : 0);
+		_exit(fcntl(other, F_SETLK, &l) ? 1 : 0);
 	CHECK(waitpid(pid, &status, 0) == pid);
 	CHECK_U64((uint64_t)status, 0);
 	CHECK_OK(cairn_close(c));
@@ -424,6 +334,120 @@ static void case_late_advice(void)
 	advice_case(true);
 }
 
+/* ---- Files that are cut short -------------------- */
+
+static int cut_file;
+
+/* A file of PAGES pages, each beginning with 'f', mapped privately and added. */
+static volatile uint8_t *map_file(void)
+{
+	volatile uint8_t *map;
+
+	cut_file = memfd_create("cut", MFD_CLOEXEC);
+	CHECK(cut_file >= 0 && !ftruncate(cut_file, PAGES * PAGE));
+	for (size_t i = 0; i < PAGES; i++)
+		CHECK(pwrite(cut_file, "f", 1, (off_t)(i * PAGE)) == 1);
+	map = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, cut_file, 0);
+	CHECK(map != MAP_FAILED);
+	CHECK_OK(cairn_area_add(c, (void *)map, PAGES * PAGE));
+	return map;
+}
+
+static int ignore_change(void *ctx, void *addr, size_t len, const void *from, const void *to)
+{
+	return 0;
+}
+
+/* Everything that would have to show what is lost says so, and nothing changes. */
+static void expect_refused(volatile uint8_t *map, uint64_t id, size_t page)
+{
+	uint8_t live = area[0], byte;
+
+	CHECK_RC(cairn_rewind(c, id), CAIRN_ELAYOUT);
+	CHECK_RC(cairn_restore(c, id), CAIRN_ELAYOUT);
+	CHECK(area[0] == live);
+	CHECK(cairn_peek(c, id, (void *)(map + page * PAGE), &byte, 1) < 0);
+	CHECK(cairn_changes(c, id, CAIRN_NOW, ignore_change, NULL) < 0);
+}
+
+/*
+ * The kernel takes pages that are cut off away from the children too. `page` of the mapping was
+ * written before the checkpoint, or nothing of it was.
+ */
+static void cut_case(size_t page, size_t left)
+{
+	volatile uint8_t *map;
+	uint64_t id, whole;
+
+	open_session(4);
+	map = map_file();
+	if (page)
+		map[page * PAGE] = 'p';
+	write_all(1);
+	id = checkpoint();
+	map[0] = 'x';
+	write_all(2);
+	CHECK(!ftruncate(cut_file, (off_t)(left * PAGE)));
+	CHECK(!ftruncate(cut_file, PAGES * PAGE));
+	expect_refused(map, id, PAGES - 1);
+	expect_all(2);
+	whole = checkpoint(); /* of what there is now */
+	map[0] = 'y';
+	CHECK_OK(cairn_rewind(c, whole));
+	CHECK(map[0] == (left ? 'x' : 0) && map[(PAGES - 1) * PAGE] == 0);
+	expect_refused(map, id, PAGES - 1);
+	CHECK(!ftruncate(cut_file, (off_t)(left * PAGE))); /* and again, not regrown */
+	expect_refused(map, whole, PAGES - 1);
+	write_all(3);
+	(void)checkpoint();
+	CHECK_OK(cairn_area_remove(c, (void *)map, PAGES * PAGE));
+	id = checkpoint();
+	write_all(4);
+	CHECK_OK(cairn_rewind(c, id));
+	expect_all(3);
+	CHECK_OK(cairn_close(c));
+}
+
+static void case_cut_file(void)
+{
+	cut_case(3, 1);
+}
+
+static void case_cut_unwritten(void)
+{
+	cut_case(0, 1);
+}
+
+static void case_cut_last(void)
+{
+	cut_case(PAGES - 1, PAGES - 1);
+}
+
+static void case_cut_to_nothing(void)
+{
+	cut_case(3, 0);
+}
+
+/* What is read-only at the checkpoint is kept as well, and a file that nobody cuts is no matter. */
+static void case_file(void)
+{
+	volatile uint8_t *map;
+	uint64_t id;
+
+	open_session(4);
+	map = map_file();
+	map[2 * PAGE] = 'p';
+	CHECK(!mprotect((void *)map, PAGES * PAGE, PROT_READ));
+	id = checkpoint();
+	CHECK(!mprotect((void *)map, PAGES * PAGE, PROT_READ | PROT_WRITE));
+	map[PAGE] = map[2 * PAGE] = map[(PAGES - 1) * PAGE] = 'q';
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(!mprotect((void *)map, PAGES * PAGE, PROT_READ | PROT_WRITE));
+	CHECK(map[PAGE] == 'f' && map[2 * PAGE] == 'p' && map[(PAGES - 1) * PAGE] == 'f');
+	CHECK(!mprotect((void *)map, PAGES * PAGE, PROT_READ));
+	CHECK_OK(cairn_close(c));
+}
+
 /* ---- No child to be had -------------------- */
 
 /* From now on a clone without flags (no libc makes one) fails with this error. */
@@ -489,7 +513,7 @@ static void case_killed(void)
 	write_all(1);
 	id = checkpoint();
 	write_all(2);
-	count = frozen_find(pids);
+	count = children_find(pids);
 	CHECK_U64(count, 2);
 	for (size_t i = 0; i < count; i++)
 		CHECK(!kill(pids[i], SIGKILL));
@@ -503,44 +527,33 @@ static void case_killed(void)
 	CHECK_OK(cairn_close(c));
 }
 
-/*
- * What they wait for is closed with the rest: it is said, and a new session is as good as the
- * first.
- */
+/* They wait for the end of the program's memory, not for that of a descriptor. */
 static void case_close_range(void)
 {
 	pid_t pids[FROZEN_MAX];
-	uint64_t id;
-	size_t count;
+	uint64_t ids[3];
 
-	open_session(2);
-	write_all(1);
-	id = checkpoint();
-	count = frozen_find(pids);
-	CHECK_U64(count, 2);
-	write_all(2);
-	if (syscall(SYS_close_range, 3, ~0u, 0) < 0)
-		test_skip("close_range(2) (Linux 5.9)");
-	CHECK_RC(cairn_rewind(c, id), -EBADF);
-	expect_all(2);
-	CHECK_RC(cairn_checkpoint(c, &id), -EBADF);
-	expect_deaths(pids, count);
+	open_session(3);
+	for (uint8_t i = 0; i < 3; i++) {
+		write_all(i);
+		ids[i] = checkpoint();
+		if (syscall(SYS_close_range, 3, ~0u, 0) < 0)
+			test_skip("close_range(2) (Linux 5.9)");
+	}
+	write_all(9);
+	usleep(100000);
+	CHECK_U64(children_find(pids), 3);
+	CHECK_OK(cairn_rewind(c, ids[1]));
+	expect_all(1);
+	CHECK_OK(cairn_rewind(c, ids[0]));
+	expect_all(0);
 	CHECK_OK(cairn_close(c));
-	open_session(2);
-	write_all(3);
-	id = checkpoint();
-	write_all(4);
-	CHECK_OK(cairn_rewind(c, id));
-	expect_all(3);
-	CHECK_OK(cairn_close(c));
+	expect_count(0);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} cases[] = {
+	static const struct test_case cases[] = {
 		{ "unseen", case_unseen },
 		{ "count_1", case_count_1 },
 		{ "count_4", case_count_4 },
@@ -552,6 +565,11 @@ int main(int argc, char **argv)
 		{ "shared", case_shared },
 		{ "advice", case_advice },
 		{ "late_advice", case_late_advice },
+		{ "file", case_file },
+		{ "cut_file", case_cut_file },
+		{ "cut_unwritten", case_cut_unwritten },
+		{ "cut_last", case_cut_last },
+		{ "cut_to_nothing", case_cut_to_nothing },
 		{ "no_memory", case_no_memory },
 		{ "no_process", case_no_process },
 		{ "killed", case_killed },
@@ -562,15 +580,11 @@ int main(int argc, char **argv)
 		{ "thread_exec", case_thread_exec },
 		{ "thread_exit", case_thread_exit },
 		{ "main_exit", case_main_exit },
+		{ NULL, NULL },
 	};
 
+	child_name = "cairn-frozen";
 	if (argc == 2 && !strcmp(argv[1], "sleep"))
 		sleep_after_exec();
-	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (!strcmp(cases[i].name, argv[1])) {
-			cases[i].run();
-			return 0;
-		}
-	}
-	test_fail("no such case");
+	return test_run_case(cases, argc > 1 ? argv[1] : NULL);
 }

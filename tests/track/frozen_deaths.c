@@ -22,7 +22,7 @@ static void victim_begin(void)
 		write_all(i);
 		(void)checkpoint();
 	}
-	r.count = frozen_find(r.pids);
+	r.count = children_find(r.pids);
 	if (write(report_to, &r, sizeof(r)) != sizeof(r))
 		test_fail("write: errno %d", errno);
 }
@@ -151,10 +151,10 @@ void case_thread_exit(void)
 	write_all(1);
 	CHECK(!pthread_create(&thread, NULL, take_and_go, &id));
 	CHECK(!pthread_join(thread, NULL));
-	CHECK_U64(frozen_find(before), 2); /* and that of checkpoint 0 */
+	CHECK_U64(children_find(before), 2); /* and that of checkpoint 0 */
 	write_all(2);
 	usleep(300000);
-	CHECK_U64(frozen_find(after), 2);
+	CHECK_U64(children_find(after), 2);
 	CHECK(before[0] == after[0] && before[1] == after[1]);
 	CHECK_OK(cairn_rewind(c, id));
 	expect_all(1);
@@ -169,7 +169,7 @@ static void *outlive_main(void *arg)
 
 	CHECK(!pthread_join(*main_thread, NULL));
 	usleep(300000);
-	CHECK_U64(frozen_find(pids), 2);
+	CHECK_U64(children_find(pids), 2);
 	write_all(2);
 	id = checkpoint();
 	write_all(3);

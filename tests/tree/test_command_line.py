@@ -12,7 +12,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2]
 BUILD = Path(sys.argv[1] if len(sys.argv) > 1 else SOURCE / "build")
-COMMANDS = ("run", "doctor", "stat")
+COMMANDS = ("run", "doctor", "profile", "stat")
 
 
 def cairn(*args: str) -> subprocess.CompletedProcess[str]:

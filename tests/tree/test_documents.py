@@ -55,9 +55,10 @@ class Documents(unittest.TestCase):
                     self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
 
     def test_files_that_are_named_exist(self) -> None:
-        folders = ("src", "include", "preload", "cli", "examples", "bench", "tests", "scripts")
+        folders = ("src", "include", "preload", "cli", "compiler", "examples", "bench", "tests",
+                   "scripts")  # fmt: skip
         names = {path.name for folder in folders for path in (SOURCE / folder).rglob("*.*")}
-        pattern = r"`(?:[\w-]+/)*([a-z][\w-]*\.(?:[chS]|py|sh|def|map))`"
+        pattern = r"`(?:[\w-]+/)*([a-z][\w-]*\.(?:[chS]|cpp|py|sh|def|map))`"
         for page in pages():
             for name in re.findall(pattern, page.read_text()):
                 self.assertIn(name, names, page.name)
@@ -112,7 +113,7 @@ class Documents(unittest.TestCase):
             self.assertIn(f".B {name}\n", manual)
 
     def test_every_option_is_in_the_manual(self) -> None:
-        for command in ("run", "doctor", "stat"):
+        for command in ("run", "doctor", "profile", "stat"):
             shown = subprocess.run(
                 [str(BUILD / "bin/cairn"), command, "--help"],
                 capture_output=True,
@@ -121,11 +122,12 @@ class Documents(unittest.TestCase):
                 check=False,
             ).stdout
             manual = (SOURCE / f"docs/man/cairn-{command}.1").read_text().replace("\\-", "-")
-            options = set(re.findall(r"--[a-z][a-z-]+", shown)) - {"--usage", "--version"}
+            options = set(re.findall(r"(?m)^ .*?(--[a-z][a-z-]+)", shown))
             self.assertTrue(options, command)
             for option in options:
                 self.assertIn(option, manual, command)
-            for option in set(re.findall(r"^\.BR? .*?(--[a-z][a-z-]+)", manual, re.M)):
+            section = manual.split(".SH OPTIONS\n")[1].split("\n.SH ")[0]
+            for option in set(re.findall(r"^\.BR? .*?(--[a-z][a-z-]+)", section, re.M)):
                 self.assertIn(option, shown, f"cairn {command} has no {option}")
 
     @unittest.skipUnless(shutil.which("man"), "no man")

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include "base/bits.h"
 #include "journal/delta.h"
+#include "os/guarded.h"
 
 #define WORDS 512u
 
@@ -26,7 +27,10 @@ static size_t make(void)
 {
 	struct crn_delta_plan plan;
 
-	crn_delta_plan(&plan, a, b);
+	uint64_t lines;
+
+	assert_int_equal(crn_guarded_lines(a, b, &lines), 0);
+	crn_delta_plan(&plan, lines, a, b);
 	if (plan.size) {
 		crn_delta_make(out, &plan, a, b);
 		assert_int_equal(crn_delta_size(out), plan.size);
@@ -101,8 +105,9 @@ static void vector_registers_survive(void **state)
 {
 	uint8_t before[8][16], after[8][16];
 	const void *x = a, *y = b;
-	uint64_t lines;
-	uint64_t (*volatile fn)(const void *, const void *) = crn_delta_lines;
+	uint64_t lines, *to = &lines;
+	int err;
+	int (*volatile fn)(const void *, const void *, uint64_t *) = crn_guarded_lines;
 
 	fill();
 	b[17] = ~b[17];
@@ -118,10 +123,11 @@ static void vector_registers_survive(void **state)
 			 "movups %%xmm2, 32(%[out])\n\tmovups %%xmm3, 48(%[out])\n\t"
 			 "movups %%xmm4, 64(%[out])\n\tmovups %%xmm5, 80(%[out])\n\t"
 			 "movups %%xmm6, 96(%[out])\n\tmovups %%xmm7, 112(%[out])\n\t"
-			 : "=a"(lines), "+D"(x), "+S"(y)
+			 : "=a"(err), "+D"(x), "+S"(y), "+d"(to)
 			 : [in] "r"(before), [out] "b"(after), [fn] "r"(fn)
-			 : "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2",
+			 : "rcx", "r8", "r9", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2",
 			 "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "memory", "cc");
+	assert_int_equal(err, 0);
 	assert_int_equal(lines, 1u << 2);
 	assert_memory_equal(before, after, sizeof(before));
 }

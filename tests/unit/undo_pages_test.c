@@ -14,87 +14,8 @@
 #include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "undo_rig.h"
-
-/* Pages that differ from the model without having been shown are lost writes. */
-static void check_all_seen(struct rig *r)
-{
-	for (size_t p = 0; p < PAGES; p++)
-		if (!r->seen[p])
-			assert_memory_equal(r->live + p * CRN_PAGE_SIZE,
-				r->begin + p * CRN_PAGE_SIZE, CRN_PAGE_SIZE);
-	memset(r->seen, 0, sizeof(r->seen));
-}
-
-static void end_interval(struct rig *r)
-{
-	assert_int_equal(r->ops->interval_end(r->t, &r->sink), 0);
-	check_all_seen(r);
-	memcpy(r->before, r->begin, BYTES);
-	memcpy(r->begin, r->live, BYTES);
-	assert_int_equal(r->ops->interval_begin(r->t), 0);
-}
-
-static void rewind_interval(struct rig *r)
-{
-	r->rewind = 1;
-	assert_int_equal(r->ops->undo(r->t, &r->sink), 0);
-	r->rewind = 0;
-	check_all_seen(r);
-	assert_memory_equal(r->live, r->begin, BYTES);
-}
-
-/* Go one interval further back, page by page, as a restore does. */
-static void rewind_further(struct rig *r)
-{
-	static const uint8_t zeros[CRN_PAGE_SIZE];
-
-	rewind_interval(r);
-	for (size_t p = 0; p < PAGES; p++) {
-		uint8_t *old = r->before + p * CRN_PAGE_SIZE;
-		bool zero = !memcmp(old, zeros, CRN_PAGE_SIZE);
-
-		if (!memcmp(r->live + p * CRN_PAGE_SIZE, old, CRN_PAGE_SIZE))
-			continue;
-		assert_int_equal(r->ops->rebase(r->t, (uintptr_t)r->live + p * CRN_PAGE_SIZE,
-					 zero ? NULL : old),
-			0);
-		memcpy(r->live + p * CRN_PAGE_SIZE, old, CRN_PAGE_SIZE);
-		memcpy(r->begin + p * CRN_PAGE_SIZE, old, CRN_PAGE_SIZE);
-	}
-}
-
-static void look_everywhere(struct rig *r)
-{
-	static const uint8_t zeros[CRN_PAGE_SIZE];
-
-	for (size_t p = 0; p < PAGES; p++) {
-		const uint8_t *live = r->live + p * CRN_PAGE_SIZE;
-		const void *old;
-		int zero = r->ops->look(r->t, (uintptr_t)live, &old);
-
-		old = zero ? zeros : old ? old : live;
-		assert_memory_equal(old, r->begin + p * CRN_PAGE_SIZE, CRN_PAGE_SIZE);
-	}
-}
-
-static void random_stores(struct rig *r)
-{
-	for (uint32_t n = rnd(40); n; n--) {
-		size_t at = rnd(BYTES - 16);
-
-		switch (rnd(3)) {
-		case 0:
-			r->live[at] = (uint8_t)rnd(256);
-			break;
-		case 1:
-			memset(r->live + at, (int)rnd(256), 16);
-			break;
-		default:
-			memmove(r->live + at, r->live + rnd(BYTES - 16), 16);
-		}
-	}
-}
+#include "undo_model.h"
+#include "track/faults.h"
 
 static void random_page_op(struct rig *r)
 {
@@ -512,6 +433,83 @@ static void crowded(void **state)
 	rig_free(r);
 }
 
+static void *store_first(void *arg)
+{
+	*(volatile uint8_t *)arg = 1;
+	return NULL;
+}
+
+/* What a restore has set aside is there for it: another thread's first store waits for its end. */
+static void held(void **state)
+{
+	struct rig *r = rig_new(&crn_tracker_uffd, 0, 64ul << 20);
+	uint64_t used = crn_arena_frames_used(r->arena);
+	pthread_t id;
+
+	r->ops->hold(r->t, true);
+	assert_int_equal(pthread_create(&id, NULL, store_first, r->live), 0);
+	usleep(20000);
+	assert_int_equal(crn_arena_frames_used(r->arena), used);
+	/* What the restore itself does goes on meanwhile. */
+	assert_int_equal(
+		r->ops->rebase(r->t, (uintptr_t)r->live + CRN_PAGE_SIZE, r->begin), 0);
+	memcpy(r->live + CRN_PAGE_SIZE, r->begin, CRN_PAGE_SIZE);
+	memcpy(r->begin + CRN_PAGE_SIZE, r->begin, CRN_PAGE_SIZE);
+	r->rewind = 1;
+	assert_int_equal(r->ops->undo(r->t, &r->sink), 0);
+	r->rewind = 0;
+	r->ops->hold(r->t, false);
+	pthread_join(id, NULL);
+	assert_int_equal(crn_arena_frames_used(r->arena), used + 2);
+	rig_free(r);
+}
+
+/* A handler that comes late: the fault, by hand. Does it take the store for its own? */
+static bool fault_at(void *at, int sig, int code)
+{
+	siginfo_t info = { .si_signo = sig, .si_code = code, .si_addr = at };
+	ucontext_t uc = { .uc_flags = 0 };
+
+	uc.uc_mcontext.gregs[REG_ERR] = 2; /* a store */
+	return crn_faults_serve(sig, &info, &uc);
+}
+
+/*
+ * Between a store that is refused and its handler another thread may have opened the page, or ended
+ * its area: the store just runs again. But not for ever, where the program itself forbids it.
+ */
+static void late(const struct crn_tracker_ops *ops, int sig, int code)
+{
+	struct rig *r = rig_new(ops, 0, 64ul << 20);
+	void *live = r->live;
+	uint8_t old = r->live[0];
+
+	r->live[0] = (uint8_t)~old;
+	assert_true(fault_at(live, sig, code));
+	r->ops->area_drop(r->t, &r->area);
+	assert_true(fault_at(live, sig, code));
+	assert_int_equal(r->live[0], (uint8_t)~old);
+	assert_int_equal(mprotect(live, CRN_PAGE_SIZE, PROT_READ), 0);
+	assert_false(fault_at(live, sig, code));
+	assert_int_equal(mprotect(live, CRN_PAGE_SIZE, PROT_NONE), 0);
+	assert_false(fault_at(live, sig, code));
+	assert_int_equal(mprotect(live, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE), 0);
+	assert_false(fault_at(live, SIGSEGV, SEGV_MAPERR));
+	rig_free(r);
+}
+
+static void late_mprotect(void **state)
+{
+	(void)state;
+	late(&crn_tracker_mprotect, SIGSEGV, SEGV_ACCERR);
+}
+
+static void late_uffd(void **state)
+{
+	(void)state;
+	late(&crn_tracker_uffd, SIGBUS, BUS_ADRERR);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -529,7 +527,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(forks_mprotect),
 		cmocka_unit_test(forks_uffd),
 		cmocka_unit_test(vanished),
+		cmocka_unit_test(held),
 		cmocka_unit_test(crowded),
+		cmocka_unit_test(late_mprotect),
+		cmocka_unit_test(late_uffd),
 	};
 
 	cmocka_set_test_filter(getenv("FILTER"));

@@ -17,6 +17,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "os/host.h"
+#include "os/keeper.h"
 #include "os/memory.h"
 #include "track/track.h"
 
@@ -55,6 +56,13 @@ struct rig {
 static struct rig *rig_of_sink(struct crn_sink *s)
 {
 	return (struct rig *)((char *)s - offsetof(struct rig, sink));
+}
+
+static int env_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
+{
+	(void)env;
+	memcpy(dst, (const void *)addr, len);
+	return 0;
 }
 
 static void env_lost(struct crn_track_env *env, uintptr_t addr, int why)
@@ -128,12 +136,15 @@ static struct rig *rig_new(const struct crn_tracker_ops *ops, uint32_t flags, ui
 		crn_arena_init(&r->arena, r->reserve, r->reserved, memory_max, crn_memory_commit),
 		0);
 	r->env = (struct crn_track_env){
-		.arena = r->arena, .host = &host, .keep = 1, .lost = env_lost
+		.arena = r->arena, .host = &host, .keep = 1, .lost = env_lost,
+		.load = env_load
 	};
 	r->sink = (struct crn_sink){ .prepare = sink_prepare, .take = sink_take };
 	if (ops->probe(&host) < 0)
 		skip();
+	assert_int_equal(crn_keeper_open(&r->env.keeper), 0);
 	assert_int_equal(ops->open(&r->t, &r->env), 0);
+	(void)crn_keeper_start(r->env.keeper);
 	/* Between guard pages, or the kernel may merge it with a neighbour when it is read-only. */
 	r->live = mmap(
 		NULL, BYTES + 2 * CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -154,6 +165,7 @@ static void rig_free(struct rig *r)
 {
 	memcpy(r->begin, r->live, BYTES);
 	r->ops->close(r->t);
+	crn_keeper_close(r->env.keeper);
 	assert_memory_equal(r->begin, r->live, BYTES);
 	memset(r->live, 0xee, BYTES); /* writable, with no handler about */
 	munmap(r->live - CRN_PAGE_SIZE, BYTES + 2 * CRN_PAGE_SIZE);

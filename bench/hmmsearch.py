@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""
+SMC's Figure 3: a checkpoint at every 1, 2, 4, 8 and 16 iterations of hmmsearch's loop over
+sequences. Debian's hmmsearch has no symbols: `cairn profile` finds the function that each turn of
+the loop calls. Model and sequences are made up, from a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+from smc import RunLog, Settings, strategies, summaries
+
+EVERY = (1, 2, 4, 8, 16)
+AMINO = "ACDEFGHIKLMNPQRSTVWY"
+SEQUENCES = 20_000
+
+
+def missing() -> str | None:
+    for program in ("hmmsearch", "hmmbuild"):
+        if not shutil.which(program):
+            return f"{program} is not installed"
+    return None
+
+
+def prepare(folder: Path, sequences: int) -> list[str]:
+    """The command: a model of 400 positions against sequences of which some are its relatives."""
+    chance = random.Random(11)
+    consensus = "".join(chance.choice(AMINO) for _ in range(400))
+
+    def relative(share: float) -> str:
+        return "".join(c if chance.random() < share else chance.choice(AMINO) for c in consensus)
+
+    seed = "".join(f">s{n}\n{relative(0.8)}\n" for n in range(20))
+    (folder / "seed.afa").write_text(seed)
+    with (folder / "sequences.fa").open("w") as f:
+        for n in range(sequences):
+            length = chance.randrange(100, 500)
+            text = relative(0.5) if n % 50 == 0 else "".join(chance.choices(AMINO, k=length))
+            f.write(f">q{n}\n{text}\n")
+    build = ["hmmbuild", "--amino", str(folder / "model.hmm"), str(folder / "seed.afa")]
+    subprocess.run(build, stdout=subprocess.DEVNULL, check=True, timeout=60)
+    files = [str(folder / "model.hmm"), str(folder / "sequences.fa")]
+    return ["hmmsearch", "--cpu", "0", "-o", str(folder / "found"), *files]
+
+
+def find_site(cairn: str, command: list[str]) -> str | None:
+    done = subprocess.run(
+        [cairn, "profile", "--json", "--", *command], capture_output=True, text=True, timeout=120
+    )
+    sites = json.loads(done.stdout)["at"] if done.returncode == 0 else []
+    sites = [re.sub(r"/\d+$", "", site) for site in sites if site.startswith("func:")]
+    return sites[0] if sites else None
+
+
+def answer(folder: Path) -> str:
+    """What it found, without times."""
+    text = (folder / "found").read_text()
+    return "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+
+
+def one_run(under: list[str], command: list[str]) -> tuple[float, dict]:
+    begin = time.perf_counter()
+    process = subprocess.Popen([*under, *command], stderr=subprocess.PIPE, text=True)
+    err = process.communicate(timeout=600)[1]
+    seconds = time.perf_counter() - begin
+    if process.returncode:
+        raise RuntimeError(f"hmmsearch ended with {process.returncode}\n{err[-600:]}")
+    return seconds, next(iter(summaries(err).values()), {})
+
+
+def variants(settings: Settings) -> list[tuple[str, str, int]]:
+    return [
+        (tracker, strategy, every)
+        for tracker in (("async",) if settings.toy else settings.trackers)
+        for strategy in strategies(settings)
+        for every in EVERY
+    ]
+
+
+def steps(settings: Settings) -> int:
+    return settings.rounds * (1 + len(variants(settings)))
+
+
+def measure(settings: Settings, log: RunLog) -> Iterator[dict]:
+    folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
+    sequences = 500 if settings.toy else 5_000 if settings.quick else SEQUENCES
+    try:
+        command = prepare(folder, sequences)
+        site = find_site(settings.cairn(), prepare_long(folder, command, sequences))
+        if not site:
+            yield {"table": "figure3", "row": "hmmsearch", "missing": "its loop was not found"}
+            return
+        yield from rounds(settings, log, folder, command, site, sequences)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def prepare_long(folder: Path, command: list[str], sequences: int) -> list[str]:
+    """The same search, long enough for the profiler to see it."""
+    text = (folder / "sequences.fa").read_text()
+    copies = max(1, 3 * SEQUENCES // sequences)
+    (folder / "long.fa").write_text(text * copies)
+    return [*command[:-1], str(folder / "long.fa")]
+
+
+def rounds(
+    settings: Settings, log: RunLog, folder: Path, command: list[str], site: str, sequences: int
+) -> Iterator[dict]:
+    names = variants(settings)
+    if not names:
+        yield {"table": "figure3", "row": "hmmsearch", "missing": "no strategy can be used"}
+        return
+    found: dict[tuple, list[dict]] = {name: [] for name in names}
+    trouble: dict[tuple, str] = {}
+
+    def run_bare() -> dict:
+        return {"seconds": one_run([], command)[0], "answer": answer(folder)}
+
+    def run(tracker: str, strategy: str, every: int) -> dict:
+        options = ["--at", f"{site}/{every}", "--tracker", tracker, "--strategy", strategy]
+        under = [settings.cairn(), "run", "--stats=json", *options, "--"]
+        seconds, stats = one_run(under, command)
+        if answer(folder) != bare["answer"]:
+            raise RuntimeError("hmmsearch found something else")
+        taken = {key: stats.get(key, 0) for key in ("checkpoints", "pages_saved")}
+        return {"seconds": seconds, "ratio": seconds / bare["seconds"], **taken}
+
+    try:
+        for number in range(settings.rounds):
+            bare = log.run("bare", number, run_bare)
+            if "trouble" in bare:
+                raise RuntimeError(bare["trouble"])
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                if name in trouble:
+                    continue
+                row = " ".join(map(str, name))
+                figures = log.run(row, number, lambda one=name: run(*one))
+                if "trouble" in figures:
+                    trouble[name] = figures["trouble"]
+                else:
+                    found[name].append(figures)
+    except KeyboardInterrupt:
+        yield from lines(found, trouble, site, sequences)
+        raise
+    yield from lines(found, trouble, site, sequences)
+
+
+def lines(
+    found: dict[tuple, list[dict]], trouble: dict[tuple, str], site: str, sequences: int
+) -> Iterator[dict]:
+    for name, mine in found.items():
+        tracker, strategy, every = name
+        line = {"table": "figure3", "row": f"{tracker} {strategy}", "every": every}
+        if name in trouble:
+            yield {**line, "missing": trouble[name]}
+        if name in trouble or not mine:
+            continue
+        ratios = sorted(one["ratio"] for one in mine)
+        count, pages = mine[-1]["checkpoints"], mine[-1]["pages_saved"]
+        yield {
+            **line,
+            "tracker": tracker,
+            "strategy": strategy,
+            "site": site,
+            "rounds": len(mine),
+            "seconds": round(median(one["seconds"] for one in mine), 4),
+            "slowdown": round(median(ratios), 4),
+            "slowdown_least": round(ratios[0], 4),
+            "slowdown_most": round(ratios[-1], 4),
+            "checkpoints": count,
+            "checkpoints_per_sequence": round(count / sequences, 4),
+            "pages_per_checkpoint": round(pages / count, 2) if count else 0,
+        }

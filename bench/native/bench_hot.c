@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What speculation is for: pages that an interval writes again and again. 15 hot pages and n cold
+ * ones that come once, in an area of 64 MiB, beside a memcpy of the same pages; then the mixed
+ * workload: 12 of 20 hot pages and 3 picks of 4000 by Zipf's law. The floor of that is a memcpy of
+ * exactly the pages that were written. An interval is the stores, with their faults, and the
+ * checkpoint.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cairn/cairn.h"
+#include "measure.h"
+
+#define HOT	   15
+#define COLD_MAX   5
+#define MIXED_HOT  20
+#define MIXED_PICK 12
+#define TAIL	   4000
+#define TAIL_PICK  3
+#define PAGES_MAX  32
+
+static const char *const trackers[] = { "uffd", "mprotect", "async" };
+static char *area, *untracked, *copies;
+static size_t area_pages;
+static uint32_t scattered[TAIL + MIXED_HOT];
+static double zipf[TAIL];
+static uint64_t seed = 88172645463325252ull;
+
+struct round {
+	uint32_t pages[PAGES_MAX];
+	size_t count;
+};
+
+static void check(int ret, const char *what)
+{
+	if (ret < 0)
+		fail(what, cairn_strerror(ret));
+}
+
+static uint32_t rnd(uint32_t below)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return (uint32_t)((seed >> 32) * below >> 32);
+}
+
+/* One line of each page, another one each time, as a request does to most pages. */
+static void store(char *base, const struct round *r)
+{
+	static uint64_t turn;
+
+	turn++;
+	for (size_t i = 0; i < r->count; i++) {
+		uint64_t *line = (uint64_t *)(base + r->pages[i] * PAGE + (turn * 7 + i) % 64 * 64);
+
+		for (int k = 0; k < 3; k++)
+			line[k] += turn + (uint64_t)k;
+	}
+}
+
+static void copy(const struct round *r)
+{
+	for (size_t i = 0; i < r->count; i++)
+		memcpy(copies + i * PAGE, untracked + r->pages[i] * PAGE, PAGE);
+}
+
+/* ---- Workloads ------------------------------------------------------------------------ */
+
+static void hot_and_cold(struct round *r, size_t cold)
+{
+	static uint32_t next;
+
+	r->count = 0;
+	for (; r->count < HOT; r->count++)
+		r->pages[r->count] = scattered[r->count];
+	for (size_t i = 0; i < cold; i++)
+		r->pages[r->count++] = scattered[HOT + (next++ * 61) % (TAIL - HOT)];
+}
+
+static void zipf_begin(void)
+{
+	double sum = 0;
+
+	for (int i = 0; i < TAIL; i++)
+		zipf[i] = sum += 1.0 / (i + 1);
+	for (int i = 0; i < TAIL; i++)
+		zipf[i] /= sum;
+}
+
+static uint32_t zipf_pick(void)
+{
+	double u = rnd(1u << 30) / (double)(1u << 30);
+	int low = 0, high = TAIL - 1;
+
+	while (low < high) {
+		int mid = (low + high) / 2;
+
+		if (zipf[mid] < u)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return (uint32_t)low;
+}
+
+static void add_once(struct round *r, uint32_t page)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->pages[i] == page)
+			return;
+	r->pages[r->count++] = page;
+}
+
+static void mixed(struct round *r)
+{
+	r->count = 0;
+	while (r->count < MIXED_PICK)
+		add_once(r, scattered[rnd(MIXED_HOT)]);
+	for (int i = 0; i < TAIL_PICK; i++)
+		add_once(r, scattered[MIXED_HOT + zipf_pick()]);
+}
+
+/* ---- Measuring -------------------------------------------------------------------------- */
+
+struct row {
+	const char *tracker, *strategy;
+	uint32_t keep;
+	int cold; /* -1: the mixed workload */
+	struct series floor, checkpoint, interval;
+};
+
+static void next_round(const struct row *w, struct round *r)
+{
+	if (w->cold < 0)
+		mixed(r);
+	else
+		hot_and_cold(r, (size_t)w->cold);
+}
+
+static void floor_block(struct row *w, int rounds)
+{
+	for (int n = 0; n < rounds; n++) {
+		struct round r;
+		uint64_t begin, middle;
+
+		next_round(w, &r);
+		begin = tick();
+		store(untracked, &r);
+		middle = tick();
+		copy(&r);
+		if (n >= rounds / 4)
+			series_add(&w->floor, w->cold < 0 ? begin : middle, tick());
+	}
+}
+
+static void checkpoint_block(struct row *w, cairn_t *session, int rounds)
+{
+	uint64_t id;
+
+	for (volatile int n = 0; n < rounds; n++) {
+		struct round r;
+		uint64_t begin, middle, end;
+
+		next_round(w, &r);
+		begin = tick();
+		store(area, &r);
+		middle = tick();
+		check(cairn_checkpoint(session, &id), "cairn_checkpoint");
+		end = tick();
+		if (n >= rounds / 4) {
+			series_add(&w->checkpoint, middle, end);
+			series_add(&w->interval, begin, end);
+		}
+	}
+}
+
+static cairn_t *open_session(const struct row *w, int *err)
+{
+	struct cairn_options options = CAIRN_OPTIONS_INIT;
+	cairn_t *session;
+
+	options.tracker = w->tracker;
+	options.strategy = w->strategy;
+	options.surface = "none";
+	options.keep = w->keep;
+	*err = cairn_open(&session, &options);
+	if (*err < 0)
+		return NULL;
+	check(cairn_area_add(session, area, area_pages * PAGE), "cairn_area_add");
+	return session;
+}
+
+static void report(struct row *w, const struct cairn_stats *s, struct series *series,
+	const char *what)
+{
+	double n = s->checkpoints ? (double)s->checkpoints : 1;
+
+	emit("hot", w->tracker, series, 1,
+		"\"what\":\"%s\",\"strategy\":\"%s\",\"keep\":%u,\"cold\":%d,\"floor\":%llu,"
+		"\"hot_pages\":%llu,\"overcopied\":%.2f,\"undercopied\":%.2f",
+		what, w->strategy, w->keep, w->cold,
+		(unsigned long long)series_quantile(&w->floor, 0.5),
+		(unsigned long long)s->hot_pages, (double)s->overcopied / n,
+		(double)s->undercopied / n);
+}
+
+static void run(const char *tracker, const char *strategy, uint32_t keep, int cold)
+{
+	struct row w = { .tracker = tracker, .strategy = strategy, .keep = keep, .cold = cold };
+	int blocks = toy ? 2 : 30, block = cold < 0 ? 128 : 32, warm = toy ? 8 : 2000, err;
+	struct cairn_stats stats = { .size = sizeof(stats) };
+	cairn_t *session = open_session(&w, &err);
+
+	if (!session) {
+		emit_missing("hot", tracker, cairn_strerror(err));
+		return;
+	}
+	checkpoint_block(&w, session, warm + (int)keep);
+	series_free(&w.checkpoint);
+	series_free(&w.interval);
+	w.checkpoint = w.interval = (struct series){ NULL, 0, 0 };
+	check(cairn_stats_reset(session), "cairn_stats_reset");
+	for (int i = 0; i < blocks; i++) {
+		floor_block(&w, block);
+		checkpoint_block(&w, session, block);
+	}
+	check(cairn_stats(session, &stats), "cairn_stats");
+	report(&w, &stats, &w.checkpoint, "checkpoint");
+	report(&w, &stats, &w.interval, "interval");
+	check(cairn_close(session), "cairn_close");
+	series_free(&w.floor);
+	series_free(&w.checkpoint);
+	series_free(&w.interval);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const strategies[] = { "decay", "last", "none" };
+	static const int colds[] = { 0, 1, 2, COLD_MAX };
+
+	measure_begin(argc, argv);
+	area_pages = (toy ? 32 : 64) * MIB / PAGE;
+	area = map_pages(area_pages * PAGE);
+	untracked = map_pages(area_pages * PAGE);
+	copies = map_pages(PAGES_MAX * PAGE);
+	pick_pages(scattered, TAIL + MIXED_HOT, area_pages, 1);
+	zipf_begin();
+	for (size_t t = 0; t < sizeof(trackers) / sizeof(trackers[0]); t++) {
+		for (size_t i = 0; i < sizeof(colds) / sizeof(colds[0]); i++)
+			run(trackers[t], "decay", 1, colds[i]);
+		run(trackers[t], "decay", 10, 0);
+		run(trackers[t], "decay", 1000, 0);
+		run(trackers[t], "none", 1, 0);
+		for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++)
+			run(trackers[t], strategies[i], 1, -1);
+	}
+	return 0;
+}

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: MIT
+"""Sections of the report about strategies: SMC's figures and tables, traces, HBFT's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import exp, log
+
+MakeSection = Callable[..., object]
+
+
+def _of(lines: list[dict], table: str) -> list[dict]:
+    return [line for line in lines if line["table"] == table]
+
+
+def _programs(lines: list[dict]) -> list[str]:
+    return list(dict.fromkeys(line["program"] for line in lines if "program" in line))
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "no reason given"
+
+
+def figure2(lines: list[dict], section: MakeSection) -> list[object]:
+    """One table per program: what each variant loses, with its checkpoints and its memory."""
+    found = []
+    for program in _programs(_of(lines, "smc")):
+        mine = [line for line in _of(lines, "smc") if line["program"] == program]
+        unit = next((line["unit"] for line in mine if "unit" in line), "requests")
+        rows = []
+        for line in mine:
+            if "missing" in line:
+                rows.append([line["row"], f"not here: {first_line(line['missing'])}"])
+                continue
+            cells = [line["row"], f"{line['per_second']:,.0f}"]
+            if "ratio" in line:
+                low, high = 1 - line["ratio_most"], 1 - line["ratio_least"]
+                cells += [
+                    _percent(1 - line["ratio"]),
+                    f"{100 * low:.0f} to {100 * high:.0f}",
+                    f"{line['processor_ratio']:.2f}x",
+                    f"{line['checkpoints_per_second']:,.0f}",
+                    f"{line['checkpoints_per_request']:.3f}",
+                    f"{line['pages_per_checkpoint']:.1f}",
+                    f"{line['checkpoint_us']:.1f}",
+                    f"{line['memory_ratio']:.2f}",
+                    f"{line['engine_kib'] / 1024:.1f}",
+                ]
+            rows.append(cells)
+        head = ["tracker, surface, strategy", f"{unit}/s", "lost", "spread", "processor"]
+        head += ["checkpoints/s"]
+        head += ["per request", "pages each", "us each", "memory", "engine MiB"]
+        text = (
+            "A checkpoint per wake-up: throughput lost beside the bare server of the same round "
+            "(medians), least and most; processor time per request and memory (proportional set "
+            "size) as multiples of the bare server's; what was taken."
+        )
+        title = f"SMC Figure 2: {program}"
+        found.append(section(title, text, head, rows, f"smc_{program}.png"))
+    return found
+
+
+def _mean_lost(ratios: list[float]) -> str:
+    """SMC's geometric mean: of what is lost, over the programs."""
+    lost = [max(100 * (1 - ratio), 0.1) for ratio in ratios]
+    return f"{exp(sum(map(log, lost)) / len(lost)):.1f} %"
+
+
+def table2(lines: list[dict], section: MakeSection) -> list[object]:
+    """All programs beside each other, with the geometric mean; the baselines in the last row."""
+    mine = _of(lines, "smc")
+    programs = _programs(mine)
+    rows = []
+    for row in dict.fromkeys(line["row"] for line in mine if line["row"] != "bare"):
+        found = {x["program"]: x["ratio"] for x in mine if x["row"] == row and "ratio" in x}
+        cells = [_percent(1 - found[p]) if p in found else "not here" for p in programs]
+        rows.append([row, *cells, _mean_lost(list(found.values())) if found else ""])
+    bare = {x["program"]: x for x in mine if x["row"] == "bare" and "per_second" in x}
+    units = [f"{bare[p]['per_second']:,.0f} {bare[p]['unit']}/s" if p in bare else "" for p in
+             programs]  # fmt: skip
+    if not rows:
+        return []
+    text = (
+        "Throughput lost at a checkpoint per wake-up, and the geometric mean over the programs; "
+        "the last row has the bare servers' rates. `oracle-count` only copies as many pages as "
+        "were written: no strategy can lose less. In the paper: surface program COW 44.9 %, GSpec "
+        "30.8 %, oracle 15.6 %; surface all 59.8 %, 42.8 %, 18.9 %."
+    )
+    head = ["tracker, surface, strategy", *programs, "mean"]
+    return [section("SMC Figure 2, Tables 2 and 3: all programs", text, head,
+                    [*rows, ["bare", *units]])]  # fmt: skip
+
+
+def memory(lines: list[dict], section: MakeSection) -> list[object]:
+    """SMC 7.4: the size of a checkpoint, and resident memory beside the bare server and `none`."""
+    mine = [x for x in _of(lines, "smc") if "memory_ratio" in x]
+    rows = []
+    for line in mine:
+        plain = [
+            x
+            for x in mine
+            if x["strategy"] == "none"
+            and all(x[k] == line[k] for k in ("program", "tracker", "surface"))
+        ]
+        beside = f"{line['memory_kib'] / plain[0]['memory_kib']:.2f}x" if plain else ""
+        rows.append(
+            [line["program"], line["row"], f"{4 * line['pages_per_checkpoint']:,.0f}"]
+            + [f"{line['memory_kib'] / 1024:.1f}", f"{line['memory_ratio']:.2f}x", beside]
+            + [f"{line['engine_kib'] / 1024:.1f}"]
+        )
+    if not rows:
+        return []
+    text = (
+        "What a checkpoint copies, and the resident memory (proportional set size) of all "
+        "processes of the server, beside the bare server's and beside the same without a strategy."
+    )
+    head = ["program", "tracker, surface, strategy", "KiB per checkpoint", "resident MiB"]
+    head += ["beside bare", "beside none", "engine MiB"]
+    return [section("SMC 7.4: memory", text, head, rows, "memory.png")]
+
+
+def alternate(lines: list[dict], section: MakeSection) -> list[object]:
+    mine = [x for x in _of(lines, "alternate") if x["strategy"] != "bound"]
+    rows = []
+    for order in dict.fromkeys(x["order"] for x in mine):
+        for name in dict.fromkeys(x["strategy"] for x in mine):
+            here = {x["costs"]: x for x in mine if (x["order"], x["strategy"]) == (order, name)}
+            one = here["smc"]
+            cells = [f"types {order}", name]
+            cells += [f"{one[f'alone_{key}']:.1f} to {one[key]:.1f}" for key in ("op", "up")]
+            costs = ((x["alone_to_oracle"], x["to_oracle"]) for x in here.values())
+            cells += [f"{alone:.2f}x to {keyed:.2f}x" for alone, keyed in costs]
+            rows.append(cells)
+    if not rows:
+        return []
+    text = (
+        "Two types of requests that share 5 pages and have 15 of their own each, by turns or drawn "
+        "by a coin: one working set for both, to one for each (cairn_context). Pages per interval; "
+        "then the cost as a multiple of copying exactly the written pages, by SMC's weights and by "
+        "each tracker's own prices. Where a way out and back costs more than copying a page for "
+        "nothing, decay keeps the other type's pages hot as well, and contexts change little."
+    )
+    head = ["order", "strategy", "overcopied", "undercopied", "cost (SMC)", "async", "uffd"]
+    return [section("Contexts: two types of requests", text, [*head, "mprotect"], rows)]
+
+
+def figure3(lines: list[dict], section: MakeSection) -> list[object]:
+    mine = _of(lines, "figure3")
+    if not mine:
+        return []
+    every = sorted({line["every"] for line in mine if "every" in line})
+    rows = []
+    for row in dict.fromkeys(line["row"] for line in mine):
+        cells = {line["every"]: line for line in mine if line["row"] == row and "site" in line}
+        if not cells:
+            why = next(x["missing"] for x in mine if x["row"] == row and "missing" in x)
+            rows.append([row, first_line(why)])
+            continue
+        pages = max(line["pages_per_checkpoint"] for line in cells.values())
+        rows.append(
+            [row]
+            + [f"{cells[n]['slowdown']:.2f}x" if n in cells else "" for n in every]
+            + [f"{pages:.1f}"]
+        )
+    site = next((line["site"] for line in mine if "site" in line), "")
+    text = (
+        f"Run time beside the bare program, with a checkpoint at every n-th sequence ({site}, as "
+        "cairn profile found it)."
+    )
+    head = ["tracker, strategy", *(f"n = {n}" for n in every), "pages each"]
+    return [section("SMC Figure 3: hmmsearch", text, head, rows, "figure3.png")]
+
+
+def recovery(lines: list[dict], section: MakeSection) -> list[object]:
+    mine = _of(lines, "recovery")
+    rows = []
+    for line in mine:
+        if "missing" in line:
+            rows.append([line["row"], f"not here: {first_line(line['missing'])}"])
+            continue
+        spread = f"{line['least']:.0f} to {line['most']:.0f}"
+        rows.append([line["row"], str(line["crashes"]), f"{line['microseconds']:.0f}", spread])
+    if not rows:
+        return []
+    text = "From the signal of a crash to the program's next instruction."
+    head = ["server, tracker", "crashes", "us", "least to most"]
+    return [section("SMC 7.5: time of a recovery", text, head, rows, "recovery.png")]
+
+
+def wmp(lines: list[dict], section: MakeSection) -> list[object]:
+    """SMC's Table 4 in one: the cost of each strategy on each trace, and what is best."""
+    mine = [x for x in _of(lines, "accuracy") if x.get("costs") == "smc" and "to_oracle" in x]
+    programs = _programs(mine)
+    cost = {(x["program"], x["strategy"]): x["to_oracle"] for x in mine}
+    real = [n for n in dict.fromkeys(x["strategy"] for x in mine) if not n.startswith("oracle")]
+    real = [n for n in real if n != "bound"]
+    rows = []
+    for name in real:
+        cells = []
+        for program in programs:
+            best = min(cost.get((program, other), 99) for other in real)
+            value = cost.get((program, name))
+            cells.append(f"{value:.2f}x{' *' if value == best else ''}" if value else "")
+        rows.append([name, *cells])
+    if not rows:
+        return []
+    text = (
+        "The cost of all faults and copies by SMC's weights (a lazy copy 8, an eager one 1) as a "
+        "multiple of copying exactly the written pages; the least of a trace is marked. The plot "
+        "has the trackers' own prices as well, by which a page's way out and back costs something, "
+        "and the bound of what is possible if the future is known."
+    )
+    head = ["strategy", *programs]
+    return [section("Strategies on traces", text, head, rows, "accuracy.png")]
+
+
+def accuracy(lines: list[dict], section: MakeSection) -> list[object]:
+    """Tables 2 to 4 and HBFT's Figure 12, by a cost model each; the best of a program is marked."""
+    found = []
+    mine = [line for line in _of(lines, "accuracy") if "program" in line]
+    for program in _programs(mine):
+        here = [x for x in mine if x["program"] == program and x.get("costs") == "smc"]
+        rows = []
+        # `bound` is what no strategy can beat: it has a cost, but no predictions.
+        real = [x for x in here if "wmp_smc" in x and not x["strategy"].startswith("oracle")]
+        best = min((x["wmp_smc"] for x in real), default=0)
+        for line in here:
+            others = [
+                x["to_oracle"]
+                for model in ("async", "uffd", "mprotect")
+                for x in mine
+                if x["program"] == program
+                and x["strategy"] == line["strategy"]
+                and x["costs"] == model
+            ]
+            cells = [line["strategy"], "", "", "", "", "", ""]
+            if "wmp_smc" in line:
+                cells[1:] = [f"{line[key]:.1f}" for key in ("op", "up", "mp", "wmp_smc")]
+                cells[4] += " *" if line["wmp_smc"] == best else ""
+                cells += [f"{line[key]:.2f}" for key in ("recall", "precision")]
+            cells += [f"{line['to_oracle']:.2f}x", *(f"{x:.2f}x" for x in others)]
+            rows.append(cells)
+        intervals = here[0]["intervals"] if here else 0
+        written = here[0]["written"] if here else 0
+        text = (
+            f"A recorded run replayed: {intervals} intervals of {written:.1f} pages. Means per "
+            "interval; WMP with SMC's weights, the least marked; then the cost of all faults and "
+            "copies as a multiple of copying exactly the written pages, by SMC's weights and by "
+            "each tracker's own."
+        )
+        head = ["strategy", "OP", "UP", "MP", "WMP", "recall", "precision"]
+        head += ["cost (SMC)", "async", "uffd", "mprotect"]
+        found.append(section(f"Strategies on the trace of {program}", text, head, rows))
+    if found:
+        title, text = "HBFT Figure 12: recall and precision", "As in the tables above."
+        found.append(section(title, text, [], [], "recall.png"))
+    return found
+
+
+def hbft(lines: list[dict], section: MakeSection) -> list[object]:
+    titles = {
+        "hbft4": ("HBFT Figure 4: page reuse", "coverage", "Share of writes that go to the ..."),
+        "hbft5": ("HBFT Figure 5: run lengths", "pages_in_runs", "Written pages in runs of ..."),
+        "hbft6": (
+            "HBFT Figure 6: history similarity",
+            "delta_stride_at_most",
+            "Share of intervals whose stride differs from the last one's by ...",
+        ),
+    }
+    found = []
+    for table, (title, key, text) in titles.items():
+        mine = [line for line in _of(lines, table) if "program" in line]
+        if not mine:
+            continue
+        columns = list(mine[0][key])
+        rows = [
+            [line["program"], *(f"{line[key].get(column, 0):.3f}" for column in columns)]
+            for line in mine
+        ]
+        names = [f"first {float(c):.0%} of pages" for c in columns] if table == "hbft4" else columns
+        found.append(section(title, text, ["trace", *names], rows, f"{table}.png"))
+    return found
+
+
+def sweep(lines: list[dict], section: MakeSection) -> list[object]:
+    """How much a strategy's cost depends on its parameter: least and most over the sweep."""
+    mine = [line for line in _of(lines, "sweep") if line["row"] != "bound"]
+    if not mine:
+        return []
+    programs = _programs(mine)
+    rows = []
+    for row in dict.fromkeys(line["row"].split(":")[0] for line in mine):
+        cells = [row]
+        for program in programs:
+            costs = [
+                line["to_oracle"]
+                for line in mine
+                if line["program"] == program and line["row"].split(":")[0] == row
+            ]
+            cells.append(f"{min(costs):.2f} to {max(costs):.2f}x" if costs else "")
+        rows.append(cells)
+    text = "Cost by SMC's weights, as a multiple of the oracle's, over a sweep of the parameters."
+    head = ["strategy", *programs]
+    return [section("Sweeps of the strategies' parameters", text, head, rows, "sweep.png")]
+
+
+def contexts(lines: list[dict], section: MakeSection) -> list[object]:
+    mine = _of(lines, "contexts")
+    if not mine:
+        return []
+    programs = _programs(mine)
+    rows = []
+    for row in dict.fromkeys(line["row"] for line in mine):
+        cells = [row]
+        for program in programs:
+            found = [line for line in mine if line["row"] == row and line["program"] == program]
+            cells.append(
+                f"{found[0]['alone']:.2f}x to {found[0]['to_oracle']:.2f}x "
+                f"({found[0]['contexts']} keys)"
+                if found
+                else ""
+            )
+        rows.append(cells)
+    text = (
+        "One working set for all, to one per key (cairn run --context), by SMC's weights as a "
+        "multiple of the oracle's cost."
+    )
+    head = ["strategy, key", *programs]
+    return [section("Working sets by context", text, head, rows, "contexts.png")]
+
+
+def sections(lines: list[dict], section: MakeSection) -> list[object]:
+    """`section` makes one: title, text, head, rows, plot."""
+    makers = (table2, figure2, memory, figure3, recovery, wmp, accuracy, hbft, sweep, contexts,
+              alternate)  # fmt: skip
+    return [one for make in makers for one in make(lines, section)]

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: MIT
+"""
+The evaluation of the SMC paper (Figure 2, Figure 3, memory, restore time), redone: what a
+checkpoint per wake-up costs Apache httpd, nginx, lighttpd, PostgreSQL, BIND and redis, for each
+tracker, surface and strategy.
+
+Each run starts the server afresh, warms it up and loads it once. A round is one run of each
+variant, in an order that rotates; ratios are taken to the bare run of the same round. Checkpoints
+are counted by the processes themselves and summed over all of them, those that have ended
+included. A variant that cannot be run is a line with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from loads import PROGRAMS, Program
+from progress import Meter
+from recording import most_intervals, record
+from results import Runs
+from servers import Server, ServerError
+from throughput import measured
+
+TRACKERS = ("async", "uffd", "mprotect")
+SURFACES = ("program", "all")
+STRATEGIES = ("none", "last", "active-rnd", "active-cks", "gspec", "histase", "decay")
+BOUND = "oracle-count"  # no strategy could cost less; the same whatever the tracker
+WARM_SHARE = 10  # a tenth of the load before it
+
+
+@dataclass(frozen=True)
+class Settings:
+    build: Path
+    rounds: int
+    toy: bool
+    quick: bool
+    trackers: tuple[str, ...] = TRACKERS
+    surfaces: tuple[str, ...] = SURFACES
+    strategies: tuple[str, ...] | None = None  # None: all that this build knows
+
+    def cairn(self) -> str:
+        return str(self.build / "bin" / "cairn")
+
+
+@dataclass
+class RunLog:
+    """Runs of one part: those that an interrupted measurement has left are not made again."""
+
+    part: str
+    runs: Runs
+    meter: Meter
+
+    def run(self, row: str, number: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The figures of the row's run in this round; {"trouble": why} if it cannot be had."""
+        known = self.runs.get(self.part, row, number)
+        if known is not None:
+            self.meter.skip()
+            return known
+        try:
+            figures = make()
+        except (ServerError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+            figures = {"trouble": reason_of(error)}
+        self.meter.step(f"{row}, round {number + 1}")
+        return self.runs.add(self.part, row, number, figures)
+
+
+@dataclass
+class Variant:
+    surface: str
+    tracker: str
+    strategy: str
+    rates: list[float] = field(default_factory=list)
+    figures: list[dict[str, float]] = field(default_factory=list)
+    trouble: str = ""
+
+    def add(self, figures: dict[str, Any]) -> None:
+        self.trouble = figures.get("trouble", "")
+        if not self.trouble:
+            self.rates.append(figures["rate"])
+            self.figures.append({k: v for k, v in figures.items() if k != "rate"})
+
+    @property
+    def bare(self) -> bool:
+        return not self.tracker
+
+    @property
+    def name(self) -> str:
+        return "bare" if self.bare else f"{self.tracker} {self.surface} {self.strategy}"
+
+    def under(self, cairn: str, profile: Path) -> list[str]:
+        if self.bare:
+            return []
+        tracker = "auto" if self.tracker == "any" else self.tracker
+        options = ["--at", "wait", "--tracker", tracker, "--surface", self.surface]
+        strategy = self.strategy + (f":profile={profile}" if self.strategy == BOUND else "")
+        return [cairn, "run", "--stats=json", *options, "--strategy", strategy, "--"]
+
+
+def strategies(settings: Settings) -> list[str]:
+    """Those asked for that `cairn run` takes; the others are left out with a word."""
+    wanted = settings.strategies or (("none",) if settings.toy else STRATEGIES)
+    known = []
+    for name in wanted:
+        command = [settings.cairn(), "run", "--strategy", name, "--", "true"]
+        if subprocess.run(command, capture_output=True, timeout=30).returncode == 0:
+            known.append(name)
+        elif settings.strategies:
+            print(f"(no strategy {name})", end=" ", flush=True)
+    return known
+
+
+def variants(settings: Settings) -> list[Variant]:
+    found = [Variant("", "", "")]
+    names = strategies(settings)
+    for surface in ("all",) if settings.toy else settings.surfaces:
+        for tracker in ("async",) if settings.toy else settings.trackers:
+            found += [Variant(surface, tracker, name) for name in names]
+        found.append(Variant(surface, "any", BOUND))
+    return found
+
+
+def steps(settings: Settings) -> int:
+    return settings.rounds * len(variants(settings))
+
+
+# ---- one run
+
+
+def memory_kib(pids: list[int]) -> float:
+    """Proportional set size: pages that processes share count once."""
+    total = 0.0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        found = re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE)
+        total += float(found[1]) if found else 0
+    return total
+
+
+def processor_seconds(pids: list[int]) -> float:
+    """
+    Of all threads of these processes, in nanoseconds, and of children that have ended, in ticks.
+    """
+    seconds = 0.0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            seconds += sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                seconds += int((task / "schedstat").read_text().split()[0]) / 1e9
+        except OSError:
+            continue
+    return seconds
+
+
+def reason_of(error: Exception) -> str:
+    """The line that says why, of an error with a log behind it."""
+    said = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in said if line.startswith(("cairn run:", "cairn:"))]
+    return (ours or said or [type(error).__name__])[0][:300]
+
+
+def stat(cairn: str, pid: int) -> dict[str, Any]:
+    done = subprocess.run(
+        [cairn, "stat", "--json", str(pid)], capture_output=True, text=True, timeout=10
+    )
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
+
+def summaries(text: str) -> dict[int, dict[str, Any]]:
+    """What --stats=json printed at the exit of each process, by process."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith('{"pid": ') and line.endswith("}"):
+            one = json.loads(line)
+            found[one["pid"]] = one
+    return found
+
+
+def one_run(
+    program: Program, variant: Variant, settings: Settings, folder: Path, requests: int
+) -> dict[str, Any]:
+    cairn = settings.cairn()
+    # One folder for all: a database is filled once, by the bare server, which comes first.
+    server = program.make(folder / "server", variant.under(cairn, folder / "profile"))
+    made: list[int] = []
+
+    def once(count: int) -> float:
+        made.append(count)
+        return program.load(server, count)
+
+    try:
+        if server.errors.exists():
+            server.errors.unlink()
+        server.start()
+        warm = max(20, requests // WARM_SHARE)
+        program.load(server, warm)
+        before = processor_seconds(server.family())
+        rate, _ = measured(once, requests)
+        pids = server.family()
+        spent = processor_seconds(pids) - before
+        live = {} if variant.bare else {pid: stat(cairn, pid) for pid in pids}
+        figure = {
+            "memory_kib": memory_kib(pids),
+            "processor_us_per_request": 1e6 * spent / sum(made),
+        }
+        server.stop()
+        if not variant.bare:
+            figure.update(sums(server, live, sum(made) + warm, rate))
+        return {"rate": rate, **figure}
+    finally:
+        server.stop()
+
+
+def sums(
+    server: Server, live: dict[int, dict[str, Any]], requests: int, rate: float
+) -> dict[str, float]:
+    """Over all processes: a summary at exit is newer than what `cairn stat` said."""
+    processes = {pid: one for pid, one in live.items() if one}
+    processes.update(summaries(server.errors.read_text(errors="replace")))
+
+    def total(key: str) -> float:
+        return sum(one.get(key, 0) for one in processes.values())
+
+    taken = total("checkpoints")
+    if not taken:
+        raise ServerError(server.last_words())
+    if total("failed"):
+        raise ServerError(f"{total('failed'):.0f} checkpoints failed: {server.last_words()}")
+    eager = sum(one.get("pages_eager", 0) for one in live.values())
+    seen = sum(one.get("checkpoints", 0) for one in live.values())
+    return {
+        "checkpoints_per_request": taken / requests,
+        "checkpoints_per_second": taken * rate / requests,
+        "pages_per_checkpoint": total("pages_saved") / taken,
+        "eager_per_checkpoint": eager / seen if seen else 0,
+        "checkpoint_us": total("checkpoint_ns") / taken / 1000,
+        "engine_kib": total("engine_bytes_max") / 1024,
+    }
+
+
+def write_profile(program: Program, settings: Settings, folder: Path, requests: int) -> None:
+    """What the bound copies: as many pages as this load wrote when it was recorded."""
+    traces = record(program, settings.build, folder, requests)
+    if not traces:
+        raise ServerError("no trace was written")
+    shutil.copy(most_intervals(settings.build, traces), folder / "profile")
+    (folder / "profile").chmod(0o644)
+
+
+def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
+    """Figure 2 and the memory of one program. Interrupted, it says what there is."""
+    program = PROGRAMS[name]
+    requests = program.quick // 10 if settings.toy else program.quick
+    requests = requests if settings.toy or settings.quick else program.full
+    folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
+    folder.chmod(0o755)
+    every = variants(settings)
+
+    def make(variant: Variant) -> dict[str, Any]:
+        if variant.strategy == BOUND and not (folder / "profile").exists():
+            write_profile(program, settings, folder, min(requests, 5 * program.quick))
+        return one_run(program, variant, settings, folder, requests)
+
+    try:
+        for number in range(settings.rounds):
+            turn = number % len(every)
+            for variant in every[turn:] + every[:turn]:
+                if not variant.trouble:
+                    figures = log.run(variant.name, number, lambda one=variant: make(one))
+                    variant.add(figures)
+    except KeyboardInterrupt:
+        if every[0].rates:
+            yield from lines(program, [v for v in every if v.rates or v.trouble], requests)
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    yield from lines(program, every, requests)
+
+
+def lines(program: Program, every: list[Variant], requests: int) -> Iterator[dict]:
+    bare = every[0]
+    for variant in every:
+        line: dict[str, Any] = {
+            "table": "smc",
+            "program": program.name,
+            "row": variant.name,
+            "surface": variant.surface,
+            "tracker": variant.tracker,
+            "strategy": variant.strategy,
+        }
+        if variant.trouble or not variant.rates:
+            yield {**line, "missing": variant.trouble or "no round was finished"}
+            continue
+        rates = sorted(variant.rates)
+        line.update(
+            requests=requests,
+            unit=program.unit,
+            rounds=len(rates),
+            per_second=round(median(rates), 1),
+            least=rates[0],
+            most=rates[-1],
+        )
+        for key in variant.figures[0]:
+            line[key] = round(median(one[key] for one in variant.figures), 4)
+        if not variant.bare and not bare.trouble:
+            ratios = sorted(mine / its for mine, its in zip(variant.rates, bare.rates))
+            line["ratio"] = round(median(ratios), 4)
+            line["ratio_least"], line["ratio_most"] = round(ratios[0], 4), round(ratios[-1], 4)
+            for name in ("memory_kib", "processor_us_per_request"):
+                its = median(one[name] for one in bare.figures)
+                short = name.split("_")[0]
+                line[f"{short}_ratio"] = round(line[name] / its, 3) if its else 0
+        yield line

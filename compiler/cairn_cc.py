@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""cairn-cc, cairn-c++: clang with byte-granular checkpoints (man cairn-cc).
+
+Takes any command line of clang. Its own options begin with -fcairn-; everything else is clang's.
+By default code is compiled to bitcode and gets its store hooks when lld links all of it; with
+-fcairn-unit (or -fno-lto, or -S) each translation unit gets them when it is compiled.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+# Filled in when the tree is configured.
+CLANG = {"cairn-cc": "@CRN_CLANG@", "cairn-c++": "@CRN_CLANGXX@"}
+LLD = "@CRN_LLD@"
+LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
+
+TRACKERS = ("shadow", "undolog")
+REGIONS = tuple(str(1 << shift) for shift in range(4, 13))
+SWITCHES = ("save", "stack", "aggregate", "redundant", "wrap")
+
+# Options of clang that take the next word.
+TAKES_WORD = {
+    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-include", "-imacros", "-isystem", "-iquote",
+    "-idirafter", "-isysroot", "-MF", "-MT", "-MQ", "-T", "-u", "-z", "-e", "-Xlinker", "-Xclang",
+    "-Xassembler", "-Xpreprocessor", "-mllvm", "-target", "-arch", "-framework", "-B", "-G", "-F",
+    "-A", "-iprefix", "-iwithprefix", "-soname", "-rpath", "--param", "--sysroot", "-gcc-toolchain",
+}  # fmt: skip
+# They print something and leave, or stop before there is an object.
+STOPS = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"}
+PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
+
+
+class Wrong(Exception):
+    """A command line that cannot be served: one line for the user."""
+
+
+class Command:
+    """What a command line of clang asks for."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.clang: list[str] = []  # what goes to clang
+        self.own: dict[str, str] = {"tracker": "shadow", "region": "128"}
+        self.switches: dict[str, str] = {}
+        self.unit = self.report = False
+        self.lose = ""
+        self.stop = ""
+        self.prints = False
+        self.inputs = 0
+        self.flags: set[str] = set()
+        self.lto = ""
+        # Response files are read here, too: they may hold any option.
+        self.read(list(expand(words)))
+
+    def read(self, words: list[str]) -> None:
+        following = iter(words)
+        for word in following:
+            if word.startswith("-fcairn-"):
+                self.read_own(word)
+                continue
+            if word.startswith(("-flto", "-fno-lto")):
+                self.lto = word
+                continue
+            if word.startswith(("-fuse-ld=", "--ld-path=")):
+                continue  # hooks come from lld
+            self.clang.append(word)
+            self.note(word)
+            if word in TAKES_WORD:
+                argument = next(following, None)
+                if argument is not None:
+                    self.clang.append(argument)
+                    self.inputs += word == "-l"
+
+    def note(self, word: str) -> None:
+        if word in STOPS:
+            # The earliest stage wins, as in clang.
+            self.stop = self.stop if self.stop not in ("", "-c") else word
+        elif word.startswith(PRINTS):
+            self.prints = True
+        elif word.startswith("-") and word != "-":
+            self.flags.add(word)
+            self.inputs += word.startswith("-l")
+        else:
+            self.inputs += 1
+
+    def read_own(self, word: str) -> None:
+        name, equals, value = word.removeprefix("-fcairn-").partition("=")
+        if name == "tracker" and value in TRACKERS:
+            self.own["tracker"] = value
+        elif name == "region" and value in REGIONS:
+            self.own["region"] = value
+        elif name == "tags" and value == "zero":
+            pass  # the default, and so far the only kind
+        elif name in SWITCHES and value in ("on", "off"):
+            self.switches[name] = value
+        elif name == "report" and not equals:
+            self.report = True
+        elif name == "unit" and not equals:
+            self.unit = True
+        elif name == "test-lose" and value.isdigit():
+            self.lose = value
+        elif name in ("tracker", "region", "tags", *SWITCHES) and equals:
+            raise Wrong(f"-fcairn-{name} has no value '{value}' (man cairn-cc)")
+        else:
+            raise Wrong(f"no option '{word}' (man cairn-cc lists them)")
+
+    def per_unit(self) -> bool:
+        """Hooks when a unit is compiled, not when it is linked."""
+        return self.unit or self.lto == "-fno-lto" or self.stop == "-S"
+
+    def links(self) -> bool:
+        return not self.stop and not self.prints and self.inputs > 0
+
+    def has(self, *names: str) -> bool:
+        return any(name in self.flags for name in names)
+
+    def partial(self) -> bool:
+        """A shared library or a relocatable object: not the whole program."""
+        return self.has("-shared", "-r", "--relocatable")
+
+    def pass_options(self, link: bool) -> str:
+        own = {**self.own, **self.switches, "link": "on" if link else "off"}
+        if self.report:
+            own["report"] = "on"
+        if self.lose:
+            own["lose"] = self.lose
+        return ",".join(f"{key}={value}" for key, value in own.items())
+
+
+def expand(words: list[str]) -> list[str]:
+    """The words with those of response files in their places."""
+    out: list[str] = []
+    for word in words:
+        path = Path(word[1:])
+        if word.startswith("@") and len(word) > 1 and path.is_file():
+            out += expand(shlex.split(path.read_text()))
+        else:
+            out.append(word)
+    return out
+
+
+def check(command: Command) -> None:
+    """Refuse what could only go wrong later."""
+    if command.has("-m32", "-mx32"):
+        raise Wrong("-m32 is not supported yet: build for x86-64")
+    if command.links() and not command.partial():
+        if command.has("-no-pie", "-nopie"):
+            raise Wrong("-no-pie: an instrumented program must be position independent "
+                        "(its shadow is at a constant distance from where PIEs lie)")
+        if command.has("-static") and not command.has("-static-pie"):
+            raise Wrong("-static: use -static-pie, an instrumented program must be position "
+                        "independent")
+    if command.switches.get("save") == "off" and command.own["tracker"] != "shadow":
+        raise Wrong("-fcairn-save=off is for -fcairn-tracker=shadow")
+
+
+def library(name: str) -> str:
+    """A file beside this one: bin/../lib, in the build tree as in an installed copy."""
+    base = Path(__file__).resolve().parent.parent
+    for folder in ("lib", LIBRARY_DIR):
+        path = base / folder / name
+        if path.exists():
+            return str(path)
+    raise Wrong(f"{name} is missing beside {base}: build or install all of Cairn")
+
+
+def arguments(command: Command) -> list[str]:
+    plugin = library("cairn-pass.so")
+    words: list[str] = []
+    if command.per_unit():
+        # A plugin for the compiler; what was bitcode before gets nothing at the link.
+        words += [f"-fpass-plugin={plugin}"]
+    else:
+        words += ["-flto=full"]
+    if not command.has("-fPIC", "-fpic", "-fpie"):
+        words += ["-fPIE"]
+    words += command.clang
+    if not command.links():
+        return words + ["-Qunused-arguments"]
+    words += [f"--ld-path={LLD}", "-Qunused-arguments"]
+    if not command.per_unit():
+        words += [f"-Wl,--load-pass-plugin={plugin}"]
+    if command.partial():
+        return words
+    if not command.has("-static-pie"):
+        words += ["-pie"]
+    kind = "undolog" if command.own["tracker"] == "undolog" else f"shadow_{command.own['region']}"
+    return words + [
+        "-Wl,--whole-archive", library(f"libcairn_rt_{kind}.a"), "-Wl,--no-whole-archive",
+        library("libcairn_rt.a"), library("libcairn.a"), "-Wl,--export-dynamic-symbol=__cairn_*",
+    ]  # fmt: skip
+
+
+def main() -> int:
+    name = Path(sys.argv[0]).name
+    clang = CLANG.get(name, CLANG["cairn-cc"])
+    try:
+        command = Command(sys.argv[1:])
+        check(command)
+        words = [clang, *command.clang] if command.prints else [clang, *arguments(command)]
+    except Wrong as wrong:
+        print(f"{name}: {wrong}", file=sys.stderr)
+        return 1
+    whole = command.links() and not command.partial() and not command.per_unit()
+    os.environ["CAIRN_PASS"] = command.pass_options(whole)
+    os.execv(clang, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

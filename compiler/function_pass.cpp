@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include "function_pass.h"
+#include "cover.h"
+#include "writes.h"
+#include "llvm/Analysis/ValueTracking.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+// A variable of the function's own frame: a checkpoint copies the whole active stack (LMC, V-A2).
+static bool on_stack(const Value *pointer)
+{
+	return isa<AllocaInst>(getUnderlyingObject(pointer, 12));
+}
+
+template <typename List> static unsigned leave_out_stack(List &list)
+{
+	unsigned before = list.size();
+
+	llvm::erase_if(list, [](const auto &w) { return on_stack(w.pointer); });
+	return before - list.size();
+}
+
+void instrument(Function &f, const Options &o, const Checkpoints &checkpoints, Hooks &hooks,
+	Report &report, unsigned &stores)
+{
+	Writes found = find_writes(f);
+	FunctionFigures figures(f);
+
+	for (const Unknown &u : found.unknown)
+		report.unknown(f, u);
+	figures.writes = found.writes.size() + found.long_writes.size() + found.lane_writes.size();
+	if (o.stack) {
+		figures.stack = leave_out_stack(found.writes);
+		figures.stack += leave_out_stack(found.long_writes);
+	}
+	if (o.lose)
+		llvm::erase_if(found.writes, [&](const Write &) { return ++stores % o.lose == 0; });
+
+	SmallVector<Cover, 64> covers = cover_each(found.writes);
+	if (o.aggregate)
+		figures.aggregated = aggregate(covers, f, o, checkpoints);
+	if (o.redundant)
+		figures.redundant = leave_out_redundant(covers, f, checkpoints);
+
+	unsigned checks = hooks.checks + hooks.ranges;
+	for (const Cover &c : covers)
+		hooks.before(c.materialise());
+	for (const LongWrite &w : found.long_writes)
+		hooks.before(w);
+	for (const LaneWrite &w : found.lane_writes)
+		hooks.before(w);
+	figures.checks = hooks.checks + hooks.ranges - checks;
+	report.function(figures);
+}
+
+} // namespace cairn

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "libc_calls.h"
+#include "llvm/IR/InstrTypes.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+#define WRAPPED(name) #name,
+static const char *const wrapped[] = {
+#include "rt/wrapped.def"
+};
+#undef WRAPPED
+
+void wrap_libc_calls(Module &m, Report &report)
+{
+	for (const char *name : wrapped) {
+		Function *f = m.getFunction(name);
+
+		if (!f || !f->isDeclaration() || f->use_empty())
+			continue;
+		// Its address, too: the program may call it through that.
+		Function *ours = Function::Create(f->getFunctionType(), GlobalValue::ExternalLinkage,
+			Twine("__cairn_wrap_") + name, m);
+		ours->copyAttributesFrom(f);
+		// It reads what is about to be overwritten, and keeps it.
+		ours->removeFnAttr(Attribute::Memory);
+		f->replaceAllUsesWith(ours);
+		report.wrapped(name);
+	}
+}
+
+static bool known(StringRef name)
+{
+	return name.starts_with("cairn_") || name.starts_with("__cairn_") ||
+		name.starts_with("llvm.");
+}
+
+// Does a call hand over a pointer that the function might write through?
+static bool may_write_through(const CallBase &c)
+{
+	if (c.onlyReadsMemory() || c.doesNotAccessMemory() || c.onlyAccessesInaccessibleMemory())
+		return false;
+	for (unsigned i = 0; i < c.arg_size(); i++)
+		if (c.getArgOperand(i)->getType()->isPointerTy() && !c.onlyReadsMemory(i) &&
+			!isa<ConstantPointerNull>(c.getArgOperand(i)))
+			return true;
+	return false;
+}
+
+void report_uncovered_calls(Module &m, Report &report)
+{
+	for (const Function &f : m) {
+		if (!f.isDeclaration() || known(f.getName()))
+			continue;
+		for (const User *u : f.users()) {
+			auto *c = dyn_cast<CallBase>(u);
+
+			if (c && c->getCalledOperand() == &f && may_write_through(*c)) {
+				report.uncovered(f.getName());
+				break;
+			}
+		}
+	}
+}
+
+} // namespace cairn

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// Calls out of the program, into code that has no hooks: libc's functions that write memory of the
+// program are called through the run-time's wrappers (src/rt/wrapped.def); the rest is reported.
+#ifndef CAIRN_COMPILER_LIBC_CALLS_H
+#define CAIRN_COMPILER_LIBC_CALLS_H
+
+#include "report.h"
+#include "llvm/IR/Module.h"
+
+namespace cairn {
+
+void wrap_libc_calls(llvm::Module &m, Report &report);
+
+// Afterwards: the external functions that get a pointer they might write through.
+void report_uncovered_calls(llvm::Module &m, Report &report);
+
+} // namespace cairn
+#endif

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#include "options.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/ErrorHandling.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+[[noreturn]] static void wrong(StringRef item)
+{
+	report_fatal_error(Twine("cairn: CAIRN_PASS has '") + item + "', which is no option",
+		/*gen_crash_diag=*/false);
+}
+
+static bool read_switch(StringRef item, StringRef value)
+{
+	if (value != "on" && value != "off")
+		wrong(item);
+	return value == "on";
+}
+
+static unsigned read_number(StringRef item, StringRef value)
+{
+	unsigned number;
+
+	if (value.getAsInteger(10, number))
+		wrong(item);
+	return number;
+}
+
+Options Options::parse(const char *text)
+{
+	Options o;
+	SmallVector<StringRef, 16> items;
+	struct { const char *key; bool *to; } const switches[] = {
+		{ "save", &o.save }, { "link", &o.link }, { "off", &o.off },
+		{ "stack", &o.stack }, { "aggregate", &o.aggregate },
+		{ "redundant", &o.redundant }, { "wrap", &o.wrap }, { "report", &o.report },
+	};
+
+	StringRef(text ? text : "").split(items, ',', -1, false);
+	for (StringRef item : items) {
+		auto [key, value] = item.split('=');
+		bool known = false;
+
+		for (const auto &s : switches) {
+			if (key == s.key) {
+				*s.to = read_switch(item, value);
+				known = true;
+			}
+		}
+		if (known)
+			continue;
+		if (key == "tracker" && (value == "shadow" || value == "undolog")) {
+			o.tracker = value == "shadow" ? Tracker::Shadow : Tracker::UndoLog;
+		} else if (key == "region") {
+			unsigned region = read_number(item, value);
+
+			if (!isPowerOf2_32(region) || region < 16 || region > 4096)
+				wrong(item);
+			o.shift = Log2_32(region);
+		} else if (key == "lose") {
+			o.lose = read_number(item, value);
+		} else {
+			wrong(item);
+		}
+	}
+	return o;
+}
+
+} // namespace cairn

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// What the pass is asked to do. cairn-cc hands it over in the environment (CAIRN_PASS), because a
+// plugin that the linker loads has no command line of its own.
+#ifndef CAIRN_COMPILER_OPTIONS_H
+#define CAIRN_COMPILER_OPTIONS_H
+
+#include <string>
+
+namespace cairn {
+
+enum class Tracker { Shadow, UndoLog };
+
+struct Options {
+	Tracker tracker = Tracker::Shadow;
+	unsigned shift = 7;       // log2 of the region, of the shadow
+	bool save = true;         // false: tags are read, nothing is ever saved (LMC, Figure 10)
+	bool link = false;        // the final link of a program: all of its code is in the module
+	bool off = false;         // do nothing
+	bool stack = true;        // leave out stores to the stack
+	bool aggregate = true;    // one check for stores off one base
+	bool redundant = true;    // leave out what a dominating store has saved
+	bool wrap = true;         // libc functions that write memory
+	bool report = false;      // say what was done and what was not
+	unsigned lose = 0;        // for tests of the oracle: every so many-th store has no hook
+
+	unsigned long region() const { return 1ul << shift; }
+
+	// "key=value,..."; an unknown key or value ends the compiler with a line that names it.
+	static Options parse(const char *text);
+};
+
+} // namespace cairn
+#endif

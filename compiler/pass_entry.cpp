@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+//
+// The pass: puts a store hook before every write of a module that a checkpoint must be able to undo.
+//
+//	find_writes -> leave out stack -> aggregate -> leave out redundant -> hooks
+//
+// It runs once for each program: over the whole of it when lld links bitcode (cairn-cc's default),
+// or over each translation unit at the end of its optimisation. A module flag says which modules
+// have their hooks; what is linked together then keeps it.
+#include "function_pass.h"
+#include "libc_calls.h"
+#include "options.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
+#if LLVM_VERSION_MAJOR >= 22
+#include "llvm/Plugins/PassPlugin.h"
+#else
+#include "llvm/Passes/PassPlugin.h"
+#endif
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
+#include <cstdlib>
+
+using namespace llvm;
+using namespace cairn;
+
+namespace {
+
+constexpr const char *done_flag = "cairn.instrumented";
+
+// Hooks read tags before anything of the program has run but resolvers of indirect functions: those
+// run while the dynamic linker relocates, before the tags are mapped.
+bool is_resolver(const Function &f)
+{
+	for (const GlobalIFunc &i : f.getParent()->ifuncs())
+		if (i.getResolverFunction() == &f)
+			return true;
+	return false;
+}
+
+bool wants_hooks(const Function &f)
+{
+	return !f.isDeclaration() && !f.getName().starts_with("__cairn_") &&
+		!f.hasFnAttribute(Attribute::Naked) &&
+		!f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation) && !is_resolver(f);
+}
+
+// Hooks that save nothing: no session can be opened (src/rt/rt_start.c).
+void say_save_is_off(Module &m)
+{
+	Type *byte = Type::getInt8Ty(m.getContext());
+	auto *mark = new GlobalVariable(m, byte, true, GlobalValue::WeakODRLinkage,
+		ConstantInt::get(byte, 1), "__cairn_save_off");
+
+	appendToUsed(m, mark);
+}
+
+// A word of the run-time's kind: code made for another does not link.
+void require_shape(Module &m, const Options &o)
+{
+	std::string name = o.tracker == Tracker::UndoLog
+		? "__cairn_abi_undolog"
+		: "__cairn_abi_shadow_" + std::to_string(o.region());
+	auto *shape = new GlobalVariable(m, Type::getInt8Ty(m.getContext()), true,
+		GlobalValue::ExternalLinkage, nullptr, name);
+	auto *use = new GlobalVariable(m, shape->getType(), true, GlobalValue::PrivateLinkage,
+		shape, "cairn.shape");
+
+	appendToUsed(m, use);
+}
+
+struct StoreHookPass : PassInfoMixin<StoreHookPass> {
+	static bool isRequired() { return true; }
+
+	PreservedAnalyses run(Module &m, ModuleAnalysisManager &managers)
+	{
+		Options o = Options::parse(std::getenv("CAIRN_PASS"));
+
+		if (o.off || m.getModuleFlag(done_flag))
+			return PreservedAnalyses::all();
+		m.addModuleFlag(Module::Max, done_flag, 1);
+		Report report(o.report);
+		Checkpoints checkpoints(m, o.link);
+		if (o.wrap)
+			wrap_libc_calls(m, report);
+		report_uncovered_calls(m, report);
+
+		SmallVector<Function *, 64> functions;
+		for (Function &f : m)
+			if (wants_hooks(f))
+				functions.push_back(&f);
+		Hooks hooks(m, o);
+		unsigned stores = 0;
+		for (Function *f : functions)
+			instrument(*f, o, checkpoints, hooks, report, stores);
+		require_shape(m, o);
+		if (!o.save)
+			say_save_is_off(m);
+		report.total(m, hooks);
+		return PreservedAnalyses::none();
+	}
+};
+
+bool parse_name(StringRef name, ModulePassManager &passes, ArrayRef<PassBuilder::PipelineElement>)
+{
+	if (name != "cairn")
+		return false;
+	passes.addPass(StoreHookPass());
+	return true;
+}
+
+// What is compiled to bitcode for a later link gets its hooks there.
+void add_to_unit(ModulePassManager &passes, OptimizationLevel, ThinOrFullLTOPhase phase)
+{
+	if (phase == ThinOrFullLTOPhase::None || phase == ThinOrFullLTOPhase::ThinLTOPostLink)
+		passes.addPass(StoreHookPass());
+}
+
+void register_with(PassBuilder &builder)
+{
+	builder.registerPipelineParsingCallback(parse_name);
+	builder.registerFullLinkTimeOptimizationLastEPCallback(
+		[](ModulePassManager &passes, OptimizationLevel) {
+			passes.addPass(StoreHookPass());
+		});
+#if LLVM_VERSION_MAJOR >= 20
+	builder.registerOptimizerLastEPCallback(add_to_unit);
+#else
+	// Which phase it is cannot be told there: cairn-cc loads the plugin for units alone.
+	builder.registerOptimizerLastEPCallback(
+		[](ModulePassManager &passes, OptimizationLevel level) {
+			add_to_unit(passes, level, ThinOrFullLTOPhase::None);
+		});
+#endif
+}
+
+} // namespace
+
+extern "C" LLVM_ATTRIBUTE_WEAK PassPluginLibraryInfo llvmGetPassPluginInfo()
+{
+	return { LLVM_PLUGIN_API_VERSION, "cairn", "1", register_with };
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "report.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+void Report::unknown(const Function &f, const Unknown &u)
+{
+	unknowns++;
+	if (!on)
+		return;
+	errs() << "cairn: " << f.getName() << ": not covered: " << u.what;
+	if (const DebugLoc &at = u.at->getDebugLoc())
+		errs() << " at line " << at.getLine();
+	errs() << "\n";
+}
+
+void Report::uncovered(StringRef external)
+{
+	uncovereds++;
+	if (on)
+		errs() << "cairn: external function may write memory and is not covered: " << external
+		       << "\n";
+}
+
+void Report::wrapped(StringRef external)
+{
+	wraps++;
+	if (on)
+		errs() << "cairn: external function is covered: " << external << "\n";
+}
+
+void Report::function(const FunctionFigures &f)
+{
+	functions++;
+	writes += f.writes;
+	stack += f.stack;
+	aggregated += f.aggregated;
+	redundant += f.redundant;
+	if (on)
+		errs() << "cairn: " << f.function->getName() << ": " << f.writes << " writes, "
+		       << f.stack << " stack, " << f.aggregated << " aggregated, " << f.redundant
+		       << " redundant, " << f.checks << " checks\n";
+}
+
+void Report::total(const Module &m, const Hooks &hooks)
+{
+	if (on)
+		errs() << "cairn: total: " << functions << " functions, " << writes << " writes, "
+		       << stack << " stack, " << aggregated << " aggregated, " << redundant
+		       << " redundant, " << hooks.checks << " checks, " << hooks.ranges
+		       << " range calls, " << wraps << " external functions covered, " << uncovereds
+		       << " not covered, " << unknowns << " other places not covered\n";
+}
+
+} // namespace cairn

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// What -fcairn-report prints, to standard error: one line for each function, for each place without
+// a hook, for each external function that may write unseen; and the sum.
+#ifndef CAIRN_COMPILER_REPORT_H
+#define CAIRN_COMPILER_REPORT_H
+
+#include "store_hooks.h"
+#include "writes.h"
+#include "llvm/IR/Function.h"
+
+namespace cairn {
+
+struct FunctionFigures {
+	explicit FunctionFigures(const llvm::Function &f) : function(&f) {}
+
+	const llvm::Function *function;
+	unsigned writes = 0;     // found
+	unsigned stack = 0;      // left out: to the stack
+	unsigned aggregated = 0; // covered by another's check
+	unsigned redundant = 0;  // saved already
+	unsigned checks = 0;     // inserted
+};
+
+class Report {
+public:
+	explicit Report(bool on) : on(on) {}
+
+	void unknown(const llvm::Function &f, const Unknown &u);
+	void uncovered(llvm::StringRef external);
+	void wrapped(llvm::StringRef external);
+	void function(const FunctionFigures &figures);
+	void total(const llvm::Module &m, const Hooks &hooks);
+
+private:
+	bool on;
+	unsigned functions = 0, writes = 0, stack = 0, aggregated = 0, redundant = 0;
+	unsigned unknowns = 0, uncovereds = 0, wraps = 0;
+};
+
+} // namespace cairn
+#endif

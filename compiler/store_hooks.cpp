@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+#include "store_hooks.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/MDBuilder.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Transforms/Utils/BasicBlockUtils.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+// Longer writes are one call for the undo log: entries of eight bytes each would cost more code.
+static constexpr uint64_t log_inline_max = 32;
+static constexpr uint64_t log_entry = 16;
+
+Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.getContext())
+{
+	Type *nothing = Type::getVoidTy(context), *pointer = PointerType::getUnqual(context);
+	Type *word = Type::getInt64Ty(context);
+
+	slow = m.getOrInsertFunction("__cairn_slow", nothing, pointer);
+	range = m.getOrInsertFunction("__cairn_range", nothing, pointer, word);
+	for (FunctionCallee f : { slow, range }) {
+		auto *declared = cast<Function>(f.getCallee());
+
+		declared->setCallingConv(CallingConv::PreserveAll);
+		declared->addFnAttr(Attribute::NoUnwind);
+	}
+	state = m.getGlobalVariable("__cairn_rt");
+	if (!state)
+		state = new GlobalVariable(m, ArrayType::get(word, 2), false,
+			GlobalValue::ExternalLinkage, nullptr, "__cairn_rt");
+	state->setDSOLocal(o.link);
+	unlikely = MDBuilder(context).createBranchWeights(1, 100000);
+}
+
+void Hooks::call(IRBuilder<> &b, FunctionCallee hook, ArrayRef<Value *> args)
+{
+	b.CreateCall(hook, args)->setCallingConv(CallingConv::PreserveAll);
+}
+
+// Does a write of that size and alignment stay inside of one region, whatever its address?
+static bool cannot_cross(uint64_t size, Align align)
+{
+	return size <= 1 || PowerOf2Ceil(size) <= align.value();
+}
+
+unsigned Hooks::cost(const Options &o, uint64_t size, Align align)
+{
+	if (o.tracker == Tracker::UndoLog)
+		return size > log_inline_max ? 2 : divideCeil(size, 8);
+	return cannot_cross(size, align) ? 1 : 2;
+}
+
+// shadow: if (!tag[p >> shift]) slow(p)
+void Hooks::check_tag(Instruction *at, Value *pointer)
+{
+	IRBuilder<> b(at);
+	Value *address = b.CreatePtrToInt(pointer, b.getInt64Ty());
+	Value *tag_at = b.CreateIntToPtr(b.CreateLShr(address, options.shift), b.getPtrTy());
+	Value *tag = b.CreateAlignedLoad(b.getInt8Ty(), tag_at, Align(1), "cairn.tag");
+
+	checks++;
+	if (!options.save) {
+		// The cost of the look alone: it must not be optimised away.
+		cast<LoadInst>(tag)->setVolatile(true);
+		return;
+	}
+	Value *clean = b.CreateICmpEQ(tag, b.getInt8(0));
+	IRBuilder<> cold(SplitBlockAndInsertIfThen(clean, at->getIterator(), false, unlikely));
+	call(cold, slow, { pointer });
+}
+
+// undo log: write entries above the cursor, then publish them by moving it. A signal handler that
+// came in between has moved it too: then once more (src/rt/rt.h).
+void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
+{
+	checks++;
+	BasicBlock *before = at->getParent();
+	BasicBlock *rest = before->splitBasicBlock(at->getIterator(), "cairn.logged");
+	Function *f = before->getParent();
+	BasicBlock *look = BasicBlock::Create(context, "cairn.log", f, rest);
+	BasicBlock *full = BasicBlock::Create(context, "cairn.full", f, rest);
+	BasicBlock *room = BasicBlock::Create(context, "cairn.room", f, rest);
+	uint64_t need = divideCeil(size, 8) * log_entry;
+
+	before->getTerminator()->setSuccessor(0, look);
+
+	IRBuilder<> b(look);
+	Type *word = b.getInt64Ty();
+	b.SetCurrentDebugLocation(at->getDebugLoc());
+	Value *end_at = b.CreateConstGEP1_64(word, state, 1);
+	Value *cursor = b.CreateAlignedLoad(word, state, Align(8), /*isVolatile=*/true);
+	Value *next = b.CreateAdd(cursor, b.getInt64(need));
+	Value *end = b.CreateAlignedLoad(word, end_at, Align(8), /*isVolatile=*/true);
+	b.CreateCondBr(b.CreateICmpUGT(next, end), full, room, unlikely);
+
+	b.SetInsertPoint(full);
+	b.SetCurrentDebugLocation(at->getDebugLoc());
+	call(b, slow, { pointer });
+	b.CreateBr(look);
+
+	b.SetInsertPoint(room);
+	b.SetCurrentDebugLocation(at->getDebugLoc());
+	Value *address = b.CreatePtrToInt(pointer, word);
+	uint64_t entry = 0;
+	for (uint64_t done = 0; done < size;) {
+		uint64_t part = std::min<uint64_t>(8, llvm::bit_floor(size - done));
+		Value *from = done ? b.CreateConstGEP1_64(b.getInt8Ty(), pointer, done) : pointer;
+		Type *type = b.getIntNTy(part * 8);
+		Value *old = b.CreateZExt(b.CreateAlignedLoad(type, from, Align(1)), word);
+		Value *where = b.CreateOr(b.CreateAdd(address, b.getInt64(done)),
+			b.getInt64(part << 56));
+		Value *to = b.CreateIntToPtr(b.CreateAdd(cursor, b.getInt64(entry)), b.getPtrTy());
+
+		b.CreateAlignedStore(old, to, Align(16));
+		b.CreateAlignedStore(where, b.CreateConstGEP1_64(word, to, 1), Align(8));
+		entry += log_entry;
+		done += part;
+	}
+	// entries that are not of eight bytes may be more than `need` was computed for
+	cast<Instruction>(next)->setOperand(1, b.getInt64(entry));
+	Type *results = StructType::get(b.getInt8Ty(), word);
+	auto *type = FunctionType::get(results, { b.getPtrTy(), word, word }, false);
+	// Not locked: only this thread's own signal handlers are to be told apart.
+	auto *publish = InlineAsm::get(type, "cmpxchgq $4, ($2)",
+		"={@ccz},={ax},r,1,r,~{memory},~{dirflag},~{fpsr},~{flags}", true);
+	Value *done = b.CreateExtractValue(b.CreateCall(publish, { state, cursor, next }), 0);
+	b.CreateCondBr(b.CreateICmpNE(done, b.getInt8(0)), rest, look,
+		MDBuilder(context).createBranchWeights(100000, 1));
+}
+
+void Hooks::call_range(Instruction *at, Value *pointer, Value *length)
+{
+	IRBuilder<> b(at);
+
+	ranges++;
+	if (options.save)
+		call(b, range, { pointer, b.CreateZExtOrTrunc(length, b.getInt64Ty()) });
+}
+
+void Hooks::before(const Write &w)
+{
+	Value *length = ConstantInt::get(Type::getInt64Ty(context), w.size);
+
+	if (options.tracker == Tracker::UndoLog) {
+		if (w.size > log_inline_max || !options.save)
+			call_range(w.at, w.pointer, length);
+		else
+			append(w.at, w.pointer, w.size);
+		return;
+	}
+	if (w.size > options.region()) {
+		call_range(w.at, w.pointer, length);
+		return;
+	}
+	check_tag(w.at, w.pointer);
+	if (!cannot_cross(w.size, w.align)) {
+		IRBuilder<> b(w.at);
+
+		check_tag(w.at, b.CreateConstGEP1_64(b.getInt8Ty(), w.pointer, w.size - 1));
+	}
+}
+
+void Hooks::before(const LongWrite &w)
+{
+	call_range(w.at, w.pointer, w.length);
+}
+
+// Lane by lane: memory of a lane that is masked out may not even be mapped.
+void Hooks::before(const LaneWrite &w)
+{
+	auto *vector = cast<FixedVectorType>(w.type);
+	const DataLayout &layout = module.getDataLayout();
+	uint64_t size = layout.getTypeStoreSize(vector->getElementType()).getFixedValue();
+	unsigned lanes = vector->getNumElements();
+
+	if (w.kind == LaneWrite::Compressed) {
+		IRBuilder<> b(w.at);
+		Value *bits = b.CreateBitCast(w.mask, b.getIntNTy(lanes));
+		Value *set = b.CreateUnaryIntrinsic(Intrinsic::ctpop, bits);
+
+		set = b.CreateZExtOrTrunc(set, b.getInt64Ty());
+		call_range(w.at, w.to, b.CreateMul(set, b.getInt64(size)));
+		return;
+	}
+	for (unsigned lane = 0; lane < lanes; lane++) {
+		IRBuilder<> b(w.at);
+		Value *on = b.CreateExtractElement(w.mask, lane);
+		Value *to = w.kind == LaneWrite::Scattered
+			? b.CreateExtractElement(w.to, lane)
+			: b.CreateConstGEP1_64(b.getInt8Ty(), w.to, lane * size);
+		Instruction *then =
+			SplitBlockAndInsertIfThen(on, w.at->getIterator(), false);
+
+		before(Write{ then, to, size, Align(1) });
+	}
+}
+
+} // namespace cairn

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// The code that goes before a write, for either tracker. Layout and names are those of src/rt/rt.h.
+#ifndef CAIRN_COMPILER_HOOKS_H
+#define CAIRN_COMPILER_HOOKS_H
+
+#include "options.h"
+#include "writes.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+
+namespace cairn {
+
+class Hooks {
+public:
+	Hooks(llvm::Module &m, const Options &options);
+
+	void before(const Write &w);
+	void before(const LongWrite &w);
+	void before(const LaneWrite &w);
+
+	// How many checks `before` would make for that write: what aggregation weighs.
+	static unsigned cost(const Options &options, uint64_t size, llvm::Align align);
+
+	unsigned checks = 0, ranges = 0; // made so far
+
+private:
+	const Options &options;
+	llvm::Module &module;
+	llvm::LLVMContext &context;
+	llvm::FunctionCallee slow, range;
+	llvm::GlobalVariable *state;
+	llvm::MDNode *unlikely;
+
+	void call(llvm::IRBuilder<> &b, llvm::FunctionCallee hook,
+		llvm::ArrayRef<llvm::Value *> args);
+	void check_tag(llvm::Instruction *at, llvm::Value *pointer);
+	void append(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
+	void call_range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);
+};
+
+} // namespace cairn
+#endif

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+#include "writes.h"
+#include "llvm/IR/DataLayout.h"
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/Module.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+namespace {
+
+class Finder {
+public:
+	explicit Finder(Function &f) : layout(f.getParent()->getDataLayout()) {}
+
+	void look(Instruction &i)
+	{
+		if (auto *s = dyn_cast<StoreInst>(&i))
+			add(&i, s->getPointerOperand(), s->getValueOperand()->getType(), s->getAlign());
+		else if (auto *r = dyn_cast<AtomicRMWInst>(&i))
+			add(&i, r->getPointerOperand(), r->getValOperand()->getType(), r->getAlign());
+		else if (auto *c = dyn_cast<AtomicCmpXchgInst>(&i))
+			add(&i, c->getPointerOperand(), c->getNewValOperand()->getType(), c->getAlign());
+		else if (auto *m = dyn_cast<AnyMemIntrinsic>(&i))
+			add_memory(m);
+		else if (auto *n = dyn_cast<IntrinsicInst>(&i))
+			add_intrinsic(n);
+		else if (auto *c = dyn_cast<CallBase>(&i); c && c->isInlineAsm())
+			add_assembly(c);
+	}
+
+	Writes found;
+
+private:
+	const DataLayout &layout;
+
+	void add(Instruction *at, Value *pointer, Type *type, Align align)
+	{
+		TypeSize size = layout.getTypeStoreSize(type);
+
+		// Address spaces other than 0 are segments: thread-local words of the kernel's or
+		// libc's making, which no C program names.
+		if (pointer->getType()->getPointerAddressSpace())
+			found.unknown.push_back({ at, "a store through a segment register" });
+		else if (size.isScalable())
+			found.unknown.push_back({ at, "a store of scalable size" });
+		else if (size.getFixedValue())
+			found.writes.push_back({ at, pointer, size.getFixedValue(), align });
+	}
+
+	void add_memory(AnyMemIntrinsic *m)
+	{
+		auto *length = dyn_cast<ConstantInt>(m->getLength());
+
+		if (!length)
+			found.long_writes.push_back({ m, m->getRawDest(), m->getLength() });
+		else if (!length->isZero())
+			found.writes.push_back({ m, m->getRawDest(), length->getZExtValue(),
+				m->getDestAlign().valueOrOne() });
+	}
+
+	void add_intrinsic(IntrinsicInst *n)
+	{
+		switch (n->getIntrinsicID()) {
+		case Intrinsic::masked_store:
+			return lanes(n, LaneWrite::Masked, 1, n->arg_size() - 1);
+		case Intrinsic::masked_compressstore:
+			return lanes(n, LaneWrite::Compressed, 1, 2);
+		case Intrinsic::masked_scatter:
+			return lanes(n, LaneWrite::Scattered, 1, n->arg_size() - 1);
+		case Intrinsic::vastart:
+		case Intrinsic::vacopy: // a va_list of x86-64
+			found.writes.push_back({ n, n->getArgOperand(0), 24, Align(8) });
+			return;
+		case Intrinsic::vaend:
+		case Intrinsic::lifetime_start:
+		case Intrinsic::lifetime_end:
+		case Intrinsic::invariant_start:
+		case Intrinsic::invariant_end:
+		case Intrinsic::assume:
+		case Intrinsic::sideeffect:
+		case Intrinsic::prefetch:
+		case Intrinsic::experimental_noalias_scope_decl:
+		case Intrinsic::stackrestore:
+		case Intrinsic::stacksave:
+			return;
+		default:
+			if (n->mayWriteToMemory() && writes_through_pointer(n))
+				found.unknown.push_back({ n, "an intrinsic that writes memory" });
+		}
+	}
+
+	static bool writes_through_pointer(IntrinsicInst *n)
+	{
+		if (n->doesNotAccessMemory() || n->onlyReadsMemory())
+			return false;
+		for (Value *v : n->args())
+			if (v->getType()->isPointerTy())
+				return true;
+		return false;
+	}
+
+	void lanes(IntrinsicInst *n, LaneWrite::Kind kind, unsigned to, unsigned mask)
+	{
+		Type *type = n->getArgOperand(0)->getType();
+
+		if (isa<ScalableVectorType>(type))
+			found.unknown.push_back({ n, "a store of scalable size" });
+		else
+			found.lane_writes.push_back({ cast<CallInst>(n), kind, n->getArgOperand(to),
+				n->getArgOperand(mask), type });
+	}
+
+	// An output that is a place in memory is a write like any other; a clobber of all memory
+	// (without outputs it is a barrier, most of the time) can only be reported.
+	void add_assembly(CallBase *c)
+	{
+		unsigned argument = 0;
+
+		for (const auto &k : cast<InlineAsm>(c->getCalledOperand())->ParseConstraints()) {
+			if (k.Type == InlineAsm::isClobber || k.Type == InlineAsm::isLabel)
+				continue;
+			if (!k.hasArg())
+				continue;
+			if (k.Type == InlineAsm::isOutput && k.isIndirect)
+				if (Type *type = c->getParamElementType(argument))
+					add(c, c->getArgOperand(argument), type, Align(1));
+			argument++;
+		}
+		if (!c->onlyReadsMemory() && !c->doesNotAccessMemory() && c->arg_size() &&
+			cast<InlineAsm>(c->getCalledOperand())->getConstraintString().find("~{memory}") !=
+				std::string::npos)
+			found.unknown.push_back({ c, "inline assembly that may store" });
+	}
+};
+
+} // namespace
+
+Writes find_writes(Function &f)
+{
+	Finder finder(f);
+
+	for (Instruction &i : instructions(f))
+		finder.look(i);
+	return std::move(finder.found);
+}
+
+} // namespace cairn

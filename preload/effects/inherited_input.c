@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Input that is still to be given again when the program forks. Parent and child have the same
+ * descriptors, and whoever reads first must get it, the other nothing: as from the kernel. So it is
+ * copied to memory that both share, with one word for each stream, the claim, in which the first
+ * who takes from it leaves its process id. The child finds the copy at its first call, opens its
+ * session there, and adopts it.
+ *
+ *	mapping  | struct crn_legacy | streams | claims | the pool up to pool_used |
+ *
+ * The mapping is shared, so it is in no surface, and it stays: this happens only between a recovery
+ * and the moment at which the input has been read.
+ */
+#include <sched.h>
+#include <sys/mman.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "effects/inherited_input.h"
+
+struct crn_legacy {
+	uint32_t stream_count, pool_used;
+	struct crn_stream *streams;
+	uint8_t *pool;
+};
+
+bool crn_stream_is_gone(const struct crn_stream *s)
+{
+	uint32_t who = s->claim ? __atomic_load_n(s->claim, __ATOMIC_ACQUIRE) : 0;
+
+	return who && who != (uint32_t)crn_agent->pid;
+}
+
+bool crn_stream_claim(struct crn_stream *s)
+{
+	uint32_t nobody = 0;
+
+	if (!s->claim)
+		return true;
+	__atomic_compare_exchange_n(s->claim, &nobody, (uint32_t)crn_agent->pid, false,
+		__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	return !crn_stream_is_gone(s);
+}
+
+bool crn_legacy_leave(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+	size_t streams = e->stream_count * sizeof(struct crn_stream),
+	       claims = (e->stream_count * sizeof(uint32_t) + 7) & ~7ul;
+	long at = crn_sys6(SYS_mmap, 0, sizeof(struct crn_legacy) + streams + claims + e->pool_used,
+		PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct crn_legacy *l = (struct crn_legacy *)at;
+	uint32_t *words;
+
+	if ((unsigned long)at >= -4095ul)
+		return false;
+	crn_maps_changed(crn_agent->session);
+	l->stream_count = e->stream_count;
+	l->pool_used = e->pool_used;
+	l->streams = (struct crn_stream *)(l + 1);
+	words = (uint32_t *)((uint8_t *)l->streams + streams);
+	l->pool = (uint8_t *)words + claims;
+	for (uint32_t i = 0; i < e->stream_count; i++)
+		if (!e->streams[i].claim) /* else it is shared already */
+			e->streams[i].claim = &words[i];
+	crn_copy(l->streams, e->streams, streams);
+	crn_copy(l->pool, e->pool, e->pool_used);
+	crn_agent->legacy = l;
+	return true;
+}
+
+void crn_legacy_adopt(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+	const struct crn_legacy *l = crn_agent->legacy;
+
+	crn_agent->legacy = NULL;
+	if (!l)
+		return;
+	crn_copy(e->streams, l->streams, l->stream_count * sizeof(*l->streams));
+	crn_copy(e->pool, l->pool, l->pool_used);
+	e->stream_count = l->stream_count;
+	e->pool_used = l->pool_used;
+	crn_streams_count();
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Appends to files that nobody is known to read. They are no outputs: a restore cuts the file back
+ * to what it was at the checkpoint, and the program appends again. But only where nobody else can
+ * have seen or added anything: the file has grown by exactly what was appended here, and no other
+ * open file means it, which a write lease proves. Otherwise (a log that is being followed, or that
+ * several processes write) it is left as written, and shows what really happened, twice.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "base/log.h"
+#include "effects/effects.h"
+#include "effects/hooks.h"
+
+#define SIGNAL(n) (1ull << ((n)-1))
+
+/* scratch[0]: 1 + the index of the inverse that counts what is appended. */
+void crn_append_before(struct crn_call *call)
+{
+	struct crn_effects *e = crn_agent->effects;
+	int fd = (int)call->args[0];
+	struct crn_file *file = crn_file_of(crn_fd_look(fd));
+	struct crn_inverse *inv;
+	struct stat st;
+
+	if (file->append_round != e->round) {
+		if (crn_sys2(SYS_fstat, fd, &st) < 0)
+			return;
+		inv = crn_inverse_add(call, CRN_INV_APPEND, fd);
+		if (!inv)
+			return;
+		inv->a = (uint64_t)st.st_size;
+		inv->c = (uint64_t)crn_sys3(SYS_lseek, fd, 0, SEEK_CUR);
+		file->append_round = e->round;
+		file->append_inverse = (uint32_t)(inv - e->inverses);
+	}
+	call->scratch[0] = 1 + file->append_inverse;
+}
+
+void crn_append_after(struct crn_call *call)
+{
+	if (call->scratch[0] && call->result > 0)
+		crn_agent->effects->inverses[call->scratch[0] - 1].b += (uint64_t)call->result;
+}
+
+/*
+ * Has nobody else opened it? Should somebody try in this very instant, the kernel tells us by a
+ * SIGIO, which the program must not get. All signals are blocked here.
+ */
+static bool is_ours_alone(int fd)
+{
+	const struct timespec now = {0};
+	uint64_t io = SIGNAL(SIGIO), pending = 0;
+	bool alone;
+
+	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
+	alone = crn_sys3(SYS_fcntl, fd, F_SETLEASE, F_WRLCK) == 0;
+	if (alone)
+		crn_sys3(SYS_fcntl, fd, F_SETLEASE, F_UNLCK);
+	if (alone && !(pending & io))
+		crn_sys4(SYS_rt_sigtimedwait, &io, 0, &now, sizeof(io));
+	return alone;
+}
+
+long crn_append_undo(const struct crn_inverse *inv)
+{
+	struct stat st;
+	long ret;
+
+	if (crn_sys2(SYS_fstat, inv->fd, &st) < 0 || (uint64_t)st.st_size != inv->a + inv->b ||
+		!is_ours_alone(inv->fd)) {
+		crn_debug("descriptor %d: what was appended since the checkpoint stays", inv->fd);
+		return 0;
+	}
+	ret = crn_sys2(SYS_ftruncate, inv->fd, inv->a);
+	if (ret == 0 && (long)inv->c >= 0)
+		ret = crn_sys3(SYS_lseek, inv->fd, inv->c, SEEK_SET);
+	return ret < 0 ? ret : 0;
+}

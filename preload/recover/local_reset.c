@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A real reset for local sockets, which the kernel does not offer. It has one case: who is
+ * connected to a socket that is closed for good with bytes unread in it gets ECONNRESET. So each
+ * number of the suspect's socket is given to a dead socket, which tells the program the same, and
+ * the last reference goes. The bytes unread are what the peer has sent since; if there are none, we
+ * send one by the peer's own descriptor, borrowed from its process where ptrace would be allowed
+ * too. Nobody reads it: it goes with the socket.
+ *
+ * Where that cannot be done (another process holds the socket as well, or the peer's may not be
+ * looked at) nothing has changed, and the caller shuts the connection down: the peer then sees the
+ * end of the stream. Runs in a recovery, so time does not matter much.
+ */
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+#include "os/descriptor.h"
+#include "recover/recover.h"
+
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#define NUMBERS_MAX 64
+
+struct dirent_head {
+	uint64_t inode, offset;
+	uint16_t length;
+	uint8_t type;
+	char name[];
+};
+
+/* The numbers by which a process has this socket: how many, at most max; -errno. */
+static long numbers_of(int pid, uint64_t ino, int *out, long max)
+{
+	char path[48], wanted[40], target[40], list[2048] __attribute__((aligned(8)));
+	long got, count = 0;
+	int dir;
+
+	crn_format(wanted, sizeof(wanted), "socket:[%lu]", ino);
+	crn_format(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = (int)crn_sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (dir < 0)
+		return dir;
+	while ((got = crn_sys3(SYS_getdents64, dir, list, sizeof(list))) > 0) {
+		for (long at = 0; at < got && count < max;) {
+			const struct dirent_head *d = (const struct dirent_head *)(list + at);
+			long n = crn_sys4(
+				SYS_readlinkat, dir, d->name, target, sizeof(target) - 1);
+
+			at += d->length;
+			target[CRN_MAX(n, 0)] = '\0';
+			if (!crn_streq(target, wanted))
+				continue;
+			out[count] = 0;
+			for (const char *c = d->name; *c >= '0' && *c <= '9'; c++)
+				out[count] = out[count] * 10 + (*c - '0');
+			count++;
+		}
+	}
+	crn_sys1(SYS_close, dir);
+	return got < 0 ? got : count;
+}
+
+static bool has_it(int pid, uint64_t ino)
+{
+	int number;
+
+	return numbers_of(pid, ino, &number, 1) > 0;
+}
+
+/*
+ * Whoever was forked since it was accepted has it too: our children, and who forked us. Where the
+ * kernel does not list them, any may.
+ */
+static bool is_shared(uint64_t ino)
+{
+	char path[64], list[1024];
+	int pid = 0;
+	long n;
+
+	if (has_it((int)crn_sys0(SYS_getppid), ino))
+		return true;
+	for (const struct crn_thread *t = crn_agent->threads; t; t = t->next) {
+		crn_format(path, sizeof(path), "/proc/self/task/%d/children", t->tid);
+		n = crn_file_read(path, list, sizeof(list));
+		if (n >= (long)sizeof(list) - 1 || (n < 0 && t->live && !t->exiting))
+			return true;
+		for (const char *c = list; n > 0 && *c; c++) {
+			if (*c >= '0' && *c <= '9') {
+				pid = pid * 10 + (*c - '0');
+				continue;
+			}
+			if (pid && has_it(pid, ino))
+				return true;
+			pid = 0;
+		}
+	}
+	return false;
+}
+
+/* The inode of the socket that this one is connected to; 0: the kernel does not tell. */
+static uint64_t peer_of(uint64_t ino)
+{
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_req body;
+	} ask = {
+		.head = {sizeof(ask), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0},
+		.body = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_ino = (uint32_t)ino,
+			.udiag_show = UDIAG_SHOW_PEER, .udiag_cookie = {~0u, ~0u}},
+	};
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_msg body;
+		uint8_t rest[256];
+	} answer;
+	int s = (int)crn_sys3(
+		SYS_socket, AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	uint32_t peer = 0;
+	long n;
+
+	if (s < 0)
+		return 0;
+	n = crn_sys6(SYS_sendto, s, (long)&ask, sizeof(ask), 0, 0, 0);
+	if (n >= 0)
+		n = crn_sys6(SYS_recvfrom, s, (long)&answer, sizeof(answer), MSG_DONTWAIT, 0, 0);
+	crn_sys1(SYS_close, s);
+	n -= (long)sizeof(answer.head) + (long)sizeof(answer.body);
+	if (n < 0 || answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+		answer.body.udiag_ino != (uint32_t)ino)
+		return 0;
+	for (const struct rtattr *a = (const void *)answer.rest; RTA_OK(a, n); a = RTA_NEXT(a, n))
+		if (a->rta_type == UNIX_DIAG_PEER)
+			crn_copy(&peer, RTA_DATA(a), sizeof(peer));
+	return peer;
+}
+
+/* One byte for us, by the peer's descriptor. */
+static bool send_as_peer(int fd, uint64_t ino)
+{
+	struct {
+		int32_t pid, uid, gid;
+	} who = {0};
+	unsigned len = sizeof(who);
+	uint64_t peer = peer_of(ino);
+	int number, pidfd, theirs = -1;
+	bool sent = false;
+	struct stat st;
+
+	if (!peer || crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 ||
+		who.pid <= 0 || numbers_of(who.pid, peer, &number, 1) != 1)
+		return false;
+	pidfd = (int)crn_sys2(SYS_pidfd_open, who.pid, 0);
+	if (pidfd >= 0)
+		theirs = (int)crn_sys3(SYS_pidfd_getfd, pidfd, number, 0);
+	/* Is it still that one? */
+	if (theirs >= 0 && crn_sys2(SYS_fstat, theirs, &st) == 0 && st.st_ino == peer)
+		sent = crn_sys6(SYS_sendto, theirs, (long)"", 1,
+			       MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0) == 1;
+	if (theirs >= 0)
+		crn_sys1(SYS_close, theirs);
+	if (pidfd >= 0)
+		crn_sys1(SYS_close, pidfd);
+	return sent;
+}
+
+/* A socket whose peer has gone, and whose next read says ECONNRESET. */
+static int dead_socket(int like)
+{
+	long status = crn_sys2(SYS_fcntl, like, F_GETFL);
+	int type = SOCK_STREAM, pair[2];
+	unsigned len = sizeof(type);
+
+	crn_sys5(SYS_getsockopt, like, SOL_SOCKET, SO_TYPE, &type, &len);
+	if (status & O_NONBLOCK)
+		type |= SOCK_NONBLOCK;
+	if (crn_sys4(SYS_socketpair, AF_UNIX, type | SOCK_CLOEXEC, 0, pair) < 0)
+		return -1;
+	crn_sys6(SYS_sendto, pair[0], (long)"", 1, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0);
+	crn_sys1(SYS_close, pair[1]);
+	return pair[0];
+}
+
+bool crn_local_reset(int fd, uint64_t ino)
+{
+	int numbers[NUMBERS_MAX], dead, unread = 0;
+	long count = numbers_of(crn_agent->pid, ino, numbers, NUMBERS_MAX);
+
+	if (count <= 0 || count == NUMBERS_MAX || is_shared(ino))
+		return false;
+	dead = dead_socket(fd);
+	if (dead < 0)
+		return false;
+	crn_sys3(SYS_ioctl, fd, FIONREAD, &unread);
+	if (unread <= 0 && !send_as_peer(fd, ino)) {
+		crn_sys1(SYS_close, dead);
+		return false;
+	}
+	for (long i = 0; i < count; i++) {
+		long flags = crn_sys2(SYS_fcntl, numbers[i], F_GETFD);
+
+		crn_sys3(SYS_dup3, dead, numbers[i], flags & FD_CLOEXEC ? O_CLOEXEC : 0);
+		crn_fd_forget(numbers[i]);
+	}
+	crn_sys1(SYS_close, dead);
+	/* The kernel has dropped them from every set, with the old socket. */
+	for (long i = 0; i < count; i++)
+		crn_epoll_join_again(numbers[i]);
+	return true;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <sys/mman.h>
+#include "base/copy.h"
+#include "os/bpf.h"
+#include "os/descriptor.h"
+#include "os/memory.h"
+#include "os/sys.h"
+
+/* union bpf_attr, the parts used here; the kernel takes a longer one whose tail is zero. */
+union bpf_arg {
+	struct {
+		uint32_t type, key_size, value_size, entries, flags;
+	} map;
+	struct {
+		uint32_t type, insn_count;
+		uint64_t insns, license;
+		uint32_t log_level, log_size;
+		uint64_t log_buffer;
+		uint32_t kernel_version, flags;
+	} load;
+	struct {
+		uint64_t name;
+		uint32_t program;
+	} open;
+	struct {
+		uint32_t program;
+	} test;
+	uint8_t all[128];
+};
+
+enum {
+	MAP_CREATE = 0,
+	PROG_LOAD = 5,
+	PROG_TEST_RUN = 10,
+	RAW_TRACEPOINT_OPEN = 17,
+};
+
+#define MAP_TYPE_ARRAY           2
+#define MAP_MMAPABLE             (1u << 10)
+#define PROG_TYPE_RAW_TRACEPOINT 17
+
+static int bpf(int command, union bpf_arg *arg)
+{
+	return (int)crn_sys3(SYS_bpf, command, arg, sizeof(*arg));
+}
+
+int crn_bpf_array(size_t size, void **memory)
+{
+	union bpf_arg arg = { .all = { 0 } };
+	long at;
+	int fd;
+
+	arg.map.type = MAP_TYPE_ARRAY;
+	arg.map.key_size = 4;
+	arg.map.value_size = (uint32_t)size;
+	arg.map.entries = 1;
+	arg.map.flags = MAP_MMAPABLE;
+	fd = crn_fd_raise(bpf(MAP_CREATE, &arg));
+	if (fd < 0)
+		return fd;
+	at = crn_sys6(SYS_mmap, 0, (long)size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
+		fd, 0);
+	if (at < 0 && at >= -4095) {
+		crn_fd_close(fd);
+		return (int)at;
+	}
+	(void)crn_memory_advise((void *)at, size, MADV_DONTFORK);
+	(void)crn_memory_advise((void *)at, size, MADV_DONTDUMP);
+	*memory = (void *)at;
+	return fd;
+}
+
+int crn_bpf_load(const struct crn_bpf_insn *insns, size_t count)
+{
+	union bpf_arg arg = { .all = { 0 } };
+
+	arg.load.type = PROG_TYPE_RAW_TRACEPOINT;
+	arg.load.insn_count = (uint32_t)count;
+	arg.load.insns = (uintptr_t)insns;
+	/* The helpers for tracing are offered to programs that say they are under the GPL. */
+	arg.load.license = (uintptr_t) "Dual MIT/GPL";
+	return bpf(PROG_LOAD, &arg);
+}
+
+int crn_bpf_attach(const char *tracepoint, int program)
+{
+	union bpf_arg arg = { .all = { 0 } };
+
+	arg.open.name = (uintptr_t)tracepoint;
+	arg.open.program = (uint32_t)program;
+	return crn_fd_raise(bpf(RAW_TRACEPOINT_OPEN, &arg));
+}
+
+int crn_bpf_install(const char *tracepoint, const struct crn_bpf_insn *insns, size_t count)
+{
+	int program = crn_bpf_load(insns, count), link;
+
+	if (program < 0)
+		return program;
+	link = crn_bpf_attach(tracepoint, program);
+	crn_fd_close(program);
+	return link;
+}
+
+int crn_bpf_run(int program)
+{
+	union bpf_arg arg = { .all = { 0 } };
+
+	arg.test.program = (uint32_t)program;
+	return bpf(PROG_TEST_RUN, &arg);
+}
+
+/* ---- The kernel's types ------------------------------------------------------------------ */
+
+struct btf_header {
+	uint16_t magic;
+	uint8_t version, flags;
+	uint32_t header_len, type_off, type_len, string_off, string_len;
+};
+
+struct btf_type {
+	uint32_t name, info, size;
+};
+
+struct btf_member {
+	uint32_t name, type, offset;
+};
+
+#define BTF_MAGIC       0xeb9f
+#define BTF_KIND_STRUCT 4
+#define BTF_MAX         (64ul << 20)
+
+/* Bytes that follow a type of this kind, of which it has `count`; -1: unknown kind. */
+static long btf_tail(unsigned kind, unsigned count)
+{
+	static const struct {
+		int8_t fixed, each;
+	} tail[] = { { 0, 0 }, { 4, 0 }, { 0, 0 }, { 12, 0 }, { 0, 12 }, { 0, 12 }, { 0, 8 },
+		{ 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 8 }, { 4, 0 },
+		{ 0, 12 }, { 0, 0 }, { 4, 0 }, { 0, 0 }, { 0, 12 } };
+
+	if (kind >= CRN_ARRAY_SIZE(tail))
+		return -1;
+	return tail[kind].fixed + (long)tail[kind].each * count;
+}
+
+static int find_members(const struct btf_type *type, const char *strings,
+	const char *const *members, uint32_t *offsets, size_t count)
+{
+	const struct btf_member *m = (const struct btf_member *)(type + 1);
+	bool bitfields = type->info >> 31;
+	size_t found = 0;
+
+	for (unsigned i = 0; i < (type->info & 0xffff); i++) {
+		for (size_t k = 0; k < count; k++) {
+			uint32_t bits = bitfields ? m[i].offset & 0xffffff : m[i].offset;
+
+			if (!crn_streq(strings + m[i].name, members[k]))
+				continue;
+			offsets[k] = bits / 8;
+			found++;
+		}
+	}
+	return found == count ? 0 : -ENOENT;
+}
+
+static int find_structure(const uint8_t *btf, size_t size, const char *structure,
+	const char *const *members, uint32_t *offsets, size_t count)
+{
+	const struct btf_header *h = (const struct btf_header *)btf;
+	const uint8_t *at, *end;
+	const char *strings;
+
+	if (size < sizeof(*h) || h->magic != BTF_MAGIC ||
+		(uint64_t)h->header_len + h->type_off + h->type_len > size ||
+		(uint64_t)h->header_len + h->string_off + h->string_len > size)
+		return -ENOENT;
+	at = btf + h->header_len + h->type_off;
+	end = at + h->type_len;
+	strings = (const char *)btf + h->header_len + h->string_off;
+	while (at + sizeof(struct btf_type) <= end) {
+		const struct btf_type *type = (const struct btf_type *)at;
+		unsigned kind = type->info >> 24 & 31;
+		long tail = btf_tail(kind, type->info & 0xffff);
+
+		if (tail < 0)
+			return -ENOENT;
+		if (kind == BTF_KIND_STRUCT && type->name < h->string_len &&
+			crn_streq(strings + type->name, structure))
+			return find_members(type, strings, members, offsets, count);
+		at += sizeof(*type) + (size_t)tail;
+	}
+	return -ENOENT;
+}
+
+/* Linux 6.16 lets the file be mapped; before that it is read, a page at a time. */
+static int mapped_structure(int fd, const char *structure, const char *const *members,
+	uint32_t *offsets, size_t count)
+{
+	long size = crn_sys3(SYS_lseek, fd, 0, SEEK_END), at;
+	int err;
+
+	if (size <= 0 || crn_sys3(SYS_lseek, fd, 0, SEEK_SET) < 0)
+		return -ENODEV;
+	at = crn_sys6(SYS_mmap, 0, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+	if (at < 0 && at >= -4095)
+		return -ENODEV;
+	err = find_structure((void *)at, (size_t)size, structure, members, offsets, count);
+	crn_memory_unmap((void *)at, (size_t)size);
+	return err;
+}
+
+int crn_btf_offsets(
+	const char *structure, const char *const *members, uint32_t *offsets, size_t count)
+{
+	int fd = (int)crn_sys4(
+		SYS_openat, AT_FDCWD, "/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC, 0);
+	size_t size = 0;
+	void *memory;
+	long got;
+	int err;
+
+	if (fd < 0)
+		return fd;
+	err = mapped_structure(fd, structure, members, offsets, count);
+	if (err != -ENODEV)
+		goto out;
+	err = crn_memory_map(&memory, BTF_MAX); /* what is not read is not populated */
+	if (err < 0)
+		goto out;
+	while ((got = crn_fd_read(fd, (uint8_t *)memory + size, BTF_MAX - size)) > 0)
+		size += (size_t)got;
+	err = got < 0 ? (int)got
+		      : find_structure(memory, size, structure, members, offsets, count);
+	crn_memory_unmap(memory, BTF_MAX);
+out:
+	crn_fd_close(fd);
+	return err;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The functions of guarded.h. In each, the instructions that touch the program's memory lie between
+ * NAME_begin and NAME_end; guarded.c resumes a fault there at NAME_failed. Legacy (not VEX) SSE2
+ * leaves the upper halves of ymm and zmm alone, so that saving the xmm registers that are used is
+ * enough: the engine may not disturb the vector state of the program.
+ */
+.macro GUARDED name
+	.globl \name, \name\()_begin, \name\()_end, \name\()_failed
+	.hidden \name, \name\()_begin, \name\()_end, \name\()_failed
+	.type \name, @function
+	.balign 16
+\name:
+.endm
+
+	.text
+/* int crn_guarded_copy(void *to, const void *from, size_t len) */
+	GUARDED crn_guarded_copy
+	movq %rdx, %rcx
+crn_guarded_copy_begin:
+	rep movsb
+crn_guarded_copy_end:
+	xorl %eax, %eax
+	ret
+crn_guarded_copy_failed:
+	movl $-14, %eax
+	ret
+	.size crn_guarded_copy, . - crn_guarded_copy
+
+/* int crn_guarded_store(void *at) */
+	GUARDED crn_guarded_store
+	xorl %eax, %eax
+crn_guarded_store_begin:
+	lock orb $0, (%rdi)
+crn_guarded_store_end:
+	ret
+crn_guarded_store_failed:
+	movl $-14, %eax
+	ret
+	.size crn_guarded_store, . - crn_guarded_store
+
+/* int crn_guarded_lines(const void *old, const void *live, uint64_t *lines) */
+	GUARDED crn_guarded_lines
+	subq $88, %rsp
+	movaps %xmm0, (%rsp)
+	movaps %xmm1, 16(%rsp)
+	movaps %xmm2, 32(%rsp)
+	movaps %xmm3, 48(%rsp)
+	movaps %xmm4, 64(%rsp)
+	pxor %xmm4, %xmm4
+	xorl %r8d, %r8d
+	movl $1, %ecx
+crn_guarded_lines_begin:
+1:	movdqa (%rdi), %xmm0
+	movdqa 16(%rdi), %xmm1
+	movdqa 32(%rdi), %xmm2
+	movdqa 48(%rdi), %xmm3
+	pxor (%rsi), %xmm0
+	pxor 16(%rsi), %xmm1
+	pxor 32(%rsi), %xmm2
+	pxor 48(%rsi), %xmm3
+	por %xmm1, %xmm0
+	por %xmm3, %xmm2
+	por %xmm2, %xmm0
+	pcmpeqb %xmm4, %xmm0
+	pmovmskb %xmm0, %eax
+	addq $64, %rdi
+	addq $64, %rsi
+	xorl $0xffff, %eax
+	negl %eax /* carry: the line differs */
+	sbbq %rax, %rax
+	andq %rcx, %rax
+	orq %rax, %r8
+	addq %rcx, %rcx
+	jnz 1b
+crn_guarded_lines_end:
+	movq %r8, (%rdx)
+	xorl %eax, %eax
+2:	movaps (%rsp), %xmm0
+	movaps 16(%rsp), %xmm1
+	movaps 32(%rsp), %xmm2
+	movaps 48(%rsp), %xmm3
+	movaps 64(%rsp), %xmm4
+	addq $88, %rsp
+	ret
+crn_guarded_lines_failed:
+	movl $-14, %eax
+	jmp 2b
+	.size crn_guarded_lines, . - crn_guarded_lines
+
+/* int crn_guarded_copy_lines(void *to, const void *from, uint64_t lines) */
+	GUARDED crn_guarded_copy_lines
+	testq %rdx, %rdx
+	jz 2f
+1:	bsfq %rdx, %rcx
+	shll $6, %ecx
+	leaq -1(%rdx), %rax
+	andq %rax, %rdx
+crn_guarded_copy_lines_begin:
+.irp at, 0, 16, 32, 48
+	movq \at(%rsi,%rcx), %rax
+	movq \at + 8(%rsi,%rcx), %r8
+	movq %rax, \at(%rdi,%rcx)
+	movq %r8, \at + 8(%rdi,%rcx)
+.endr
+crn_guarded_copy_lines_end:
+	testq %rdx, %rdx
+	jnz 1b
+2:	xorl %eax, %eax
+	ret
+crn_guarded_copy_lines_failed:
+	movl $-14, %eax
+	ret
+	.size crn_guarded_copy_lines, . - crn_guarded_copy_lines
+
+/* int crn_guarded_line_differs(const void *old, const void *live, unsigned line) */
+	GUARDED crn_guarded_line_differs
+	shll $6, %edx
+	xorl %eax, %eax
+	xorl %ecx, %ecx
+crn_guarded_line_differs_begin:
+.irp at, 0, 16, 32, 48
+	movq \at(%rdi,%rdx), %r8
+	movq \at + 8(%rdi,%rdx), %r9
+	xorq \at(%rsi,%rdx), %r8
+	xorq \at + 8(%rsi,%rdx), %r9
+	orq %r8, %rcx
+	orq %r9, %rcx
+.endr
+crn_guarded_line_differs_end:
+	testq %rcx, %rcx
+	setnz %al
+	ret
+crn_guarded_line_differs_failed:
+	movl $-14, %eax
+	ret
+	.size crn_guarded_line_differs, . - crn_guarded_line_differs
+
+/* unsigned crn_guarded_line(const void *old, const void *live, unsigned hint) */
+	GUARDED crn_guarded_line
+	subq $72, %rsp
+	movaps %xmm0, (%rsp)
+	movaps %xmm1, 16(%rsp)
+	movaps %xmm2, 32(%rsp)
+	movaps %xmm3, 48(%rsp)
+	shll $6, %edx
+	movl %edx, %ecx
+	.balign 16
+crn_guarded_line_begin:
+1:	movdqa (%rdi,%rcx), %xmm0
+	movdqa 16(%rdi,%rcx), %xmm1
+	movdqa 32(%rdi,%rcx), %xmm2
+	movdqa 48(%rdi,%rcx), %xmm3
+	pcmpeqb (%rsi,%rcx), %xmm0
+	pcmpeqb 16(%rsi,%rcx), %xmm1
+	pcmpeqb 32(%rsi,%rcx), %xmm2
+	pcmpeqb 48(%rsi,%rcx), %xmm3
+	pand %xmm1, %xmm0
+	pand %xmm3, %xmm2
+	pand %xmm2, %xmm0
+	pmovmskb %xmm0, %eax
+	cmpl $0xffff, %eax
+	jne crn_guarded_line_failed
+	addl $64, %ecx
+	andl $4095, %ecx
+	cmpl %edx, %ecx
+	jne 1b
+crn_guarded_line_end:
+	movl $4096, %ecx
+crn_guarded_line_failed:
+	movaps (%rsp), %xmm0
+	movaps 16(%rsp), %xmm1
+	movaps 32(%rsp), %xmm2
+	movaps 48(%rsp), %xmm3
+	addq $72, %rsp
+	movl %ecx, %eax
+	shrl $6, %eax
+	ret
+	.size crn_guarded_line, . - crn_guarded_line
+	.section .note.GNU-stack, "", @progbits

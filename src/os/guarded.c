@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/guarded.h"
+#include "base/bits.h"
+
+#define DECLARE(name) extern const char name##_begin[], name##_end[], name##_failed[]
+#define ENTRY(name)   { name##_begin, name##_end, name##_failed }
+
+DECLARE(crn_guarded_copy);
+DECLARE(crn_guarded_store);
+DECLARE(crn_guarded_lines);
+DECLARE(crn_guarded_copy_lines);
+DECLARE(crn_guarded_line_differs);
+DECLARE(crn_guarded_line);
+
+/* SAFETY: in a signal handler; addresses are compared. */
+uintptr_t crn_guarded_resume(uintptr_t pc)
+{
+	static const struct {
+		const char *begin, *end, *failed;
+	} guarded[] = {
+		ENTRY(crn_guarded_copy), ENTRY(crn_guarded_store), ENTRY(crn_guarded_lines),
+		ENTRY(crn_guarded_copy_lines), ENTRY(crn_guarded_line_differs),
+		ENTRY(crn_guarded_line),
+	};
+
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(guarded); i++) {
+		if (pc >= (uintptr_t)guarded[i].begin && pc < (uintptr_t)guarded[i].end)
+			return (uintptr_t)guarded[i].failed;
+	}
+	return 0;
+}
+
+bool crn_guarded_asks(uintptr_t pc)
+{
+	return pc >= (uintptr_t)crn_guarded_store_begin && pc < (uintptr_t)crn_guarded_store_end;
+}
+
+bool crn_guarded_same(const void *old, const void *live)
+{
+	static const uint8_t zeros[CRN_PAGE_SIZE] __attribute__((aligned(64)));
+
+	return crn_guarded_line(old ? old : zeros, live, 0) == CRN_LINES;
+}

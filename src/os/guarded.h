@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reaching for the program's memory while it may vanish: another thread unmaps it, a file is cut
+ * short, a guard page comes. Each of these is an instruction or two that may fault; whoever handles
+ * SIGSEGV and SIGBUS asks crn_guarded_resume, and lets the function go on with its failure. Without
+ * such a handler (track/faults.h) a fault is the program's, as anybody else's would be.
+ *
+ * No libc, no system calls. Any context.
+ */
+#ifndef CRN_OS_GUARDED_H
+#define CRN_OS_GUARDED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* 0, or -EFAULT with `to` undefined. Either side may be the program's. */
+int crn_guarded_copy(void *to, const void *from, size_t len);
+
+/* Does a store to this byte go through? 0, or -EFAULT. It changes nothing, whoever else stores. */
+int crn_guarded_store(void *at);
+
+/* Two pages, 64-byte lines. Bit i of *lines: line i differs. 0, or -EFAULT. */
+int crn_guarded_lines(const void *old, const void *live, uint64_t *lines);
+/* Copy those lines of a page to the same places of another. 0, or -EFAULT. */
+int crn_guarded_copy_lines(void *to, const void *live, uint64_t lines);
+/* Does this line differ? 1, 0, or -EFAULT. */
+int crn_guarded_line_differs(const void *old, const void *live, unsigned line);
+/*
+ * The index of the first line from `hint` on, and around, that differs; CRN_LINES if none does. A
+ * page that cannot be read differs.
+ */
+unsigned crn_guarded_line(const void *old, const void *live, unsigned hint);
+
+#define CRN_LINES 64u /* of a page */
+
+/* `old` NULL: zeros. */
+bool crn_guarded_same(const void *old, const void *live);
+
+/* In a handler: where does the function go on that was interrupted here? 0: it is none of these. */
+uintptr_t crn_guarded_resume(uintptr_t pc);
+/* Is it crn_guarded_store? Its fault is the answer, and is not to be served as a first store. */
+bool crn_guarded_asks(uintptr_t pc);
+
+#endif

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/keeper.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "os/lifeline.h"
+#include "os/memory.h"
+#include "os/process.h"
+#include "os/signal.h"
+#include "os/sys.h"
+#include "os/thread.h"
+
+#define NR_CLOSE_RANGE 436
+#define KCMP_FILE      0
+
+#define LOWER_HALF_END 0x7ffffffff000ul /* TASK_SIZE with four levels of page tables */
+#define TLS_WINDOW     (64ul << 10)
+#define END_WAIT_MS    2000
+#define BIRTHS_MAX     16 /* somebody who kills keepers has his way in the end */
+
+_Static_assert(sizeof(struct crn_keeper) <= CRN_PAGE_SIZE, "one page");
+_Static_assert(sizeof(struct crn_keeper_gap) == 16, "keeper.S");
+
+/* keeper.S: give the gaps back, sleep until the lifeline ends. */
+_Noreturn void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd);
+
+/* ---- In the child ---------------------------------------------------------------------------- */
+
+/*
+ * SAFETY: from the clone until crn_keeper_sleep the child runs on its own copy of everything, all
+ * signals blocked, and calls nothing but the kernel.
+ */
+
+/* The lowest number that is kept, from `from` on; -1 if there is none. */
+static long next_kept(const struct crn_keeper *k, long from, int lifeline_fd)
+{
+	long best = lifeline_fd >= from ? lifeline_fd : -1;
+
+	for (size_t i = 0; i < CRN_KEEPER_MAX; i++) {
+		long number = k->entries[i].where ? k->entries[i].number : -1;
+
+		if (number >= from && (best < 0 || number < best))
+			best = number;
+	}
+	return best;
+}
+
+/* Locks, pipes and sockets are the program's alone. */
+static int close_others(const struct crn_keeper *k, int lifeline_fd)
+{
+	long from = 0, kept;
+
+	for (; (kept = next_kept(k, from, lifeline_fd)) >= 0; from = kept + 1) {
+		if (kept > from)
+			CRN_TRY((int)crn_sys3(NR_CLOSE_RANGE, from, kept - 1, 0));
+	}
+	return (int)crn_sys3(NR_CLOSE_RANGE, from, ~0u, 0);
+}
+
+static void add_gap(struct crn_keeper *k, size_t *count, uintptr_t begin, uintptr_t end)
+{
+	if (begin < end)
+		k->gaps[(*count)++] = (struct crn_keeper_gap){ begin, end - begin };
+}
+
+/*
+ * All memory but this page, keeper.S, and what lies around the thread pointer: the kernel writes
+ * the rseq area there each time the process has slept, and kills it if it cannot.
+ */
+static void plan_gaps(struct crn_keeper *k)
+{
+	uintptr_t tls = crn_page_down(crn_tls_base());
+	uintptr_t keep[3][2] = {
+		{ (uintptr_t)k, (uintptr_t)k + CRN_PAGE_SIZE },
+		{ crn_page_down((uintptr_t)crn_keeper_sleep),
+			crn_page_down((uintptr_t)crn_keeper_sleep) + CRN_PAGE_SIZE },
+		{ tls > TLS_WINDOW ? tls - TLS_WINDOW : 0, tls + TLS_WINDOW },
+	};
+	uintptr_t from = 0;
+	size_t count = 0;
+
+	for (int n = 0; n < 3; n++) {
+		int first = -1;
+
+		for (int i = 0; i < 3; i++) {
+			if (keep[i][1] > from && (first < 0 || keep[i][0] < keep[first][0]))
+				first = i;
+		}
+		if (first < 0)
+			break;
+		add_gap(k, &count, from, keep[first][0]);
+		from = keep[first][1];
+	}
+	add_gap(k, &count, from, LOWER_HALF_END);
+	k->gaps[count].len = 0;
+}
+
+/* From here on the kernel tells of our death. */
+static int sign(struct crn_keeper *k)
+{
+	k->robust.first = &k->robust.entry;
+	k->robust.entry = &k->robust.first;
+	k->robust.offset = (int64_t)((uintptr_t)&k->owner - (uintptr_t)&k->robust.entry);
+	k->robust.pending = NULL;
+	CRN_TRY((int)crn_sys2(SYS_set_robust_list, &k->robust, 24));
+	atomic_store(&k->owner, (uint32_t)crn_gettid());
+	return 0;
+}
+
+static int prepare(struct crn_keeper *k, int lifeline_fd)
+{
+	crn_sys0(SYS_setsid);
+	crn_sys1(SYS_chdir, "/"); /* or a file system that we are not in could not be unmounted */
+	crn_sys2(SYS_prctl, PR_SET_NAME, "cairn-keeper");
+	/* A program that has changed its user could not fetch otherwise. */
+	crn_sys2(SYS_prctl, PR_SET_DUMPABLE, 1);
+	CRN_TRY(close_others(k, lifeline_fd));
+	return sign(k);
+}
+
+static _Noreturn void child(struct crn_keeper *k, int lifeline_fd)
+{
+	int err = prepare(k, lifeline_fd);
+
+	plan_gaps(k);
+	/* The parent goes on: giving the memory back takes as long as the fork took. */
+	__atomic_store_n(&k->state, err < 0 ? (uint32_t)err : 1, __ATOMIC_RELEASE);
+	crn_process_wake(&k->state);
+	while (err < 0)
+		crn_sys1(SYS_exit_group, 0);
+	crn_keeper_sleep(k->gaps, lifeline_fd);
+}
+
+/* ---- Its life -------------------------------------------------------------------------------- */
+
+int crn_keeper_open(struct crn_keeper **out)
+{
+	long at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (at < 0 && at > -4096)
+		return (int)at;
+	*out = (struct crn_keeper *)at;
+	(*out)->births_left = BIRTHS_MAX;
+	(void)crn_memory_advise(*out, CRN_PAGE_SIZE, MADV_DONTFORK);
+	if (crn_fd_watch)
+		atomic_store(&(*out)->owner, 1u);
+	return 0;
+}
+
+/*
+ * The first child of a process that has unshared its PID namespace becomes the init of the new one:
+ * that place is the program's to give away.
+ */
+static bool children_elsewhere(void)
+{
+	char mine[32], theirs[32];
+	long n = crn_sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", mine, sizeof(mine));
+	long m = crn_sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid_for_children", theirs,
+		sizeof(theirs));
+
+	if (n < 0 && m < 0)
+		return false; /* no /proc to tell */
+	if (n != m)
+		return true;
+	for (long i = 0; i < n; i++)
+		if (mine[i] != theirs[i])
+			return true;
+	return false;
+}
+
+void crn_keeper_dismiss(struct crn_keeper *k)
+{
+	void *lifeline = __atomic_exchange_n(&k->lifeline, NULL, __ATOMIC_ACQ_REL);
+
+	crn_lifeline_end(lifeline);
+}
+
+static void end(struct crn_keeper *k)
+{
+	const int64_t millisecond[2] = { 0, 1000000 };
+	int pid = k->pid;
+	bool dying = !crn_keeper_lives(k);
+
+	crn_keeper_dismiss(k);
+	k->pid = 0;
+	/* Stopped, it would not wake up. We may not kill it if the program has changed its user. */
+	if (pid && !dying)
+		dying = crn_process_kill(pid) >= 0;
+	/*
+	 * Protection that it alone still holds ends with it: not to be met by the program's stores.
+	 */
+	for (int i = 0; pid && i < END_WAIT_MS && !crn_process_reap(pid, dying); i++)
+		crn_sys2(SYS_nanosleep, millisecond, NULL);
+	if (!crn_fd_watch)
+		atomic_store(&k->owner, 0u);
+}
+
+/* pidfd_getfd, at a high number. */
+static int fetch(const struct crn_keeper *k, const struct crn_keeper_entry *e)
+{
+	struct crn_fd_identity id;
+	int pidfd, fd;
+
+	if (e->number < 0 || !k->pid || !crn_keeper_lives(k))
+		return -EBADF;
+	pidfd = (int)crn_sys2(NR_PIDFD_OPEN, k->pid, 0);
+	if (pidfd < 0)
+		return pidfd;
+	fd = (int)crn_sys3(NR_PIDFD_GETFD, pidfd, e->number, 0);
+	crn_sys1(SYS_close, pidfd);
+	fd = crn_fd_raise(fd);
+	if (fd < 0)
+		return fd;
+	if (crn_fd_identify(fd, &id) >= 0 && id.dev == e->id.dev && id.ino == e->id.ino)
+		return fd;
+	crn_fd_close(fd);
+	return -EBADF;
+}
+
+static struct crn_keeper_entry *first_kept(struct crn_keeper *k)
+{
+	for (size_t i = 0; i < CRN_KEEPER_MAX; i++)
+		if (k->entries[i].where && !k->entries[i].reopen)
+			return &k->entries[i];
+	return NULL;
+}
+
+/* A keeper from which nothing can be fetched would do harm: try it. */
+static int prove(const struct crn_keeper *k, const struct crn_keeper_entry *e)
+{
+	int fd = fetch(k, e);
+
+	crn_fd_close(fd);
+	return CRN_MIN(fd, 0);
+}
+
+static int give_birth(struct crn_keeper *k)
+{
+	struct crn_lifeline life;
+	uint64_t mask;
+	int pid, err = crn_lifeline_open(&life);
+
+	if (err < 0)
+		return err;
+	for (size_t i = 0; i < CRN_KEEPER_MAX; i++)
+		k->entries[i].number = k->entries[i].where ? *k->entries[i].where : -1;
+	(void)crn_memory_advise(k, CRN_PAGE_SIZE, MADV_DOFORK);
+	mask = crn_signal_mask(SIG_SETMASK, ~0ull);
+	__atomic_store_n(&k->state, 0, __ATOMIC_RELAXED);
+	pid = (int)crn_sys5(SYS_clone, 0, 0, 0, 0, 0);
+	if (!pid)
+		child(k, life.fd);
+	crn_signal_mask(SIG_SETMASK, mask);
+	(void)crn_memory_advise(k, CRN_PAGE_SIZE, MADV_DONTFORK);
+	crn_lifeline_close_fd(&life);
+	k->lifeline = life.mapping;
+	k->pid = CRN_MAX(pid, 0);
+	err = pid < 0 ? pid : crn_process_await(&k->state, pid);
+	if (err == -ECHILD)
+		k->pid = 0; /* dead and collected */
+	return CRN_MIN(err, 0);
+}
+
+int crn_keeper_start(struct crn_keeper *k)
+{
+	struct crn_keeper_entry *e = first_kept(k);
+	int err;
+
+	if (!e || crn_fd_watch)
+		return 0;
+	if (!k->births_left || children_elsewhere())
+		return -EAGAIN;
+	k->births_left--;
+	end(k);
+	err = give_birth(k);
+	if (err >= 0)
+		err = prove(k, e);
+	if (err >= 0)
+		return 0;
+	end(k);
+	crn_info("no keeper: %d. Descriptors that the program closes are lost to us", err);
+	return err;
+}
+
+void crn_keeper_close(struct crn_keeper *k)
+{
+	if (!k)
+		return;
+	end(k);
+	(void)crn_memory_unmap(k, CRN_PAGE_SIZE);
+}
+
+/* ---- What is registered ---------------------------------------------------------------------- */
+
+/* Most anonymous files (eventfd, BPF, perf) share one inode. */
+static bool is_common(const struct crn_fd_identity *id)
+{
+	struct crn_fd_identity other = { 0, 0 };
+	int fd = (int)crn_sys2(SYS_eventfd2, 0, O_CLOEXEC);
+
+	if (fd < 0)
+		return true;
+	(void)crn_fd_identify(fd, &other);
+	crn_sys1(SYS_close, fd);
+	return other.dev == id->dev && other.ino == id->ino;
+}
+
+int crn_keeper_hold(struct crn_keeper *k, int *where, int (*reopen)(void))
+{
+	struct crn_keeper_entry e = { .number = -1, .reopen = reopen };
+
+	CRN_TRY(crn_fd_identify(*where, &e.id));
+	e.common = !reopen && is_common(&e.id);
+	for (size_t i = 0; i < CRN_KEEPER_MAX; i++) {
+		if (k->entries[i].where)
+			continue;
+		k->entries[i] = e;
+		__atomic_store_n(&k->entries[i].where, where, __ATOMIC_RELEASE);
+		if (!reopen && k->pid)
+			(void)crn_keeper_start(k);
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+static bool is_ours(const struct crn_keeper *k, const struct crn_keeper_entry *e)
+{
+	int fd = *e->where;
+
+	if (!crn_fd_is(fd, &e->id))
+		return false;
+	if (!e->common || e->number < 0 || !k->pid || !crn_keeper_lives(k))
+		return true;
+	/* 0: the same open file; positive: another one; negative: not to be told. */
+	return crn_sys5(SYS_kcmp, crn_getpid(), k->pid, KCMP_FILE, fd, e->number) <= 0;
+}
+
+void crn_keeper_drop(struct crn_keeper *k, int *where)
+{
+	for (size_t i = 0; i < CRN_KEEPER_MAX; i++) {
+		struct crn_keeper_entry *e = &k->entries[i];
+
+		if (e->where != where)
+			continue;
+		if (is_ours(k, e))
+			crn_fd_close(*where);
+		e->where = NULL;
+		*where = -1;
+		return;
+	}
+	crn_fd_close(*where); /* never registered */
+	*where = -1;
+}
+
+/* The number that *e->where had may belong to a file of the program's: it is left alone. */
+static int bring_back(const struct crn_keeper *k, struct crn_keeper_entry *e)
+{
+	struct crn_fd_identity id = e->id;
+	int fd = e->reopen ? e->reopen() : fetch(k, e);
+
+	if (fd >= 0)
+		(void)crn_fd_identify(fd, &id);
+	e->id = id;
+	__atomic_store_n(e->where, CRN_MAX(fd, -1), __ATOMIC_RELEASE);
+	if (fd >= 0)
+		return 1;
+	return e->reopen ? 0 : -EBADF;
+}
+
+int crn_keeper_mend(struct crn_keeper *k)
+{
+	int result = 0, err;
+
+	if (crn_fd_watch)
+		return 0;
+	while (atomic_exchange_explicit(&k->busy, 1, memory_order_acquire))
+		crn_yield();
+	for (size_t i = 0; i < CRN_KEEPER_MAX; i++) {
+		struct crn_keeper_entry *e = &k->entries[i];
+
+		if (!e->where || is_ours(k, e))
+			continue;
+		err = bring_back(k, e);
+		if (err < 0 || result == 0)
+			result = err;
+	}
+	atomic_store_explicit(&k->busy, 0, memory_order_release);
+	return result;
+}
+
+int crn_keeper_renew(struct crn_keeper *k)
+{
+	CRN_TRY(crn_keeper_mend(k));
+	if (k->pid)
+		(void)crn_keeper_start(k);
+	return 0;
+}

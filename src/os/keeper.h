@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper: a tiny process that holds a second reference to the engine's open files, so that a
+ * program that closes all descriptors it does not know (close_range, closefrom) takes nothing away
+ * from us: a userfaultfd protects, a BPF link feeds, as long as anybody holds it. What was closed
+ * is fetched back when a call on it fails.
+ *
+ *	program                                 keeper
+ *	  *where --> fd 1017 --> open file <-- fd 1017, and no other
+ *	  struct crn_keeper (shared page)  <-->  the same page; its code; nothing else of our memory
+ *	  lifeline --------------------------->  sleeps until this process ends or executes another
+ *
+ * `owner` is a robust futex of the keeper: the kernel itself clears it when the keeper dies, for
+ * whatever reason, before it closes the keeper's files. So one load tells that nothing that was
+ * registered has gone away, without a system call.
+ *
+ * Like frozen children (os/process.h) it is never met: no SIGCHLD, not seen by wait() without
+ * __WALL, in a session of its own, without a descriptor, directory or lock of the program's. It is
+ * born as a fork of the program and gives the memory back at once: the price is that of one fork.
+ *
+ * Where there is none (no process to be had, pidfd_getfd refused by a sandbox, a program that has
+ * unshared its PID namespace) owner is 0: then whoever needs to know asks crn_keeper_mend. Under
+ * the agent, which lets nobody close what is ours, there is no process, and owner is never 0.
+ *
+ * Thread- and signal-safety: mend is legal in any context, write-fault handlers included, and takes
+ * no memory. The other calls come with the session's lock held.
+ */
+#ifndef CRN_OS_KEEPER_H
+#define CRN_OS_KEEPER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include "os/descriptor.h"
+
+#define CRN_KEEPER_MAX      32
+#define CRN_KEEPER_TID_MASK 0x3fffffffu /* FUTEX_TID_MASK */
+
+struct crn_keeper_entry {
+	int *where;           /* the holder's variable; NULL: free */
+	int number;           /* of the keeper's own descriptor; -1: it has none */
+	bool common;          /* the identity is that of many anonymous files */
+	int (*reopen)(void);  /* makes a new one that is as good; NULL: there is none */
+	struct crn_fd_identity id;
+};
+
+/* What the kernel walks when the keeper dies: struct robust_list_head, and one entry. */
+struct crn_keeper_robust {
+	void *first;
+	int64_t offset; /* from an entry to its futex */
+	void *pending;
+	void *entry; /* points back to `first`: the end */
+};
+
+/* A range of memory that the keeper gives back. */
+struct crn_keeper_gap {
+	uint64_t begin, len;
+};
+
+/* One page of shared memory. */
+struct crn_keeper {
+	_Atomic uint32_t owner; /* the keeper's id; its low 30 bits are 0 when it is dead */
+	uint32_t state;         /* handshake: 0, 1, or a negated errno */
+	struct crn_keeper_robust robust;
+	struct crn_keeper_gap gaps[5];
+
+	int pid;        /* or 0 */
+	void *lifeline; /* mapping, or NULL */
+	uint32_t births_left;
+	_Atomic uint32_t busy; /* somebody mends */
+	struct crn_keeper_entry entries[CRN_KEEPER_MAX];
+};
+
+/* No process yet. 0 or -errno. */
+int crn_keeper_open(struct crn_keeper **out);
+/* End the process. Entries are forgotten, their descriptors stay. NULL is fine. */
+void crn_keeper_close(struct crn_keeper *k);
+
+/*
+ * From now on *where is one of ours: mend looks after it and may give it another number. It is read
+ * by whoever uses the descriptor, in any thread. With `reopen` no process is needed for it. A
+ * keeper that is alive is replaced by one that holds this as well. 0, or -ENOSPC.
+ */
+int crn_keeper_hold(struct crn_keeper *k, int *where, int (*reopen)(void));
+/* Close *where if it is still ours, and set it to -1. In the keeper it stays until its end. */
+void crn_keeper_drop(struct crn_keeper *k, int *where);
+
+/*
+ * Make the process, if an entry needs one. 0, or -errno: then all goes on without. Must come before
+ * somebody may close descriptors.
+ */
+int crn_keeper_start(struct crn_keeper *k);
+
+/* Nothing that is registered can have gone away. */
+static inline bool crn_keeper_lives(const struct crn_keeper *k)
+{
+	uint32_t owner = atomic_load_explicit(
+		&((struct crn_keeper *)k)->owner, memory_order_acquire);
+
+	return (owner & CRN_KEEPER_TID_MASK) != 0;
+}
+
+/*
+ * Look at each entry and bring back what is no longer there. 0: all was as it should be; 1:
+ * something was brought back, so what failed may be tried again; -EBADF: something that cannot be
+ * reopened is lost, and with it perhaps what has happened since. What is not there is -1 in *where.
+ */
+int crn_keeper_mend(struct crn_keeper *k);
+
+/*
+ * At a checkpoint: 0 if everything has been there all the time. No system call while the keeper
+ * lives; else mend, and a new keeper if possible. -EBADF as above.
+ */
+int crn_keeper_renew(struct crn_keeper *k);
+static inline int crn_keeper_check(struct crn_keeper *k)
+{
+	return __builtin_expect(crn_keeper_lives(k), 1) ? 0 : crn_keeper_renew(k);
+}
+
+/*
+ * Nothing can be fetched from the keeper any more: let it go, so that what it alone holds (a
+ * protection that nobody could lift) ends with it. Any context.
+ */
+void crn_keeper_dismiss(struct crn_keeper *k);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a program that was built by cairn-cc carries: the state of its store hooks, and where shadow
+ * and tags lie. The compiler's pass knows the names that begin with __cairn_ and the first two
+ * words of struct crn_rt; track/shadow.c and track/undolog.c are the other users.
+ *
+ *	primary   0x550000000000  2 TiB  PIE image, brk heap     0x7c0000000000  4 TiB  mappings, stack
+ *	shadow    primary ^ 0x100000000000: 0x450000000000 and 0x6c0000000000
+ *	tags      primary >> shift, one byte for each region of 1 << shift bytes
+ *
+ * Who may run when: hooks run between any two instructions of the program, in its signal handlers
+ * too. Until a session is open, and in a forked child, they are inert: they save nothing.
+ */
+#ifndef CRN_RT_H
+#define CRN_RT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct crn_track_env;
+
+#define CRN_RT_SHADOW_XOR 0x100000000000ul
+#define CRN_RT_IMAGE_AT   0x550000000000ul
+#define CRN_RT_IMAGE_LEN  (2ul << 40)
+#define CRN_RT_MAPS_AT    0x7c0000000000ul
+#define CRN_RT_MAPS_LEN   (4ul << 40)
+
+enum crn_rt_kind { CRN_RT_SHADOW = 1, CRN_RT_UNDOLOG = 2 };
+
+struct crn_rt;
+
+/* What the hooks of this program are made for, and what the engine may use of them. */
+struct crn_rt_shape {
+	uint32_t kind;  /* enum crn_rt_kind */
+	uint32_t shift; /* shadow: log2 of the region's bytes */
+	struct crn_rt *state;
+	void (*save)(uintptr_t addr, size_t len); /* crn_rt_range */
+	bool (*one_thread)(void);                 /* as far as libc knows */
+	bool (*saves)(void);                      /* not built with -fcairn-save=off */
+};
+
+/*
+ * One page, which the kernel wipes in a forked child: zeros are the inert state.
+ *
+ * undo log: base <= log_cur <= log_end. An entry is written below log_cur + size and then published
+ * by one compare-and-exchange of log_cur, so a signal handler's entries never mix with those of the
+ * code that it interrupts.
+ * shadow: dirty <= dirty_cur <= dirty_end; a tag is 1 only if its region is in the list.
+ */
+struct crn_rt {
+	uint64_t log_cur, log_end; /* known to the pass */
+	uint64_t log_base;
+	uint64_t *dirty, *dirty_cur, *dirty_end;
+	bool active; /* a session is open */
+	bool busy;   /* shadow: inside of a save */
+	bool told;   /* of this interval it is known that it cannot be undone */
+	bool unmapped; /* since the oldest checkpoint some memory was unmapped or closed */
+	struct crn_track_env *env;
+	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
+};
+
+/*
+ * The run-time's, where it is linked into the program beside the engine; else the engine's own
+ * (track/kept_intervals.c), whose kind is 0: this program has no hooks.
+ */
+extern const struct crn_rt_shape __cairn_shape __attribute__((visibility("hidden")));
+
+/* The run-time's own names. */
+extern struct crn_rt __cairn_rt;
+bool crn_rt_one_thread(void);
+bool crn_rt_saves(void);
+
+static inline struct crn_rt *crn_rt(void)
+{
+	return __cairn_shape.state;
+}
+
+static inline uint8_t *crn_rt_tag(uintptr_t addr, uint32_t shift)
+{
+	return (uint8_t *)(addr >> shift);
+}
+
+static inline void *crn_rt_shadow(uintptr_t addr)
+{
+	return (void *)(addr ^ CRN_RT_SHADOW_XOR);
+}
+
+/*
+ * An entry of the undo log, from low to high addresses: the old bytes, padded to 16, and this. One
+ * of at most 8 bytes has no padding: the old word takes the place of `len`, and `where` has the
+ * size in its top byte. So a log is read backwards, newest entry first.
+ */
+struct crn_log_entry {
+	uint64_t word;  /* old content, or for a long one its length */
+	uint64_t where; /* address | size << 56; CRN_LOG_LONG: long */
+};
+
+#define CRN_LOG_LONG  0xfful
+#define CRN_LOG_ADDR  ((1ul << 56) - 1)
+
+static inline uint64_t crn_log_need(size_t len)
+{
+	return (len <= 8 ? 0 : (len + 15) & ~15ul) + sizeof(struct crn_log_entry);
+}
+
+/* Once, before anything of the program runs (.preinit_array of the executable). */
+void crn_rt_start(int argc, char **argv, char **envp);
+
+/*
+ * hook_stubs.S calls these; one file for each kind defines them. The first comes before a store to
+ * addr: the tag is clean, or the log is full. The second comes before any write of
+ * [addr, addr+len), all of which must be readable.
+ */
+void crn_rt_slow(uintptr_t addr);
+void crn_rt_range(uintptr_t addr, size_t len);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The undo log's half of the hooks: the code that the pass inserts appends short entries itself;
+ * here are long ones, and what to do when the log is full.
+ */
+#include "rt/rt.h"
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "base/status.h"
+
+const char __cairn_abi_undolog __attribute__((visibility("default"))) = 1;
+const struct crn_rt_shape __cairn_shape = {
+	.kind = CRN_RT_UNDOLOG,
+	.state = &__cairn_rt,
+	.save = crn_rt_range,
+	.one_thread = crn_rt_one_thread,
+	.saves = crn_rt_saves,
+};
+
+static __attribute__((section(".preinit_array"), used)) void (*start)(int, char **, char **) =
+	crn_rt_start;
+
+/* Where hooks write while there is no session. Nobody reads it. */
+static uint64_t nowhere[512];
+
+/*
+ * SAFETY: as crn_rt_slow of the shadow; the line of the log is formatted on the stack. An interval
+ * that does not fit cannot be undone; the program itself goes on, over the log's old entries.
+ */
+static void full(struct crn_rt *rt, uintptr_t addr)
+{
+	if (!rt->told) {
+		rt->lost(rt->env, addr, CAIRN_EMEMORY);
+		crn_error("undo log: its limit of %zu bytes is reached, this interval cannot be "
+			  "restored (raise memory_max, or take checkpoints more often)",
+			(size_t)(rt->log_end - rt->log_base));
+	}
+	rt->told = true;
+	rt->log_cur = rt->log_base;
+}
+
+void crn_rt_slow(uintptr_t addr)
+{
+	struct crn_rt *rt = &__cairn_rt;
+
+	if (rt->active) {
+		full(rt, addr);
+	} else {
+		rt->log_cur = (uint64_t)nowhere;
+		rt->log_end = (uint64_t)(nowhere + CRN_ARRAY_SIZE(nowhere));
+	}
+}
+
+void crn_rt_range(uintptr_t addr, size_t len)
+{
+	struct crn_rt *rt = &__cairn_rt;
+	uint64_t need = crn_log_need(len), cur;
+	struct crn_log_entry *entry;
+
+	if (!rt->active || !len)
+		return;
+	do {
+		cur = __atomic_load_n(&rt->log_cur, __ATOMIC_RELAXED);
+		if (need > rt->log_end - rt->log_base || cur + need > rt->log_end) {
+			full(rt, addr);
+			return;
+		}
+		entry = (struct crn_log_entry *)(cur + need - sizeof(*entry));
+		if (len <= 8) {
+			entry->word = 0;
+			crn_copy(&entry->word, (const void *)addr, len);
+			entry->where = addr | (uint64_t)len << 56;
+		} else {
+			crn_copy((void *)cur, (const void *)addr, len);
+			entry->word = len;
+			entry->where = addr | CRN_LOG_LONG << 56;
+		}
+	} while (!__atomic_compare_exchange_n(&rt->log_cur, &cur, cur + need, false,
+		__ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls of the program that change its mappings, as the agent reports or makes them. map_layout.c
+ * finds out at the next checkpoint what has become of the surface; here is what cannot wait until
+ * then.
+ */
+#include "session/engine.h"
+#include "os/memory.h"
+
+void crn_maps_watch(cairn_t *c)
+{
+	c->control->watched = true;
+	c->control->maps_stale = true;
+}
+
+void crn_maps_changed(cairn_t *c)
+{
+	__atomic_store_n(&c->control->maps_stale, true, __ATOMIC_RELEASE);
+}
+
+/* Both ends in pages; one word holds them, or all of the map is looked at. */
+static void note_added(cairn_t *c, uint64_t begin, uint64_t end)
+{
+	uint64_t now = __atomic_load_n(&c->control->maps_changed, __ATOMIC_RELAXED), with;
+
+	do {
+		if (now) {
+			begin = CRN_MIN(begin, now >> CRN_CHANGED_BITS);
+			end = CRN_MAX(end, (now >> CRN_CHANGED_BITS) + (now & CRN_CHANGED_PAGES));
+		}
+		if (end - begin > CRN_CHANGED_PAGES) {
+			crn_maps_changed(c);
+			return;
+		}
+		with = begin << CRN_CHANGED_BITS | (end - begin);
+	} while (!__atomic_compare_exchange_n(&c->control->maps_changed, &now, with, false,
+		__ATOMIC_RELEASE, __ATOMIC_RELAXED));
+}
+
+void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len)
+{
+	const int shared = MAP_SHARED, anonymous = MAP_ANONYMOUS;
+	bool by_kind = c->mode == CRN_SURFACE_ALL || c->mode == CRN_SURFACE_PROGRAM;
+
+	if (!by_kind || flags & MAP_FIXED)
+		crn_maps_changed(c); /* something may have been there */
+	else if (flags & anonymous || (!(flags & shared) && prot & PROT_WRITE))
+		note_added(c, crn_pages(addr), crn_pages(crn_page_up(addr + len)));
+}
+
+/* ---- The program's own mprotect -------------------------------------------------------------- */
+
+static void changing(cairn_t *c, uintptr_t addr, size_t len)
+{
+	/* No memory: the pages stay protected, and what the program does with them is lost. */
+	if (c->ops->page.unprotect(c->tracker, addr, len) < 0)
+		crn_lost(&c->env, addr, CAIRN_EMEMORY);
+}
+
+static bool takes_permissions(const cairn_t *c)
+{
+	return c && c->ops->caps & CRN_TRACK_PROTECTS;
+}
+
+void crn_protection_changing(cairn_t *c, uintptr_t addr, size_t len)
+{
+	if (!takes_permissions(c) || crn_lock(c) < 0)
+		return;
+	changing(c, addr, len);
+	crn_unlock(c);
+}
+
+void crn_protection_changed(cairn_t *c, uintptr_t addr, size_t len, int prot)
+{
+	if (!takes_permissions(c) || crn_lock(c) < 0)
+		return;
+	(void)c->ops->page.protection(c->tracker, addr, len, prot);
+	crn_unlock(c);
+}
+
+/* ---- Mappings that end or move --------------------------------------------------------------- */
+
+/* Taking away what is no part of the surface changes nothing. The lock is held. */
+static bool takes_nothing(const cairn_t *c, const struct crn_range *r)
+{
+	size_t i = crn_area_from(c, r->begin);
+
+	return i == c->area_count || c->areas[i]->begin >= r->end;
+}
+
+/*
+ * The kernel takes permissions along when it moves a mapping or lets it grow, to where the tracker
+ * does not know them, and refuses to move one that they have split. And where one ends another may
+ * begin before the next look, of the same size and kind, and open: what is known of its pages would
+ * be wrong. So areas end here. Their content is not saved: nothing can take such a call back.
+ */
+static void let_go(cairn_t *c, const struct crn_range ends[2])
+{
+	if (!takes_permissions(c))
+		return;
+	for (int i = 0; i < 2; i++)
+		if (ends[i].begin < ends[i].end)
+			crn_area_let_go(c, ends[i].begin, ends[i].end);
+}
+
+long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind kind,
+	const struct crn_range ends[2])
+{
+	bool tell = kind == CRN_MAPS_PROTECTS && takes_permissions(c);
+	bool locked = crn_lock(c) >= 0;
+	bool nothing = locked && kind == CRN_MAPS_UNMAPS && takes_nothing(c, &ends[0]);
+	uintptr_t addr = (uintptr_t)args[0];
+	size_t len = crn_page_up((size_t)args[1]);
+	long result;
+
+	if (tell && locked)
+		changing(c, addr, len);
+	if (locked)
+		let_go(c, ends);
+	result = crn_memory_call(nr, args);
+	if (tell && locked && result >= 0)
+		(void)c->ops->page.protection(c->tracker, addr, len, (int)args[2]);
+	if (!nothing)
+		crn_maps_changed(c);
+	if (locked)
+		crn_unlock(c);
+	return result;
+}

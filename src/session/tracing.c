@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Recording a trace: a sink in front of the journal's, which notes every page that an interval
+ * hands over. Nothing of it changes what a checkpoint holds. A trace that cannot be written any
+ * more (the disk is full, no memory for the list) is given up with one line in the log; the trace
+ * then lacks its trailer, so that no reader takes it for whole.
+ */
+#include "session/engine.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "os/descriptor.h"
+#include "os/guarded.h"
+#include "speculate/trace.h"
+
+struct crn_tracing {
+	struct crn_sink sink; /* first: the sink's functions find us by it */
+	struct crn_sink *inner;
+	cairn_t *c;
+	int fd;
+	struct crn_fd_identity file;
+	/* pages of an area that is always copied are handed over unwritten: compare */
+	bool compare;
+	bool lost; /* a page of this interval could not be noted */
+	uintptr_t *pages;
+	size_t count, capacity;
+	struct crn_trace_writer writer;
+};
+
+static int write_bytes(void *owner, const void *bytes, size_t len)
+{
+	struct crn_tracing *t = owner;
+
+	/* The program may have closed it, and opened a file of its own under its number. */
+	if (!crn_fd_is(t->fd, &t->file))
+		return -EBADF;
+	return crn_fd_write(t->fd, bytes, len);
+}
+
+static void note(struct crn_tracing *t, uintptr_t addr, size_t len, const void *old)
+{
+	for (uintptr_t page = crn_page_down(addr); page < addr + len; page += CRN_PAGE_SIZE) {
+		if (t->compare && old && len == CRN_PAGE_SIZE &&
+			crn_guarded_same(old, (const void *)page))
+			continue;
+		if (t->count == t->capacity &&
+			crn_grow(t->c, (void **)&t->pages, &t->capacity, t->count + 1,
+				sizeof(*t->pages)) < 0) {
+			t->lost = true;
+			return;
+		}
+		t->pages[t->count++] = page;
+	}
+}
+
+static int trace_prepare(struct crn_sink *self, size_t count, size_t bare)
+{
+	struct crn_tracing *t = (struct crn_tracing *)self;
+
+	return t->inner->prepare(t->inner, count, bare);
+}
+
+static int trace_take(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
+{
+	struct crn_tracing *t = (struct crn_tracing *)self;
+
+	note(t, addr, len, old);
+	return t->inner->take(t->inner, addr, len, old, owned);
+}
+
+static int trace_absorb(struct crn_sink *self, uintptr_t addr, void *frame, const void *live)
+{
+	struct crn_tracing *t = (struct crn_tracing *)self;
+	bool differs = !t->compare || !crn_guarded_same(frame, live);
+	int got = t->inner->absorb(t->inner, addr, frame, live);
+
+	if (differs && got != -EFAULT) /* else it comes again, by take */
+		note(t, addr, CRN_PAGE_SIZE, NULL);
+	return got;
+}
+
+static void *trace_exchange(struct crn_sink *self, uintptr_t addr, void *old)
+{
+	struct crn_tracing *t = (struct crn_tracing *)self;
+
+	note(t, addr, CRN_PAGE_SIZE, old);
+	return t->inner->exchange(t->inner, addr, old);
+}
+
+struct crn_sink *crn_tracing_wrap(struct crn_tracing *t, struct crn_sink *inner)
+{
+	if (!t)
+		return inner;
+	t->inner = inner;
+	t->count = 0;
+	t->lost = false;
+	t->sink = (struct crn_sink){
+		.prepare = inner->prepare ? trace_prepare : NULL,
+		.take = trace_take,
+		.absorb = inner->absorb ? trace_absorb : NULL,
+		.exchange = inner->exchange ? trace_exchange : NULL,
+	};
+	return &t->sink;
+}
+
+static void give_up(struct crn_tracing *t, const char *why)
+{
+	crn_error("the trace ends at interval %lu: %s", t->writer.intervals, why);
+	crn_fd_close(t->fd);
+	t->c->tracing = NULL;
+}
+
+void crn_tracing_interval(struct crn_tracing *t, uint64_t key)
+{
+	int err;
+
+	if (!t)
+		return;
+	if (t->lost) {
+		give_up(t, cairn_strerror(CAIRN_EMEMORY));
+		return;
+	}
+	err = crn_trace_interval(&t->writer, key, t->pages, t->count);
+	if (err < 0)
+		give_up(t, cairn_strerror(err));
+}
+
+int crn_trace_start(cairn_t *c, const char *path)
+{
+	struct crn_tracing *t;
+	int err;
+
+	if (c->tracing)
+		return -EBUSY;
+	if (c->ops->caps & (CRN_TRACK_KEEPS | CRN_TRACK_NOTHING))
+		return CAIRN_ENOTRACK;
+	CRN_TRY(crn_lock(c));
+	t = crn_block_alloc(c->arena, sizeof(*t));
+	err = CAIRN_EMEMORY;
+	if (!t)
+		goto err_alloc;
+	t->c = c;
+	t->compare = !(c->ops->caps & CRN_TRACK_SEES_KERNEL);
+	err = t->fd = crn_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY);
+	if (err < 0)
+		goto err_open;
+	err = crn_fd_identify(t->fd, &t->file);
+	if (err < 0)
+		goto err_write;
+	err = crn_trace_begin(&t->writer, write_bytes, t);
+	if (err < 0)
+		goto err_write;
+	c->tracing = t;
+	crn_unlock(c);
+	return 0;
+
+err_write:
+	crn_fd_close(t->fd);
+err_open:
+	crn_block_free(c->arena, t, sizeof(*t));
+err_alloc:
+	crn_unlock(c);
+	return err;
+}
+
+/* The open interval is not over, and stays out. */
+int crn_tracing_close(cairn_t *c)
+{
+	struct crn_tracing *t = c->tracing;
+	int err;
+
+	if (!t)
+		return 0;
+	err = crn_trace_end(&t->writer);
+	crn_fd_close(t->fd);
+	c->tracing = NULL;
+	return err;
+}
+
+int crn_trace_finish(cairn_t *c)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = crn_tracing_close(c);
+	crn_unlock(c);
+	return err;
+}

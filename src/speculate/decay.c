@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * decay: promote a page at its first fault, and keep it while that is cheaper than letting it go.
+ * How likely an idle page is to be written again is learnt from the gaps between writes of pages of
+ * its kind, and what being wrong costs is this host's own measured figure (gap_model.h): there is
+ * nothing to tune. Pages that went cold are remembered for a while, for their gaps would else be
+ * missing.
+ *
+ * Of an entry: last is the interval of its last write, count how often it was written while cold,
+ * kind the gap model's. Where the bit of a hot page is set in `steady` it has been written in each
+ * interval of late, the last one included: `last` is then out of date, and the page costs nothing
+ * but its bit as long as that goes on.
+ */
+#include "speculate/gap_model.h"
+#include "speculate/strategy.h"
+
+#define REVIEW_FIRST 8u	    /* intervals until the limits are first computed, */
+#define REVIEW_EVERY 64u    /* between two times, if there is news, */
+#define REVIEW_NEWS  16u    /* which is so many gaps that ended or stayed open, */
+#define REVIEW_LAST  1024u  /* and if there is none */
+#define SWEEP	     128u   /* entries looked at in one interval: a checkpoint stays short */
+#define MEMORY	     2u	    /* how long a cold page is remembered, in break-even ages */
+#define MEMORY_LEAST 64u    /* and in intervals */
+#define COLD_MAX     65536u /* cold pages remembered at most */
+
+struct decay_state {
+	struct crn_gap_model gaps;
+	uint32_t review; /* the interval of the next computation, */
+	uint32_t period; /* so many after the last one */
+	uint32_t news;	 /* since then */
+	uint32_t swept;	 /* entries, so far; 0: no sweep has begun */
+	uint32_t memory; /* intervals for which a cold page is remembered */
+	uint32_t faults; /* in the open interval */
+	uint64_t left;	 /* when (s->clock) this context was last the current one */
+	uint64_t away;	 /* mean intervals of the others in between, in 1 / CRN_ONE */
+};
+
+/* How many idle copies a page's way out and back costs. */
+static uint64_t break_even(const struct crn_costs *c, uint32_t back)
+{
+	return ((uint64_t)c->protect + back) / (c->copy ? c->copy : 1);
+}
+
+/* What a guest's way out and back costs, in copies. */
+static uint64_t way_of_guest(const struct crn_costs *c)
+{
+	return break_even(c, c->open < c->fault ? c->open : c->fault);
+}
+
+/*
+ * The limits of one context count its own intervals. A page that stays hot as a guest meanwhile is
+ * copied in those of the others as well.
+ */
+static void compute_limits(struct crn_speculation *s, struct decay_state *d)
+{
+	struct crn_costs costs = s->port->costs;
+
+	if (d->away / CRN_ONE < way_of_guest(&costs))
+		costs.copy += (uint32_t)(costs.copy * d->away / CRN_ONE);
+	crn_gap_limits(&d->gaps, &costs, s->common);
+}
+
+/* Pages are steady as of the interval that ends: let their entries say so. */
+static void note_steady(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	const struct crn_hot_table *h = &s->hot;
+
+	for (size_t word = 0; word < crn_hot_words(h); word++)
+		for (uint64_t bits = h->steady[word] & h->used[word]; bits; bits &= bits - 1)
+			ws->entries[h->entry[word * 64 + (size_t)__builtin_ctzll(bits)]].last =
+				ws->now;
+}
+
+/*
+ * From time to time. Where all that happens is what the model knows already (the same pages at each
+ * interval) that is hardly ever.
+ */
+static void review(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	struct decay_state *d = ws->state;
+	uint32_t to;
+
+	if (ws->now < d->review || (d->news < REVIEW_NEWS && ws->now < d->review + REVIEW_LAST))
+		return;
+	note_steady(s, ws);
+	to = ws->capacity - d->swept < SWEEP ? ws->capacity : d->swept + SWEEP;
+	crn_gap_sweep(&d->gaps, ws, d->swept, to);
+	d->swept = to;
+	if (to < ws->capacity)
+		return;
+	compute_limits(s, d);
+	d->review = ws->now + d->period;
+	d->period = d->period < REVIEW_EVERY ? d->period * 2 : REVIEW_EVERY;
+	d->news = d->swept = 0;
+}
+
+static void decay_context_open(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	uint64_t memory = MEMORY * break_even(&s->port->costs, s->port->costs.fault);
+	struct decay_state *d = ws->state;
+
+	d->review = d->period = REVIEW_FIRST;
+	d->memory = memory < MEMORY_LEAST ? MEMORY_LEAST : memory > 1u << 30 ? 1u << 30
+									      : (uint32_t)memory;
+	compute_limits(s, d);
+}
+
+static void note_write(struct decay_state *d, struct crn_working_set *ws, struct crn_ws_entry *e)
+{
+	uint32_t gap = ws->now - e->last;
+
+	gap += !gap;
+	d->news++;
+	crn_gap_note(&d->gaps, e->kind, gap, 1);
+	e->kind = crn_gap_kind(e->kind, gap);
+	e->last = ws->now;
+}
+
+static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, uintptr_t page)
+{
+	struct decay_state *d = ws->state;
+	uint32_t index = crn_ws_add(ws, page);
+	struct crn_ws_entry *e;
+
+	if (index == CRN_WS_NONE)
+		return;
+	e = &ws->entries[index];
+	if (e->count) {
+		note_write(d, ws, e);
+		crn_ws_renew(ws, index);
+	}
+	d->faults++;
+	d->news++;
+	e->count++;
+	e->last = ws->now;
+	if (d->gaps.limit[e->kind])
+		crn_ws_set_hot(ws, index, true);
+}
+
+/*
+ * A cold page is remembered long enough for its next gap to be worth knowing, and then counts as
+ * one that never came back. The list is in order of faults.
+ */
+static void forget_some(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	struct decay_state *d = ws->state;
+
+	/* Nothing is cold. */
+	if (ws->count == ws->hot_count) {
+		d->faults = 0;
+		return;
+	}
+	for (uint32_t tries = 4 + 2 * d->faults; tries && ws->first != CRN_WS_NONE; tries--) {
+		struct crn_ws_entry *e = &ws->entries[ws->first];
+		bool old = ws->now - e->last > d->memory;
+
+		if (e->flags & CRN_WS_HOT || e->slot != CRN_SLOT_NONE) {
+			crn_ws_renew(ws, ws->first);
+			continue;
+		}
+		if (!old && ws->count - ws->hot_count <= COLD_MAX)
+			break;
+		if (old)
+			crn_gap_note_never(&d->gaps, e->kind);
+		crn_ws_remove(ws, ws->first);
+	}
+	d->faults = 0;
+}
+
+/* ---- Contexts --------------------------------------------------------------------------- */
+
+/*
+ * The pages that the context now left wants hot, and the next one does not, are its guests: they
+ * stay hot if the way out and back costs more than copying them until their context returns. That
+ * is so under every tracker of a user-level engine when contexts alternate quickly. A guest's
+ * entry.note says at which clock it has cost that much, and goes.
+ */
+static bool is_guest(const struct crn_ws_entry *e)
+{
+	return e->slot != CRN_SLOT_NONE && !(e->flags & CRN_WS_HOT);
+}
+
+static bool decay_stay(struct crn_speculation *s, struct crn_working_set *from, uint32_t index,
+	struct crn_working_set *to)
+{
+	const struct crn_costs *c = &s->port->costs;
+	const struct decay_state *d = from->state;
+	uint64_t even = way_of_guest(c);
+	uint64_t until = s->clock + even;
+	uint32_t there;
+
+	if (is_guest(&from->entries[index]))
+		until = from->entries[index].note;
+	else if (d->away / CRN_ONE >= even)
+		return false;
+	there = crn_ws_add(to, from->entries[index].page);
+	if (there == CRN_WS_NONE)
+		return false;
+	to->entries[there].note = until;
+	return true;
+}
+
+static void decay_begin(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	struct decay_state *d = ws->state;
+	uint64_t gap = (s->clock - d->left - 1) * CRN_ONE;
+
+	if (d->left && gap)
+		d->away = d->away ? d->away - d->away / 4 + gap / 4 : gap;
+	d->left = s->clock;
+}
+
+/* Has the current context written a guest? Then it is its own from now on. */
+static void see_guest(
+	struct crn_speculation *s, struct crn_working_set *ws, size_t slot, bool changed)
+{
+	uint32_t index = s->hot.entry[slot];
+
+	if (changed) {
+		decay_fault(s, ws, s->hot.page[slot]);
+		if (!(ws->entries[index].flags & CRN_WS_HOT))
+			crn_hot_evict(s, ws, index);
+	} else if (s->clock >= ws->entries[index].note) {
+		crn_hot_evict(s, ws, index);
+	}
+}
+
+/* ---- Checkpoint ------------------------------------------------------------------------- */
+
+static void decay_leave(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	note_steady(s, ws);
+	for (size_t word = 0; word < crn_hot_words(&s->hot); word++)
+		s->hot.steady[word] = 0;
+}
+
+/* A hot page that is not as steady as before, or not yet. */
+static void see_hot(
+	struct crn_speculation *s, struct crn_working_set *ws, size_t slot, bool changed)
+{
+	struct crn_ws_entry *e = &ws->entries[s->hot.entry[slot]];
+	struct decay_state *d = ws->state;
+	uint64_t *word = &s->hot.steady[slot / 64], bit = 1ull << slot % 64;
+
+	if (*word & bit)
+		e->last = ws->now - 1;
+	*word &= ~bit;
+	if (!(e->flags & CRN_WS_HOT)) {
+		see_guest(s, ws, slot, changed);
+	} else if (changed) {
+		note_write(d, ws, e);
+		if (e->kind == CRN_GAP_STEADY)
+			*word |= bit;
+	} else {
+		d->news++;
+		if (ws->now - e->last >= d->gaps.limit[e->kind])
+			crn_ws_set_hot(ws, s->hot.entry[slot], false);
+	}
+}
+
+static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	struct decay_state *d = ws->state;
+	const struct crn_hot_table *h = &s->hot;
+	uint32_t steady = 0;
+
+	for (size_t word = 0; word < crn_hot_words(h); word++) {
+		uint64_t changed = h->changed[word];
+		uint64_t again = changed & h->steady[word] & h->used[word];
+
+		steady += crn_popcount(again);
+		for (uint64_t bits = h->used[word] & ~again; bits; bits &= bits - 1) {
+			size_t bit = (size_t)__builtin_ctzll(bits);
+
+			see_hot(s, ws, word * 64 + bit, changed >> bit & 1);
+		}
+	}
+	if (steady)
+		crn_gap_note(&d->gaps, CRN_GAP_STEADY, 1, steady);
+	forget_some(s, ws);
+	review(s, ws);
+}
+
+const struct crn_strategy_ops crn_strategy_decay = {
+	.name = "decay",
+	.summary = "keeps a page hot while that is cheaper than a fault later",
+	.common_size = sizeof(struct crn_gap_scratch),
+	.state_size = sizeof(struct decay_state),
+	.context_open = decay_context_open,
+	.fault = decay_fault,
+	.checkpoint = decay_checkpoint,
+	.begin = decay_begin,
+	.leave = decay_leave,
+	.stay = decay_stay,
+};

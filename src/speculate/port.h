@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Everything that src/speculate/ needs from the outside: fixed-width types and a table of
+ * callbacks. The room includes no other header of the tree or of the system, so that a kernel
+ * module compiles the same files (-ffreestanding -nostdinc); it defines CRN_PORT_TYPES and brings
+ * types of its own.
+ */
+#ifndef CRN_PORT_H
+#define CRN_PORT_H
+
+#ifndef CRN_PORT_TYPES
+typedef __UINT8_TYPE__ uint8_t;
+typedef __UINT16_TYPE__ uint16_t;
+typedef __UINT32_TYPE__ uint32_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
+typedef __SIZE_TYPE__ size_t;
+#ifndef bool
+#define bool  _Bool
+#define true  1
+#define false 0
+#endif
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
+#endif
+
+#define CRN_PORT_EINVAL (-22)
+#define CRN_PORT_ENOMEM (-12)
+
+#define CRN_PORT_PAGE_SHIFT 12
+#define CRN_PORT_PAGE	    ((uintptr_t)1 << CRN_PORT_PAGE_SHIFT)
+
+/*
+ * What this host charges, in cycles per page, measured by whoever opens the session. Only ratios
+ * matter. `fault`: the first write of a cold page, its copy included. `copy`: an eager copy at the
+ * checkpoint. `protect`: making an open page cold again. `open`: making a page hot that is
+ * protected, beside its copy.
+ */
+struct crn_costs {
+	uint32_t fault, copy, protect, open;
+};
+
+/* The pages of one interval of a recorded run, in the order of their first write. */
+struct crn_profile_interval {
+	const uintptr_t *pages;
+	size_t count;
+};
+
+/*
+ * The callbacks. The table outlives the speculation that was opened with it, which calls them only
+ * from within its own calls, under the caller's lock. Those marked so may be NULL.
+ */
+struct crn_port {
+	void *owner; /* the callbacks' own */
+	struct crn_costs costs;
+	/* Most pages that may be hot at once; 0: any number. Beyond it pages stay cold. */
+	size_t hot_max;
+	/*
+	 * The tracker asks crn_speculation_near at each write fault, and opens what it names. Not
+	 * set: it learns of writes at the checkpoint only (scan, ring, soft-dirty).
+	 */
+	bool at_fault;
+
+	/* Zeroed memory, 8-aligned; NULL when there is none left. */
+	void *(*alloc)(const struct crn_port *port, size_t size);
+	void (*free)(const struct crn_port *port, void *block, size_t size);
+	uint64_t (*random)(const struct crn_port *port); /* 64 random bits; seeded in tests */
+	void (*log)(const struct crn_port *port, const char *text); /* or NULL */
+	/*
+	 * Of the page's content now. NULL: active-cks then relies on the map of changed pages,
+	 * which says the same for less.
+	 */
+	uint64_t (*checksum)(const struct crn_port *port, uintptr_t page);
+	uint64_t (*clock)(const struct crn_port *port); /* cycles, for meta; or NULL */
+	/*
+	 * For oracle and oracle-count: what interval `index` of the recorded run wrote (0: from the
+	 * opening of the session to the first checkpoint). 0, or negative if the profile has no
+	 * such interval. The list stays valid until the next call. NULL: there is no profile.
+	 */
+	int (*profile)(const struct crn_port *port, uint64_t index,
+		struct crn_profile_interval *out);
+};
+
+/* By hand: without a CPU flag the compiler's own becomes a call of its library. */
+static inline unsigned crn_popcount(uint64_t x)
+{
+	x -= (x >> 1) & 0x5555555555555555;
+	x = (x & 0x3333333333333333) + ((x >> 2) & 0x3333333333333333);
+	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	return (unsigned)((x * 0x0101010101010101) >> 56);
+}
+
+#endif

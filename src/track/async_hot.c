@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Hot pages under async. A hot page is left open for writing, so the kernel has nothing to tell of
+ * it: whether it has changed is found by comparing with the mirror, in all calls that ask what was
+ * written. A page that becomes hot while it is protected stays so until its next store, which the
+ * kernel resolves. An evicted page is protected in a run with those that were written.
+ *
+ * Only private anonymous memory and loaded objects: what lies in other files may vanish while it is
+ * compared.
+ */
+#include "track/async.h"
+#include "base/status.h"
+#include "os/guarded.h"
+
+/* ---- Lists ----------------------------------------------------------------------------- */
+
+void crn_async_hot_drop(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = crn_hot_list_from(&t->hot, begin);
+		i < t->hot.count && t->hot.at[i].page < end; i++)
+		t->hot.at[i].where = NULL;
+	crn_hot_list_sweep(&t->hot);
+}
+
+int crn_async_without_hot(
+	struct crn_async *t, struct crn_range_list *to, const struct crn_range_list *from)
+{
+	size_t h = 0;
+
+	crn_range_list_shrink(to, 0);
+	for (size_t i = 0; i < from->count; i++) {
+		uintptr_t at = from->at[i].begin, end = from->at[i].end;
+
+		while (at < end) {
+			while (h < t->hot.count && t->hot.at[h].page < at)
+				h++;
+			if (h == t->hot.count || t->hot.at[h].page >= end) {
+				CRN_TRY(crn_range_list_add(to, at, end));
+				break;
+			}
+			if (t->hot.at[h].page > at)
+				CRN_TRY(crn_range_list_add(to, at, t->hot.at[h].page));
+			at = t->hot.at[h].page + CRN_PAGE_SIZE;
+		}
+	}
+	return 0;
+}
+
+static void swap_lists(struct crn_range_list *a, struct crn_range_list *b)
+{
+	struct crn_range_list swap = *a;
+
+	*a = *b;
+	*b = swap;
+}
+
+int crn_async_hot_filter(struct crn_async *t)
+{
+	if (crn_likely(!t->hot.count || !t->dirty.count))
+		return 0;
+	CRN_TRY(crn_async_without_hot(t, &t->turn, &t->dirty));
+	swap_lists(&t->turn, &t->dirty);
+	return 0;
+}
+
+static void look(struct crn_async *t)
+{
+	uint64_t *map = t->env->predictor->changed, begin = crn_hot_meter_begin(&t->hot, true);
+
+	for (size_t i = 0; i < t->hot.count; i++) {
+		struct crn_hot_entry *e = &t->hot.at[i];
+
+		if (t->hot.stale)
+			e->old = *(void **)e->where;
+		e->changed = true;
+		if (crn_likely(!t->env->closed) && !crn_hot_look(e, e->old))
+			continue;
+		if (e->slot != CRN_HOT_NO_SLOT)
+			map[e->slot / 64] |= 1ull << e->slot % 64;
+	}
+	t->hot.stale = false;
+	(void)crn_hot_meter_end(&t->hot, begin, false);
+}
+
+/* ---- Outside of interval_end --------------------------------------------------------------- */
+
+/* For who asks in the midst of an interval; tells no strategy, and trusts no streak. */
+static bool differs(struct crn_async *t, const struct crn_hot_entry *e)
+{
+	return t->env->closed || !crn_guarded_same(*(void **)e->where, (const void *)e->page);
+}
+
+int crn_async_hot_show(struct crn_async *t, struct crn_sink *sink)
+{
+	for (size_t i = 0; i < t->hot.count; i++) {
+		const struct crn_hot_entry *e = &t->hot.at[i];
+
+		if (differs(t, e))
+			CRN_TRY(sink->take(
+				sink, e->page, CRN_PAGE_SIZE, *(void **)e->where, false));
+	}
+	return 0;
+}
+
+size_t crn_async_hot_count(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	size_t count = 0;
+
+	for (size_t i = crn_hot_list_from(&t->hot, begin);
+		i < t->hot.count && t->hot.at[i].page < end; i++)
+		count += differs(t, &t->hot.at[i]);
+	return count;
+}
+
+/* ---- What the strategy decides ------------------------------------------------------------- */
+
+/* Without memory for the lists the page stays open, and is nobody's. */
+static void evict(struct crn_async *t, struct crn_hot_entry *e)
+{
+	uintptr_t end = e->page + CRN_PAGE_SIZE;
+
+	e->slot = CRN_HOT_NO_SLOT;
+	/* Changed or not: another thread may write until it is protected. */
+	if (crn_range_list_add(&t->dirty, e->page, end) >= 0 &&
+		crn_range_list_add(&t->evicted, e->page, end) >= 0)
+		e->where = NULL;
+}
+
+static void evict_listed(struct crn_async *t)
+{
+	uintptr_t begin, end;
+	size_t i = 0;
+
+	while (t->env->predictor->evicted(t->env, i++, &begin, &end))
+		for (size_t at = crn_hot_list_from(&t->hot, begin);
+			at < t->hot.count && t->hot.at[at].page < end; at++)
+			evict(t, &t->hot.at[at]);
+	if (i > 1)
+		crn_hot_list_sweep(&t->hot);
+}
+
+static bool listed(const struct crn_range_list *l, uintptr_t page)
+{
+	size_t low = 0, high = l->count;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (l->at[mid].end <= page)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < l->count && l->at[low].begin <= page;
+}
+
+static void promote(struct crn_async *t, uintptr_t page, uint32_t slot)
+{
+	struct crn_hot_entry *e = crn_hot_list_find(&t->hot, page);
+	void **where = crn_mirror_slot(&t->mirror, page);
+
+	/* It could not be evicted once, and has stayed: it has been looked at. */
+	if (e) {
+		e->slot = slot;
+		return;
+	}
+	if (where && crn_async_steady(t, page))
+		e = crn_hot_list_add(&t->hot, t->env->arena, page, where);
+	if (!e) {
+		if (t->refused_count < CRN_ARRAY_SIZE(t->refused))
+			t->refused[t->refused_count++] = page;
+		return;
+	}
+	e->slot = slot;
+	e->old = *where;
+	e->changed = listed(&t->dirty, page);
+}
+
+static void heed(struct crn_async *t)
+{
+	uintptr_t page;
+	uint32_t slot;
+
+	evict_listed(t);
+	crn_range_list_normalise(&t->dirty);
+	for (size_t i = 0; t->env->predictor->promoted(t->env, i, &page, &slot); i++)
+		promote(t, page, slot);
+	for (size_t i = 0; i < t->refused_count; i++)
+		t->env->predictor->refused(t->env, t->refused[i]);
+	t->refused_count = 0;
+}
+
+/* ---- The end of an interval ------------------------------------------------------------------ */
+
+static void tell_written(struct crn_async *t)
+{
+	for (size_t i = 0; i < t->dirty.count; i++)
+		for (uintptr_t p = t->dirty.at[i].begin; p < t->dirty.at[i].end; p += CRN_PAGE_SIZE)
+			t->env->predictor->written(t->env, p);
+}
+
+static int prepare(struct crn_async *t, struct crn_sink *sink)
+{
+	size_t count = 0, bare = 0;
+
+	for (size_t i = 0; i < t->hot.count; i++) {
+		count += t->hot.at[i].changed;
+		bare += t->hot.at[i].changed && !t->hot.at[i].old;
+	}
+	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, count, bare, sink));
+	t->eager += count;
+	return 0;
+}
+
+/* From hot page *i on, those below `limit` that have changed. */
+static int hand_over_hot(
+	struct crn_async *t, size_t *i, uintptr_t limit, bool unsteady, struct crn_sink *sink)
+{
+	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
+
+	for (; *i < t->hot.count && t->hot.at[*i].page < limit; ++*i) {
+		struct crn_hot_entry *e = &t->hot.at[*i];
+
+		if (e->changed)
+			CRN_TRY(crn_mirror_turn_slot(
+				&t->mirror, e->where, &e->old, e->page, unsteady, sink));
+	}
+	t->env->predictor->price = crn_hot_meter_end(&t->hot, meter, *i == t->hot.count);
+	return 0;
+}
+
+/* By address: what has been written, and the hot pages between. */
+static int hand_over(struct crn_async *t, struct crn_sink *sink)
+{
+	bool unsteady = crn_async_unsteady(t);
+	size_t hot = 0;
+
+	CRN_TRY(prepare(t, sink));
+	for (size_t i = 0; i < t->dirty.count; i++) {
+		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
+
+		CRN_TRY(hand_over_hot(t, &hot, begin, unsteady, sink));
+		CRN_TRY(crn_mirror_turn(&t->mirror, begin, end,
+			unsteady || crn_async_doubtful(t, begin, end), sink));
+	}
+	CRN_TRY(hand_over_hot(t, &hot, UINTPTR_MAX, unsteady, sink));
+	crn_range_list_shrink(&t->dirty, 0);
+	CRN_TRY(crn_mirror_give(&t->mirror, &t->gone, sink));
+	t->owed = t->unsteady = false;
+	return 0;
+}
+
+int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
+{
+	CRN_TRY(crn_async_find_written(t, false));
+	/* All of it is protected below, or stays in the lists until it is. */
+	t->owed = true;
+	look(t);
+	tell_written(t);
+	if (t->env->predictor->decide(t->env))
+		heed(t);
+	CRN_TRY(crn_async_protect_written(t));
+	return hand_over(t, sink);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's own copies of pages of files (private mappings). When one is dropped the page of
+ * the file comes back, still protected: neither a fault nor a scan shows it.
+ */
+#include "track/async.h"
+#include "base/bits.h"
+#include "base/status.h"
+
+int crn_async_find_owned(
+	struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to)
+{
+	for (uintptr_t cursor = begin; cursor < end;) {
+		struct crn_page_run runs[32];
+		struct crn_scan scan = {
+			.start = cursor,
+			.end = end,
+			.vec = (uintptr_t)runs,
+			.vec_len = CRN_ARRAY_SIZE(runs),
+			.category_mask = CRN_PAGE_PRESENT | CRN_PAGE_FILE,
+			.category_inverted = CRN_PAGE_FILE,
+			.return_mask = CRN_PAGE_PRESENT,
+		};
+		long n = crn_pagemap_scan(t->pagemap, &scan);
+
+		if (n < 0)
+			return (int)n;
+		cursor = scan.walk_end;
+		for (long i = 0; i < n; i++)
+			CRN_TRY(crn_range_list_add(to, runs[i].begin, runs[i].end));
+	}
+	return 0;
+}
+
+/* A page of a private file mapping that is written becomes the program's own copy. */
+int crn_async_note_owned(struct crn_async *t, uintptr_t page)
+{
+	const struct crn_span *s = crn_async_span_above(t, page);
+
+	if ((s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) != CRN_AREA_FILE ||
+		crn_range_list_meets(&t->owned, page, page + CRN_PAGE_SIZE))
+		return 0;
+	CRN_TRY(crn_range_list_add(&t->owned, page, page + CRN_PAGE_SIZE));
+	crn_range_list_normalise(&t->owned);
+	return 0;
+}
+
+/* A page of [begin, end) that is still mirrored was dropped. */
+static int note_dropped(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	t->mixed = t->owed = true;
+	for (uintptr_t a = begin, b = end; crn_mirror_next(&t->mirror, &a, &b); a = b, b = end)
+		CRN_TRY(crn_range_list_add(&t->dirty, a, b));
+	return 0;
+}
+
+int crn_async_check_owned(struct crn_async *t)
+{
+	struct crn_range_list *was = &t->owned, *now = &t->owned_now, swap;
+	size_t j = 0;
+
+	crn_range_list_shrink(now, 0);
+	for (size_t i = 0; i < t->span_count; i++) {
+		const struct crn_span *s = &t->spans[i];
+
+		if (s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE)
+			CRN_TRY(crn_async_find_owned(t, s->begin, s->end, now));
+	}
+	for (size_t i = 0; i < was->count; i++) {
+		uintptr_t at = was->at[i].begin, end = was->at[i].end;
+
+		while (at < end) {
+			while (j < now->count && now->at[j].end <= at)
+				j++;
+			if (j == now->count || now->at[j].begin >= end) {
+				CRN_TRY(note_dropped(t, at, end));
+				break;
+			}
+			if (now->at[j].begin > at)
+				CRN_TRY(note_dropped(t, at, now->at[j].begin));
+			at = now->at[j].end;
+		}
+	}
+	swap = *was;
+	*was = *now;
+	*now = swap;
+	return 0;
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/* The programs of the BPF feeds, as instructions. bpf_programs.h has the memory that they write. */
+#include "track/bpf_programs.h"
+#include <errno.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/status.h"
+#include "os/bpf.h"
+#include "os/descriptor.h"
+
+#define AT(field)    ((int)__builtin_offsetof(struct crn_bpf_shared, field))
+#define PROGRAM_MAX 128
+#define EXITING       4 /* PF_EXITING, in task_struct.flags */
+#define FUTEX_EXITING 1 /* FUTEX_STATE_EXITING */
+#define SI            104 /* in struct pt_regs */
+#define DI            112
+#define ORIG_AX       120 /* -1 but in a system call */
+enum {
+	NR_READ = 0,
+	NR_MUNMAP = 11,
+	NR_BRK = 12,
+	NR_PREAD64 = 17,
+	NR_MREMAP = 25,
+	NR_MADVISE = 28,
+	NR_PROCESS_VM_READV = 310,
+};
+
+_Static_assert(sizeof(struct crn_ring_entry) == 1 << 5, "the programs shift by 5");
+_Static_assert(AT(ring) + 24 <= INT16_MAX, "the programs reach it by an offset");
+_Static_assert(CRN_IMAGE_SLOTS <= 1u << (CRN_IMAGE_NUMBER_SHIFT - CRN_IMAGE_SLOT_SHIFT),
+	"an entry has room for the name of a slot");
+
+/* Whose faults and locks, where in the kernel's structures, and where they are noted. */
+struct target {
+	uint64_t mm;
+	uint32_t task_mm, pagefault_disabled, flags, futex_state, io_uring;
+	int map;
+	uint32_t slots; /* of images; 0: none */
+};
+
+/*
+ * Registers: 6 context, later the image; 7 address, 8 task, 9 the shared memory. Jumps go forward
+ * only, so they are written as the distance to the label that the comment names.
+ */
+
+/* r0: task; goes to `out` unless it lives in our address space. 6 instructions. */
+#define MINE(mm, task_mm, out)                                                           \
+	CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF), CRN_BPF_MOV(8, 0),                   \
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 8, task_mm), CRN_BPF_SET64(2, mm),         \
+		CRN_BPF_IF_REG(CRN_BPF_JNE, 1, 2, out)
+
+/* An entry for the write fault at r7 of task r8 with image r6, and the end. */
+static const struct crn_bpf_insn record[] = {
+	CRN_BPF_SET(2, 1),
+	CRN_BPF_ATOMIC(CRN_BPF_ADD | CRN_BPF_FETCH, 9, AT(head), 2),
+	CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 9, AT(tail)),
+	CRN_BPF_MOV(4, 2),
+	CRN_BPF_OP_REG(CRN_BPF_SUB, 4, 3),
+	CRN_BPF_IF(CRN_BPF_JGE, 4, CRN_RING_ENTRIES, 9), /* full: */
+	CRN_BPF_MOV(3, 2),
+	CRN_BPF_OP(CRN_BPF_AND, 3, CRN_RING_ENTRIES - 1),
+	CRN_BPF_OP(CRN_BPF_LSH, 3, 5),
+	CRN_BPF_OP_REG(CRN_BPF_ADD, 9, 3),
+	CRN_BPF_STORE(9, AT(ring), 7),
+	CRN_BPF_STORE(9, AT(ring) + 8, 8),
+	CRN_BPF_STORE(9, AT(ring) + 24, 6),
+	CRN_BPF_OP(CRN_BPF_ADD, 2, 1),
+	CRN_BPF_JUMP(3), /* done: */
+	/* full: */
+	CRN_BPF_SET(1, 1),
+	CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(overflow), 1),
+	CRN_BPF_JUMP(1), /* end: */
+	/* done: */
+	CRN_BPF_STORE(9, AT(ring) + 16, 2),
+#define RECORD_END 2 /* instructions */
+	/* end: */
+	CRN_BPF_SET(0, 0),
+	CRN_BPF_EXIT,
+};
+
+/* r6: a copy of the page at r7, if it is of an area, in a slot of its own; or nothing. */
+static size_t put_image(const struct target *k, struct crn_bpf_insn *to)
+{
+	const struct crn_bpf_insn none[] = { CRN_BPF_SET(6, 0) };
+	const struct crn_bpf_insn image[] = {
+		CRN_BPF_SET(2, 1),
+		CRN_BPF_ATOMIC(CRN_BPF_ADD | CRN_BPF_FETCH, 9, AT(begun), 2),
+		CRN_BPF_OP(CRN_BPF_AND, 2, CRN_IMAGE_NUMBERS - 1),
+		CRN_BPF_OP(CRN_BPF_LSH, 2, CRN_IMAGE_NUMBER_SHIFT),
+		CRN_BPF_STORE(10, -8, 2),
+		CRN_BPF_SET(5, CRN_IMAGE_NO_SLOT),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(area_begin)),
+		CRN_BPF_IF_REG(CRN_BPF_JLT, 7, 1, 25), /* name: */
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(area_end)),
+		CRN_BPF_IF_REG(CRN_BPF_JGE, 7, 1, 23), /* name: */
+		CRN_BPF_SET(2, 1),
+		CRN_BPF_ATOMIC(CRN_BPF_ADD | CRN_BPF_FETCH, 9, AT(taken), 2),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 9, AT(freed)),
+		CRN_BPF_MOV(4, 2),
+		CRN_BPF_OP_REG(CRN_BPF_SUB, 4, 3),
+		CRN_BPF_IF(CRN_BPF_JGE, 4, k->slots, 17), /* name: */
+		CRN_BPF_OP(CRN_BPF_AND, 2, k->slots - 1),
+		CRN_BPF_MOV(3, 2),
+		CRN_BPF_OP(CRN_BPF_LSH, 3, CRN_IMAGE_SLOT_SHIFT),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 4, 10, -8),
+		CRN_BPF_OP_REG(CRN_BPF_ADD, 4, 3),
+		CRN_BPF_STORE(10, -8, 4),
+		CRN_BPF_OP(CRN_BPF_LSH, 2, 12),
+		CRN_BPF_MOV(1, 9),
+		CRN_BPF_OP_REG(CRN_BPF_ADD, 1, 2),
+		CRN_BPF_OP(CRN_BPF_ADD, 1, AT(images)),
+		CRN_BPF_SET(2, 4096),
+		CRN_BPF_MOV(3, 7),
+		CRN_BPF_OP(CRN_BPF_AND, 3, -4096),
+		CRN_BPF_CALL(CRN_BPF_CALL_PROBE_READ_USER),
+		CRN_BPF_MOV(5, 0),
+		CRN_BPF_IF(CRN_BPF_JEQ, 5, 0, 1), /* name: */
+		CRN_BPF_SET(5, CRN_IMAGE_FAILED),
+		/* name: */
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 6, 9, AT(reads)),
+		CRN_BPF_OP(CRN_BPF_LSH, 6, 32),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 2, 10, -8),
+		CRN_BPF_OP_REG(CRN_BPF_ADD, 6, 2),
+		CRN_BPF_OP_REG(CRN_BPF_ADD, 6, 5),
+	};
+	size_t size = k->slots ? sizeof(image) : sizeof(none);
+
+	if (to)
+		crn_copy(to, k->slots ? image : none, size);
+	return size / sizeof(*to);
+}
+
+/* From behind the head of a program to the label `end`. */
+static int to_end(const struct target *k)
+{
+	return (int)(put_image(k, NULL) + CRN_ARRAY_SIZE(record) - RECORD_END);
+}
+
+/* The head of a program, then what makes an entry. */
+static int install_recorder(const struct target *k, const char *tracepoint,
+	const struct crn_bpf_insn *head, size_t count)
+{
+	struct crn_bpf_insn program[PROGRAM_MAX];
+
+	crn_copy(program, head, count * sizeof(*head));
+	count += put_image(k, program + count);
+	crn_copy(program + count, record, sizeof(record));
+	return crn_bpf_install(tracepoint, program, count + CRN_ARRAY_SIZE(record));
+}
+
+/*
+ * ctx: address, registers, error code. The task is noted as being in a fault (plus 1: in user
+ * mode), which needs the lock only now and then.
+ */
+static int install_user(const struct target *k)
+{
+	const int end = to_end(k);
+	const struct crn_bpf_insn head[] = {
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 7, 1, 0),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 2, 1, 16),
+		CRN_BPF_OP(CRN_BPF_AND, 2, 2),
+		CRN_BPF_IF(CRN_BPF_JEQ, 2, 0, 6 + 2 + 8 + end),
+		MINE(k->mm, k->task_mm, 2 + 8 + end),
+		CRN_BPF_SET_ARRAY(9, k->map, 0),
+		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK),
+		CRN_BPF_MOV(1, 0),
+		CRN_BPF_OP(CRN_BPF_RSH, 1, 10),
+		CRN_BPF_OP(CRN_BPF_AND, 1, CRN_FAULT_SLOTS - 1),
+		CRN_BPF_OP(CRN_BPF_LSH, 1, 3),
+		CRN_BPF_OP_REG(CRN_BPF_ADD, 1, 9),
+		CRN_BPF_OP(CRN_BPF_ADD, 0, 1),
+		CRN_BPF_STORE(1, AT(in_fault), 0),
+	};
+
+	return install_recorder(k, "page_fault_user", head, CRN_ARRAY_SIZE(head));
+}
+
+/*
+ * The same, and the task is noted as being in a fault, so that its taking of the lock, which comes
+ * next, is understood. It does not come if faults are disabled, and is not looked at in a call of
+ * the engine's: then nothing may be noted, or it would excuse a later one.
+ */
+static int install_kernel(const struct target *k)
+{
+	const int end = to_end(k);
+	const struct crn_bpf_insn head[] = {
+		CRN_BPF_MOV(6, 1),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 7, 6, 0),
+		CRN_BPF_IF(CRN_BPF_JSLT, 7, 0, 6 + 2 + 13 + 3 + end),
+		MINE(k->mm, k->task_mm, 2 + 13 + 3 + end),
+		CRN_BPF_SET_ARRAY(9, k->map, 0),
+		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 8, k->pagefault_disabled),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, 0, 11), /* write: */
+		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own)),
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 2), /* others: */
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own_task)),
+		CRN_BPF_IF_REG(CRN_BPF_JEQ, 1, 0, 6), /* write: */
+		/* others: */
+		CRN_BPF_MOV(1, 0),
+		CRN_BPF_OP(CRN_BPF_RSH, 1, 10),
+		CRN_BPF_OP(CRN_BPF_AND, 1, CRN_FAULT_SLOTS - 1),
+		CRN_BPF_OP(CRN_BPF_LSH, 1, 3),
+		CRN_BPF_OP_REG(CRN_BPF_ADD, 1, 9),
+		CRN_BPF_STORE(1, AT(in_fault), 0),
+		/* write: */
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 2, 6, 16),
+		CRN_BPF_OP(CRN_BPF_AND, 2, 2),
+		CRN_BPF_IF(CRN_BPF_JEQ, 2, 0, end),
+	};
+
+	return install_recorder(k, "page_fault_kernel", head, CRN_ARRAY_SIZE(head));
+}
+
+/* Goes to `out` unless the lock is ours; then r8: task, r9: memory, or to `out` if we took it. */
+#define LOCK_OF(k, out)                                                              \
+	CRN_BPF_MOV(6, 1), CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 6, 0), CRN_BPF_SET64(2, (k)->mm), \
+		CRN_BPF_IF_REG(CRN_BPF_JNE, 1, 2, (out) + 8),                           \
+		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK), CRN_BPF_MOV(8, 0),             \
+		CRN_BPF_SET_ARRAY(9, (k)->map, 0),                                      \
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own)),                             \
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 2) /* others */,                          \
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own_task)),                        \
+		CRN_BPF_IF_REG(CRN_BPF_JEQ, 1, 8, out) /* others: */
+
+/*
+ * Somebody has the lock to read, for a fault if r7 says so: what did he want it for? Most want
+ * nothing that is cause for doubt. Then the end.
+ */
+static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
+{
+	const struct crn_bpf_insn doubt[] = {
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16),
+		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 37), /* end: */
+		CRN_BPF_SET(1, 1),
+		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(inside), 1),
+		CRN_BPF_IF(CRN_BPF_JNE, 7, 0, 34), /* end: */
+		/* Or for the end of a task? That writes unseen to futexes alone. */
+		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
+		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 0, k->flags),
+		CRN_BPF_OP(CRN_BPF_AND, 1, EXITING),
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 4), /* call: */
+		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 0, k->futex_state),
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, FUTEX_EXITING, 2), /* call: */
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, k->io_uring),
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 26), /* end: */
+		/* call: in which system call? */
+		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 7, 0, k->task_mm),
+		CRN_BPF_MOV(1, 0),
+		CRN_BPF_CALL(CRN_BPF_CALL_TASK_REGISTERS),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, ORIG_AX),
+		CRN_BPF_IF(CRN_BPF_JEQ, 7, 0, 18), /* count: (the kernel's tasks make none) */
+		/* Who reads us, or as another process about us, writes nothing without a fault. */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_PROCESS_VM_READV, 19), /* end: */
+		CRN_BPF_SET64(2, k->mm),
+		CRN_BPF_IF_REG(CRN_BPF_JEQ, 7, 2, 3), /* own: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_READ, 15), /* end: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_PREAD64, 14), /* end: */
+		CRN_BPF_JUMP(11), /* count: */
+		/* own: what is left of a lock to write; or madvise of what is no area? */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_MUNMAP, 12), /* end: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_BRK, 11), /* end: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_MREMAP, 10), /* end: */
+		CRN_BPF_IF(CRN_BPF_JNE, 1, NR_MADVISE, 7), /* count: */
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, DI),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 2, 9, AT(area_end)),
+		CRN_BPF_IF_REG(CRN_BPF_JGE, 1, 2, 6), /* end: */
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 0, SI),
+		CRN_BPF_OP_REG(CRN_BPF_ADD, 1, 3),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 2, 9, AT(area_begin)),
+		CRN_BPF_IF_REG(CRN_BPF_JLE, 1, 2, 2), /* end: */
+		/* count: */
+		CRN_BPF_SET(1, 1),
+		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(reads), 1),
+		/* end: */
+		CRN_BPF_SET(0, 0),
+		CRN_BPF_EXIT,
+	};
+
+	crn_copy(to, doubt, sizeof(doubt));
+	return CRN_ARRAY_SIZE(doubt);
+}
+
+/* ctx: address space, write, success */
+static int install_acquired(const struct target *k)
+{
+	struct crn_bpf_insn program[PROGRAM_MAX];
+	size_t count;
+	const struct crn_bpf_insn head[] = {
+		LOCK_OF(k, 69),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16), /* success */
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 4, 6, 8),
+		CRN_BPF_IF(CRN_BPF_JEQ, 4, 0, 5), /* read: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 65), /* end: */
+		CRN_BPF_STORE_IMM(9, AT(inside), 0),
+		CRN_BPF_SET(1, 1),
+		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(writes), 1),
+		CRN_BPF_JUMP(61), /* end: */
+		/* read: was it for a fault? r7 */
+		CRN_BPF_SET(7, 0),
+		CRN_BPF_MOV(1, 8),
+		CRN_BPF_OP(CRN_BPF_RSH, 1, 10),
+		CRN_BPF_OP(CRN_BPF_AND, 1, CRN_FAULT_SLOTS - 1),
+		CRN_BPF_OP(CRN_BPF_LSH, 1, 3),
+		CRN_BPF_MOV(2, 9),
+		CRN_BPF_OP_REG(CRN_BPF_ADD, 2, 1),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 2, AT(in_fault)),
+		CRN_BPF_IF_REG(CRN_BPF_JNE, 1, 8, 2), /* user: */
+		CRN_BPF_STORE_IMM(2, AT(in_fault), 0),
+		CRN_BPF_JUMP(10), /* fault: */
+		/* user: the last one may have needed no lock, but this is no system call either */
+		CRN_BPF_OP(CRN_BPF_SUB, 1, 1),
+		CRN_BPF_IF_REG(CRN_BPF_JNE, 1, 8, 9), /* noted: */
+		CRN_BPF_STORE_IMM(2, AT(in_fault), 0),
+		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, k->io_uring),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, 0, 5), /* noted: */
+		CRN_BPF_MOV(1, 0),
+		CRN_BPF_CALL(CRN_BPF_CALL_TASK_REGISTERS),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, ORIG_AX),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, -1, 1), /* noted: */
+		/* fault: */
+		CRN_BPF_SET(7, 1),
+		/* noted: put_doubt */
+	};
+
+	crn_copy(program, head, sizeof(head));
+	count = CRN_ARRAY_SIZE(head);
+	count += put_doubt(k, program + count);
+	return crn_bpf_install("mmap_lock_acquire_returned", program, count);
+}
+
+/* ctx: address space, write. (A lock to write that becomes one to read is counted as that.) */
+static int install_released(const struct target *k)
+{
+	const struct crn_bpf_insn program[] = {
+		LOCK_OF(k, 4),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 4, 6, 8),
+		CRN_BPF_IF(CRN_BPF_JNE, 4, 0, 2), /* end: */
+		CRN_BPF_SET(1, -1),
+		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(inside), 1),
+		/* end: */
+		CRN_BPF_SET(0, 0),
+		CRN_BPF_EXIT,
+	};
+
+	return crn_bpf_install("mmap_lock_released", program, CRN_ARRAY_SIZE(program));
+}
+
+/* Run by the engine: which task, and which address space, is this? */
+static int load_ident(const struct target *k)
+{
+	const struct crn_bpf_insn program[] = {
+		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, k->task_mm),
+		CRN_BPF_SET_ARRAY(2, k->map, 0),
+		CRN_BPF_STORE(2, AT(ident_task), 0),
+		CRN_BPF_STORE(2, AT(ident_mm), 1),
+		CRN_BPF_SET(0, 0),
+		CRN_BPF_EXIT,
+	};
+
+	return crn_fd_raise(crn_bpf_load(program, CRN_ARRAY_SIZE(program)));
+}
+
+static int find_offsets(struct target *k)
+{
+	static const char *const members[] = { "mm", "pagefault_disabled", "flags", "futex_state",
+		"io_uring" };
+	uint32_t offsets[5];
+	int err = crn_btf_offsets("task_struct", members, offsets, 5);
+
+	if (err == -ENOENT) {
+		/* Nothing is excused then: `mm` in their place is never 0. */
+		err = crn_btf_offsets("task_struct", members, offsets, 2);
+		offsets[2] = offsets[3] = offsets[4] = offsets[0];
+	}
+	CRN_TRY(err);
+	k->task_mm = offsets[0];
+	k->pagefault_disabled = offsets[1];
+	k->flags = offsets[2];
+	k->futex_state = offsets[3];
+	k->io_uring = offsets[4];
+	return 0;
+}
+
+int crn_bpf_programs_attach(
+	struct crn_bpf_shared *shared, int map, uint32_t slots, int *ident, int links[CRN_LINKS])
+{
+	struct target k = { .map = map, .slots = slots };
+
+	CRN_TRY(find_offsets(&k));
+	CRN_TRY(*ident = load_ident(&k));
+	CRN_TRY(crn_bpf_run(*ident));
+	k.mm = shared->ident_mm;
+	if (!k.mm)
+		return -ENOENT;
+	/* Who leaves is seen before who enters: the count of those inside errs on no side. */
+	CRN_TRY(links[CRN_LINK_RELEASED] = install_released(&k));
+	CRN_TRY(links[CRN_LINK_ACQUIRED] = install_acquired(&k));
+	CRN_TRY(links[CRN_LINK_KERNEL] = install_kernel(&k));
+	CRN_TRY(links[CRN_LINK_USER] = install_user(&k));
+	return 0;
+}

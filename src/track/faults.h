@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SIGSEGV and SIGBUS, for a tracker: who serves first stores to protected pages, and who lets the
+ * engine's own reads of memory that has vanished fail instead (os/guarded.h). One at a time per
+ * process. The signals are the program's otherwise: its handlers from before are called for all
+ * that is not ours.
+ */
+#ifndef CRN_FAULTS_H
+#define CRN_FAULTS_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct crn_faults;
+struct crn_track_env;
+
+/*
+ * Was it a first store to a protected page? Then it is open now, and true is answered: the store
+ * runs again. Any thread, any instruction.
+ */
+typedef bool crn_store_fault(void *tracker, int sig, const siginfo_t *info);
+
+/*
+ * Begin to handle faults, with handlers of our own in front of the program's unless
+ * env->faults_forwarded. `store` may be NULL: nothing is protected. 0, CAIRN_EMEMORY, CAIRN_EBUSY.
+ */
+int crn_faults_open(struct crn_faults **out, struct crn_track_env *env, crn_store_fault *store,
+	void *tracker);
+void crn_faults_close(struct crn_faults *f);
+
+/*
+ * What a forked child must open again: ranges protected with mprotect, and their protection then. 0
+ * or CAIRN_EMEMORY.
+ */
+int crn_faults_inherit(struct crn_faults *f, uintptr_t begin, uintptr_t end, int prot);
+void crn_faults_disinherit(struct crn_faults *f, uintptr_t begin, uintptr_t end);
+
+/*
+ * A SIGSEGV or SIGBUS has come: is it served? The agent calls this before anything else; the
+ * library's own handler does, and hands what is not ours to the program's. Legal on any stack that
+ * is not itself protected. In a child after fork it opens what that has inherited protected.
+ */
+bool crn_faults_serve(int sig, siginfo_t *info, void *ucontext);
+
+/*
+ * In a forked child: give every page that it inherited protected its protection back, and its
+ * signals to the program. Must come before the arena of the parent is unmapped there. In any other
+ * process it does nothing.
+ */
+void crn_faults_after_fork_child(void);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/* The children of the fork tracker: that they hold all that is tracked, and still do. */
+#include <errno.h>
+#include "base/arena.h"
+#include "base/status.h"
+#include "os/descriptor.h"
+#include "os/memory.h"
+#include "track/fork_tracker.h"
+
+/* ---- Advice ---------------------------------------------------------------------------------- */
+
+static void lift_advice(struct fork_tracker *t, bool back)
+{
+	for (size_t i = 0; i < t->range_count; i++) {
+		struct fork_range *r = &t->ranges[i];
+		int lifted = r->fork_advice == MADV_DONTFORK ? MADV_DOFORK : MADV_KEEPONFORK;
+
+		if (r->fork_advice && r->last == FORK_LAST_OPEN)
+			(void)crn_memory_advise((void *)r->begin, r->end - r->begin,
+				back ? r->fork_advice : lifted);
+	}
+}
+
+/* The first populated page; 0 if there is none (then nothing can be lost in the child either). */
+static uintptr_t find_witness(struct fork_tracker *t, const struct fork_range *r)
+{
+	struct crn_page_run run;
+	uintptr_t cursor = r->begin;
+
+	while (cursor < r->end) {
+		long n = crn_pagemap_populated(t->pagemap, &cursor, r->end, &run, 1);
+
+		if (n < 0)
+			break;
+		if (n > 0)
+			return run.begin;
+	}
+	return 0;
+}
+
+static bool entry_holds(int pagemap, uintptr_t page)
+{
+	uint64_t entry;
+
+	return crn_pagemap_entries(pagemap, page, &entry, 1) >= 0 &&
+		(entry & (CRN_PAGEMAP_PRESENT | CRN_PAGEMAP_SWAP));
+}
+
+/* Before the fork: pages that are populated afterwards prove nothing. */
+static void find_witnesses(struct fork_tracker *t)
+{
+	for (size_t i = 0; i < t->range_count && t->pagemap >= 0; i++) {
+		struct fork_range *r = &t->ranges[i];
+
+		if (r->last != FORK_LAST_OPEN || r->fork_advice || (r->flags & CRN_AREA_FILE))
+			continue;
+		if (!r->witness || !entry_holds(t->pagemap, r->witness))
+			r->witness = find_witness(t, r);
+	}
+}
+
+/*
+ * Is something that we have missing in the child? Then the mapping's flags say why. Anonymous
+ * memory only: a file's pages refault, and nobody wipes those.
+ */
+static bool child_lacks(struct fork_tracker *t, struct fork_range *r, int their_pagemap)
+{
+	if (r->last != FORK_LAST_OPEN || r->fork_advice || !r->witness ||
+		(r->flags & CRN_AREA_FILE))
+		return false;
+	if (entry_holds(their_pagemap, r->witness) || !entry_holds(t->pagemap, r->witness))
+		return false;
+	r->fork_advice = crn_memory_fork_advice(r->witness);
+	return r->fork_advice != 0;
+}
+
+static bool child_is_whole(struct fork_tracker *t, int pid)
+{
+	int their_pagemap = crn_frozen_pagemap(pid);
+	bool whole = true;
+
+	if (their_pagemap < 0 || t->pagemap < 0) {
+		crn_fd_close(their_pagemap);
+		return true; /* cannot tell: /proc is not mounted or not ours to read */
+	}
+	for (size_t i = 0; i < t->range_count; i++)
+		whole &= !child_lacks(t, &t->ranges[i], their_pagemap);
+	crn_fd_close(their_pagemap);
+	return whole;
+}
+
+/* ---- Sentinels ------------------------------------------------------------------------------- */
+
+/* A copy of our own, and not the file's page. */
+static bool entry_owned(int pagemap, uintptr_t page)
+{
+	uint64_t entry;
+
+	return crn_pagemap_entries(pagemap, page, &entry, 1) >= 0 &&
+		(entry & (CRN_PAGEMAP_PRESENT | CRN_PAGEMAP_SWAP)) && !(entry & CRN_PAGEMAP_FILE);
+}
+
+/* On the last page of a mapping: whatever is cut off a file, that goes first. */
+static int sentinel_place(struct fork_tracker *t, struct fork_snapshot *s, uintptr_t page)
+{
+	CRN_TRY(crn_table_grow(t->env->arena, (void **)&s->sentinels, &s->sentinel_capacity,
+		s->sentinel_count, s->sentinel_count + 1, sizeof(*s->sentinels)));
+	s->sentinels[s->sentinel_count++] = page;
+	if (!entry_owned(t->pagemap, page))
+		s->unsure |= crn_memory_own((void *)page) < 0;
+	return 0;
+}
+
+/* An explicit area may go over several mappings. */
+static int sentinels_in(struct fork_tracker *t, struct fork_snapshot *s, const struct fork_range *r)
+{
+	struct crn_mapping m;
+	int more = crn_maps_begin(&t->maps, r->begin, CRN_MAPS_NO_NAMES);
+
+	while (more >= 0 && (more = crn_maps_next(&t->maps, &m)) > 0 && m.begin < r->end) {
+		if (m.inode && !m.shared)
+			CRN_TRY(sentinel_place(t, s, CRN_MIN(m.end, r->end) - CRN_PAGE_SIZE));
+	}
+	s->unsure |= more < 0;
+	return 0;
+}
+
+static int sentinels_place(struct fork_tracker *t, struct fork_snapshot *s)
+{
+	for (size_t i = 0; i < t->range_count; i++) {
+		const struct fork_range *r = &t->ranges[i];
+
+		if (r->last == FORK_LAST_OPEN && fork_range_cuttable(r))
+			CRN_TRY(sentinels_in(t, s, r));
+	}
+	return 0;
+}
+
+int fork_child_intact(const struct fork_tracker *t, const struct fork_snapshot *s)
+{
+	bool all = !s->unsure;
+	int pagemap;
+
+	if (all && !s->sentinel_count)
+		return 0;
+	pagemap = crn_frozen_pagemap(s->pid);
+	for (size_t i = 0; i < s->sentinel_count && all; i++)
+		all = entry_owned(pagemap, s->sentinels[i]);
+	crn_fd_close(pagemap);
+	return all ? 0 : CAIRN_ELAYOUT;
+}
+
+/* ---- Their life ------------------------------------------------------------------------------ */
+
+static void drop(struct fork_tracker *t, int pid)
+{
+	size_t n = 0;
+
+	(void)crn_process_kill(pid);
+	for (size_t i = 0; i < t->dying_count; i++) {
+		if (!crn_process_reap(t->dying[i], false))
+			t->dying[n++] = t->dying[i];
+	}
+	t->dying_count = n;
+	if (n == FORK_DYING_MAX)
+		(void)crn_process_reap(t->dying[--t->dying_count], true);
+	t->dying[t->dying_count++] = pid;
+}
+
+void fork_child_drop(struct fork_tracker *t, struct fork_snapshot *s)
+{
+	if (s->pid > 0)
+		drop(t, s->pid);
+	crn_block_free(
+		t->env->arena, s->sentinels, s->sentinel_capacity * sizeof(*s->sentinels));
+	*s = (struct fork_snapshot){ 0 };
+}
+
+/* The limits of Linux as the caller should see them: the checkpoint fails, the program goes on. */
+static int fork_error(int err)
+{
+	return err == -ENOMEM || err == -EAGAIN ? CAIRN_EMEMORY : err;
+}
+
+/* A frozen child that holds every area. Its pid or an error. */
+static int take(struct fork_tracker *t)
+{
+	int pid;
+
+	for (int tries = 0;; tries++) {
+		find_witnesses(t);
+		lift_advice(t, false);
+		pid = crn_frozen_take(t->control);
+		lift_advice(t, true);
+		if (pid < 0)
+			return fork_error(pid);
+		if (child_is_whole(t, pid))
+			return pid;
+		drop(t, pid);
+		if (tries == 3)
+			return CAIRN_EUNSUPPORTED; /* another thread changes the advice always */
+	}
+}
+
+int fork_child_take(struct fork_tracker *t, struct fork_snapshot *s)
+{
+	int err = sentinels_place(t, s);
+
+	if (err >= 0)
+		err = take(t);
+	if (err < 0) {
+		fork_child_drop(t, s);
+		return err;
+	}
+	s->pid = err;
+	return 0;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* What the fork tracker's children hold: copying it back, and reading it. */
+#include <errno.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/status.h"
+#include "os/descriptor.h"
+#include "os/keeper.h"
+#include "os/memory.h"
+#include "track/fork_tracker.h"
+
+/* What makes two pagemap entries different without making the pages different. */
+#define ENTRY_NOISE (CRN_PAGEMAP_SOFT_DIRTY | CRN_PAGEMAP_EXCLUSIVE | CRN_PAGEMAP_UFFD_WP)
+#define ENTRY_PFN   ((1ull << 55) - 1)
+
+int fork_kept_check(void *tracker, uint64_t id)
+{
+	struct fork_tracker *t = tracker;
+	struct fork_snapshot *s = fork_snapshot_find(t, id);
+	uint32_t word;
+
+	if (!s)
+		return CAIRN_EEVICTED;
+	/* Somebody (the OOM killer, an operator) may have killed the child. */
+	if (crn_frozen_read(s->pid, &word, (uintptr_t)t->control, sizeof(word)) != sizeof(word))
+		return CAIRN_EFAILED;
+	return fork_child_intact(t, s);
+}
+
+struct fork_source {
+	int pid, pagemap;
+	bool anonymous, placed;
+};
+
+/* Equal entries are equal pages: both absent, the same swap slot, or the same frame (0 if we may
+ * not see it). */
+static bool entries_equal(uint64_t a, uint64_t b, bool placed)
+{
+	a &= ~ENTRY_NOISE;
+	b &= ~ENTRY_NOISE;
+	return a == b && !(placed && !a) && (!(a & CRN_PAGEMAP_PRESENT) || (a & ENTRY_PFN));
+}
+
+/* [begin, end) is at most FORK_BATCH pages and may differ: compare, store what does. */
+static int restore_run(
+	struct fork_tracker *t, int pid, uintptr_t begin, uintptr_t end, bool anonymous)
+{
+	while (begin < end) {
+		long n = crn_frozen_read(pid, t->theirs, begin, end - begin);
+		long m;
+
+		if (n < 0)
+			return (int)n;
+		n = (long)crn_page_down((uintptr_t)n);
+		m = crn_memory_peek(t->mine, (void *)begin, (size_t)n);
+		for (long at = 0; at < n; at += (long)CRN_PAGE_SIZE) {
+			if (at + (long)CRN_PAGE_SIZE <= m &&
+				crn_same_words(t->mine + at, t->theirs + at, CRN_PAGE_SIZE))
+				continue;
+			t->env->store(t->env, begin + (uintptr_t)at, t->theirs + at, CRN_PAGE_SIZE);
+		}
+		begin += (uintptr_t)n;
+		if (begin == end)
+			break;
+		/*
+		 * Not even there in the child: MADV_DONTFORK, and never written then. Beyond the
+		 * end of a file, or a guard page then and now: stays.
+		 */
+		if (anonymous && crn_memory_readable(&begin, 1))
+			t->env->store(t->env, begin, NULL, CRN_PAGE_SIZE);
+		begin += CRN_PAGE_SIZE;
+	}
+	return 0;
+}
+
+static int restore_batch(
+	struct fork_tracker *t, const struct fork_source *from, uintptr_t begin, uintptr_t end)
+{
+	uint64_t mine[FORK_BATCH], theirs[FORK_BATCH];
+	size_t count = crn_pages(end - begin);
+	size_t i = 0;
+
+	if (t->pagemap < 0 || from->pagemap < 0 ||
+		crn_pagemap_entries(t->pagemap, begin, mine, count) < 0 ||
+		crn_pagemap_entries(from->pagemap, begin, theirs, count) < 0)
+		return restore_run(t, from->pid, begin, end, from->anonymous);
+	while (i < count) {
+		size_t k = i;
+
+		while (k < count && !entries_equal(mine[k], theirs[k], from->placed))
+			k++;
+		if (k > i)
+			CRN_TRY(restore_run(t, from->pid, begin + i * CRN_PAGE_SIZE,
+				begin + k * CRN_PAGE_SIZE, from->anonymous));
+		i = k + 1;
+	}
+	return 0;
+}
+
+int fork_kept_restore(void *tracker, uint64_t id)
+{
+	struct fork_tracker *t = tracker;
+	const uintptr_t step = FORK_BATCH * CRN_PAGE_SIZE;
+	struct fork_source from;
+	int err = 0;
+
+	CRN_TRY(fork_kept_check(t, id));
+	(void)crn_keeper_mend(t->env->keeper);
+	from.pid = fork_snapshot_find(t, id)->pid;
+	from.pagemap = crn_frozen_pagemap(from.pid);
+	for (size_t i = 0; i < t->range_count && err >= 0; i++) {
+		const struct fork_range *r = &t->ranges[i];
+
+		if (r->born > id || r->last != FORK_LAST_OPEN)
+			/* younger than the checkpoint: stays as it is; or no longer there */
+			continue;
+		from.anonymous = !(r->flags & CRN_AREA_FILE);
+		from.placed = r->placed;
+		for (uintptr_t at = r->begin; at < r->end && err >= 0; at += step)
+			err = restore_batch(t, &from, at, CRN_MIN(at + step, r->end));
+	}
+	crn_fd_close(from.pagemap);
+	CRN_TRY(err);
+	fork_truncate(t, id);
+	fork_ranges_prune(t, 0, id);
+	return 0;
+}
+
+/* ---- Looking --------------------------------------------------------------------------------- */
+
+int fork_kept_next(
+	void *tracker, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end)
+{
+	struct fork_tracker *t = tracker;
+	int found = 0;
+
+	for (size_t i = 0; i < t->range_count; i++) {
+		const struct fork_range *r = &t->ranges[i];
+		uintptr_t from = CRN_MAX(r->begin, addr);
+
+		if (r->end <= addr || !fork_range_holds(r, id) || (found && from >= *begin))
+			continue;
+		*begin = from;
+		*end = r->end;
+		found = 1;
+	}
+	return found;
+}
+
+/* [addr, addr+len) lies in one range that was held. */
+static int peek_range(
+	const struct fork_snapshot *s, bool anonymous, uintptr_t addr, uint8_t *buf, size_t len)
+{
+	while (len) {
+		long n = crn_frozen_read(s->pid, buf, addr, len);
+
+		if (n == -ESRCH)
+			return CAIRN_EFAILED;
+		CRN_TRY((int)CRN_MIN(n, 0));
+		if (!n && !anonymous)
+			return CAIRN_ENOTAREA; /* beyond the end of the file */
+		if (!n) {
+			n = (long)CRN_MIN(len, CRN_PAGE_SIZE - (addr & (CRN_PAGE_SIZE - 1)));
+			crn_fill(buf, 0, (size_t)n); /* MADV_DONTFORK, and never written then */
+		}
+		addr += (uintptr_t)n;
+		buf += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int fork_kept_peek(void *tracker, uint64_t id, uintptr_t addr, void *buf, size_t len)
+{
+	struct fork_tracker *t = tracker;
+	const struct fork_snapshot *s = fork_snapshot_find(t, id);
+	uintptr_t at = addr, end = addr + len;
+
+	if (!s)
+		return CAIRN_EEVICTED;
+	while (at < end) {
+		const struct fork_range *r = fork_range_at(t, id, at);
+		uintptr_t stop;
+		int err;
+
+		if (!r)
+			return CAIRN_ENOTAREA;
+		if (fork_range_cuttable(r))
+			CRN_TRY(fork_child_intact(t, s));
+		stop = CRN_MIN(end, r->end);
+		err = peek_range(s, !(r->flags & CRN_AREA_FILE), at, (uint8_t *)buf + (at - addr),
+			stop - at);
+		/* Cut since we asked? Then the child has lost the page. */
+		if (err == CAIRN_ENOTAREA && fork_range_cuttable(r))
+			CRN_TRY(fork_child_intact(t, s));
+		CRN_TRY(err);
+		at = stop;
+	}
+	return 0;
+}
+
+/* Compare page by page: this is for a thread's stack, not for the whole surface. */
+int fork_kept_written(void *tracker, uint64_t id, uintptr_t addr, size_t len)
+{
+	struct fork_tracker *t = tracker;
+	int count = 0;
+
+	for (uintptr_t page = crn_page_down(addr); page < addr + len; page += CRN_PAGE_SIZE) {
+		int err = fork_kept_peek(t, id, page, t->theirs, CRN_PAGE_SIZE);
+
+		if (err == CAIRN_ENOTAREA)
+			continue;
+		CRN_TRY(err);
+		count += crn_memory_peek(t->mine, (void *)page, CRN_PAGE_SIZE) !=
+				(long)CRN_PAGE_SIZE ||
+			!crn_same_words(t->mine, t->theirs, CRN_PAGE_SIZE);
+	}
+	return count;
+}

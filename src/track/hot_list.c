@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include "track/hot_list.h"
+#include "os/clock.h"
+#include "os/guarded.h"
+
+void crn_hot_list_close(struct crn_hot_list *l, struct crn_arena *arena)
+{
+	crn_block_free(arena, l->at, l->capacity * sizeof(*l->at));
+	*l = (struct crn_hot_list){ .at = NULL };
+}
+
+size_t crn_hot_list_from(const struct crn_hot_list *l, uintptr_t page)
+{
+	size_t low = 0, high = l->count;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (l->at[mid].page < page)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+struct crn_hot_entry *crn_hot_list_find(const struct crn_hot_list *l, uintptr_t page)
+{
+	size_t i = crn_hot_list_from(l, page);
+
+	return i < l->count && l->at[i].page == page ? &l->at[i] : NULL;
+}
+
+struct crn_hot_entry *crn_hot_list_add(
+	struct crn_hot_list *l, struct crn_arena *arena, uintptr_t page, void *where)
+{
+	size_t at = crn_hot_list_from(l, page);
+
+	if (at < l->count && l->at[at].page == page)
+		return &l->at[at];
+	if (crn_table_grow(arena, (void **)&l->at, &l->capacity, l->count, l->count + 1,
+		    sizeof(*l->at)) < 0)
+		return NULL;
+	for (size_t i = l->count; i > at; i--)
+		l->at[i] = l->at[i - 1];
+	l->count++;
+	l->at[at] = (struct crn_hot_entry){
+		.page = page, .where = where, .slot = CRN_HOT_NO_SLOT, .changed = true,
+		.blind = crn_pages(page) % (CRN_HOT_BLIND + 1), /* not all at once */
+	};
+	return &l->at[at];
+}
+
+void crn_hot_list_sweep(struct crn_hot_list *l)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (l->at[i].where)
+			l->at[kept++] = l->at[i];
+	l->count = kept;
+}
+
+bool crn_hot_look(struct crn_hot_entry *e, const void *old)
+{
+	static const uint8_t zeros[CRN_PAGE_SIZE] __attribute__((aligned(64)));
+	const void *live = (const void *)e->page;
+
+	e->changed = true;
+	if (e->streak == CRN_HOT_STREAK && e->blind < CRN_HOT_BLIND) {
+		e->blind++;
+		return true;
+	}
+	e->blind = 0;
+	old = old ? old : zeros;
+	if (!crn_guarded_line_differs(old, live, e->line)) {
+		unsigned line = crn_guarded_line(old, live, e->line);
+
+		e->changed = line != CRN_LINES;
+		e->line = e->changed ? (uint8_t)line : e->line;
+	}
+	e->streak = e->changed ? e->streak + (e->streak < CRN_HOT_STREAK) : 0;
+	return e->changed;
+}
+
+uint64_t crn_hot_meter_begin(struct crn_hot_list *l, bool first)
+{
+	if (first) {
+		l->cycles = 0;
+		if (crn_likely(++l->turns % CRN_HOT_METER_EVERY) || !l->count)
+			return 0;
+	} else if (crn_likely(!l->cycles)) {
+		return 0;
+	}
+	return crn_clock_ticks();
+}
+
+uint32_t crn_hot_meter_end(struct crn_hot_list *l, uint64_t begin, bool last)
+{
+	if (crn_likely(!begin) || !l->count)
+		return 0;
+	l->cycles += crn_clock_ticks() - begin;
+	return last ? (uint32_t)(l->cycles / l->count) : 0;
+}

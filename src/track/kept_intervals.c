@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+#include "track/kept_intervals.h"
+#include "base/arena.h"
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/status.h"
+#include "os/memory.h"
+
+const struct crn_rt_shape __cairn_shape __attribute__((weak)) = { .kind = 0 };
+
+/* ---- Logs -------------------------------------------------------------------------------- */
+
+int crn_log_walk(uintptr_t begin, uintptr_t end, crn_undo_fn fn, void *ctx)
+{
+	while (end > begin) {
+		const struct crn_log_entry *e = (const struct crn_log_entry *)end - 1;
+		uintptr_t addr = e->where & CRN_LOG_ADDR;
+		size_t len = e->where >> 56;
+		const void *old = &e->word;
+
+		end -= sizeof(*e);
+		if (len == CRN_LOG_LONG) {
+			len = e->word;
+			end -= (len + 15) & ~15ul;
+			old = (const void *)end;
+		}
+		CRN_TRY(fn(ctx, addr, old, len));
+	}
+	return 0;
+}
+
+/* ---- The ring ---------------------------------------------------------------------------- */
+
+static struct crn_kept_interval *interval_at(const struct crn_kept *k, uint32_t i)
+{
+	return &k->at[(k->first + i) % k->env->keep];
+}
+
+static void release(struct crn_kept *k, struct crn_kept_interval *i)
+{
+	crn_block_free(k->env->arena, i->log, i->size);
+	k->packed_bytes -= i->size;
+}
+
+static void drop_oldest(struct crn_kept *k)
+{
+	release(k, interval_at(k, 0));
+	k->first = (k->first + 1) % k->env->keep;
+	k->count--;
+}
+
+int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct crn_hook_ops *hooks)
+{
+	k->env = env;
+	k->hooks = hooks;
+	k->at = crn_block_alloc(env->arena, env->keep * sizeof(*k->at));
+	return k->at ? 0 : CAIRN_EMEMORY;
+}
+
+void crn_kept_close(struct crn_kept *k)
+{
+	while (k->count)
+		drop_oldest(k);
+	crn_block_free(k->env->arena, k->at, k->env->keep * sizeof(*k->at));
+}
+
+/* ---- Taking ------------------------------------------------------------------------------ */
+
+/* What undoes the open interval, before its hooks forget it. */
+static int pack(struct crn_kept *k)
+{
+	struct crn_kept_interval i = { .id = k->open, .size = k->hooks->packed() };
+
+	if (k->count == k->env->keep - 1)
+		drop_oldest(k);
+	while (i.size && !(i.log = crn_block_alloc(k->env->arena, i.size))) {
+		if (!k->count)
+			return CAIRN_EMEMORY;
+		drop_oldest(k);
+	}
+	k->hooks->pack(i.log);
+	k->packed_bytes += i.size;
+	*interval_at(k, k->count++) = i;
+	return 0;
+}
+
+static void begin(struct crn_kept *k, uint64_t id)
+{
+	struct crn_rt *rt = crn_rt();
+
+	k->entries += k->hooks->count();
+	k->hooks->reset();
+	rt->busy = false;
+	rt->told = false;
+	rt->unmapped &= k->count > 0;
+	k->open = id;
+}
+
+int crn_kept_take(void *t, uint64_t id)
+{
+	struct crn_kept *k = t;
+	bool first = !crn_rt()->active;
+
+	/* Hooks of two threads at once would mix up what they keep. */
+	if (!k->env->one_thread && !__cairn_shape.one_thread())
+		return CAIRN_ETHREADS;
+	if (!first && k->env->keep > 1)
+		CRN_TRY(pack(k));
+	if (first) {
+		crn_rt()->env = k->env;
+		crn_rt()->lost = k->env->lost;
+	}
+	begin(k, id);
+	crn_rt()->active = true;
+	return 0;
+}
+
+/* ---- Restoring --------------------------------------------------------------------------- */
+
+static int each_interval(struct crn_kept *k, uint64_t id, crn_undo_fn fn, void *ctx)
+{
+	CRN_TRY(k->hooks->walk(fn, ctx));
+	for (uint32_t n = k->count; n-- > 0;) {
+		const struct crn_kept_interval *i = interval_at(k, n);
+
+		if (i->id < id)
+			break;
+		CRN_TRY(crn_log_walk((uintptr_t)i->log, (uintptr_t)i->log + i->size, fn, ctx));
+	}
+	return 0;
+}
+
+/* Can it still be stored to? Each page is asked by storing a byte that is there already. */
+static int check_mapped(void *ctx, uintptr_t addr, const void *old, size_t len)
+{
+	uintptr_t end = addr + len;
+
+	for (uintptr_t at = addr; at < end; at = crn_page_down(at) + CRN_PAGE_SIZE) {
+		uint8_t byte;
+
+		if (crn_memory_peek(&byte, (const void *)at, 1) != 1 ||
+			crn_memory_poke((void *)at, &byte, 1) != 1)
+			return CAIRN_ELAYOUT;
+	}
+	return 0;
+}
+
+int crn_kept_check(void *t, uint64_t id)
+{
+	struct crn_kept *k = t;
+
+	if (!k->env->one_thread && !__cairn_shape.one_thread())
+		return CAIRN_ETHREADS;
+	if (id != k->open && (!k->count || interval_at(k, 0)->id > id))
+		return CAIRN_EEVICTED;
+	return crn_rt()->unmapped ? each_interval(k, id, check_mapped, NULL) : 0;
+}
+
+static int put_back(void *ctx, uintptr_t addr, const void *old, size_t len)
+{
+	struct crn_kept *k = ctx;
+
+	k->env->store(k->env, addr, old, len);
+	return 0;
+}
+
+int crn_kept_restore(void *t, uint64_t id)
+{
+	struct crn_kept *k = t;
+
+	CRN_TRY(each_interval(k, id, put_back, k));
+	while (k->count && interval_at(k, k->count - 1)->id >= id)
+		release(k, interval_at(k, --k->count));
+	begin(k, id);
+	return 0;
+}
+
+/* ---- Looking ----------------------------------------------------------------------------- */
+
+struct overlay {
+	uintptr_t addr;
+	size_t len;
+	uint8_t *buf;
+};
+
+static int lay_over(void *ctx, uintptr_t addr, const void *old, size_t len)
+{
+	struct overlay *o = ctx;
+	uintptr_t from = CRN_MAX(addr, o->addr), to = CRN_MIN(addr + len, o->addr + o->len);
+
+	if (from < to)
+		crn_copy(o->buf + (from - o->addr), (const uint8_t *)old + (from - addr),
+			to - from);
+	return 0;
+}
+
+int crn_kept_peek(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len)
+{
+	struct crn_kept *k = t;
+	struct overlay o = { addr, len, buf };
+
+	if (k->env->load(k->env, buf, addr, len) < 0)
+		return CAIRN_ENOTAREA;
+	return each_interval(k, id, lay_over, &o);
+}
+
+int crn_kept_touch(void *t, uintptr_t addr, size_t len)
+{
+	__cairn_shape.save(addr, len);
+	return 0;
+}
+
+uint64_t crn_kept_bytes(const void *t)
+{
+	const struct crn_kept *k = t;
+
+	return k->hooks->bytes() + k->packed_bytes;
+}
+
+uint64_t crn_kept_entries(const void *t)
+{
+	const struct crn_kept *k = t;
+
+	return k->entries + k->hooks->count();
+}
+
+/* ---- Rows without a meaning here: there are no areas and no pages -------------------------- */
+
+int crn_kept_area_add(void *t, struct crn_area *area)
+{
+	return CAIRN_EUNSUPPORTED;
+}
+
+void crn_kept_area_drop(void *t, struct crn_area *area)
+{
+}
+
+int crn_kept_begin(void *t)
+{
+	return 0;
+}
+
+int crn_kept_end(void *t, struct crn_sink *sink)
+{
+	return 0; /* kept_take, which may fail, does it all */
+}
+
+int crn_kept_undo(void *t, struct crn_sink *sink)
+{
+	return CAIRN_EUNSUPPORTED;
+}
+
+int crn_kept_rebase(void *t, uintptr_t page, const void *content)
+{
+	return CAIRN_EUNSUPPORTED;
+}
+
+int crn_kept_look(void *t, uintptr_t page, const void **old)
+{
+	return CAIRN_EUNSUPPORTED;
+}
+
+int crn_kept_next(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end)
+{
+	return 0;
+}
+
+int crn_kept_written(void *t, uint64_t id, uintptr_t addr, size_t len)
+{
+	return CAIRN_EUNSUPPORTED;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The last K checkpoints of a tracker that is told of each store (shadow, undo log). The open
+ * interval is undone from where its hooks keep it; when it ends and K > 1, what undoes it is packed
+ * into one block, as a log (rt/rt.h) whatever the tracker.
+ *
+ *	kept:   [id 4: log] [id 5: log]     open: 6 (shadow, or log)
+ *
+ * A restore to 4 undoes 6, then 5, then 4: the oldest content of a byte is put back last.
+ */
+#ifndef CRN_KEPT_INTERVALS_H
+#define CRN_KEPT_INTERVALS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "rt/rt.h"
+#include "track/track.h"
+
+/* Old content, newest entry first. Negative stops. */
+typedef int (*crn_undo_fn)(void *ctx, uintptr_t addr, const void *old, size_t len);
+
+/* How one kind of hooks keeps the open interval. */
+struct crn_hook_ops {
+	int (*walk)(crn_undo_fn fn, void *ctx);
+	size_t (*packed)(void);    /* bytes of it as a log */
+	void (*pack)(void *to);    /* oldest entry first */
+	void (*reset)(void);       /* a new interval: nothing has been stored to yet */
+	uint64_t (*count)(void);   /* entries of the open interval */
+	uint64_t (*bytes)(void);   /* held now for it */
+};
+
+struct crn_kept_interval {
+	uint64_t id;
+	void *log;
+	size_t size;
+};
+
+struct crn_kept {
+	struct crn_track_env *env;
+	const struct crn_hook_ops *hooks;
+	struct crn_kept_interval *at; /* a ring of env->keep entries */
+	uint32_t first, count;
+	uint64_t open; /* the checkpoint that starts the open interval */
+	uint64_t packed_bytes, entries;
+};
+
+int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct crn_hook_ops *hooks);
+void crn_kept_close(struct crn_kept *k);
+
+/* Walk a log in [begin, end), newest entry first. */
+int crn_log_walk(uintptr_t begin, uintptr_t end, crn_undo_fn fn, void *ctx);
+
+/*
+ * The rows of struct crn_tracker_ops that are the same for both; the tracker's state begins with a
+ * struct crn_kept.
+ */
+int crn_kept_area_add(void *t, struct crn_area *area);
+void crn_kept_area_drop(void *t, struct crn_area *area);
+int crn_kept_begin(void *t);
+int crn_kept_end(void *t, struct crn_sink *sink);
+int crn_kept_undo(void *t, struct crn_sink *sink);
+int crn_kept_rebase(void *t, uintptr_t page, const void *content);
+int crn_kept_look(void *t, uintptr_t page, const void **old);
+int crn_kept_take(void *t, uint64_t id);
+int crn_kept_check(void *t, uint64_t id);
+int crn_kept_restore(void *t, uint64_t id);
+int crn_kept_next(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
+int crn_kept_peek(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);
+int crn_kept_written(void *t, uint64_t id, uintptr_t addr, size_t len);
+int crn_kept_touch(void *t, uintptr_t addr, size_t len);
+uint64_t crn_kept_bytes(const void *t);
+uint64_t crn_kept_entries(const void *t);
+
+#define CRN_KEPT_ROWS                                                              \
+	.caps = CRN_TRACK_STORES | CRN_TRACK_KEEPS, .area_add = crn_kept_area_add, \
+	.area_drop = crn_kept_area_drop, .interval_begin = crn_kept_begin,         \
+	.interval_end = crn_kept_end, .undo = crn_kept_undo,                       \
+	.rebase = crn_kept_rebase, .look = crn_kept_look,                          \
+	.kept_take = crn_kept_take, .kept_check = crn_kept_check,                  \
+	.kept_restore = crn_kept_restore, .kept_next = crn_kept_next,              \
+	.kept_peek = crn_kept_peek, .kept_written = crn_kept_written,              \
+	.page = { .unprotect = crn_kept_touch }, .bytes = crn_kept_bytes,          \
+	.faults = crn_kept_entries
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shadow state (LMC, sections II to IV; "Techniques for in-memory checkpointing", section 3): code
+ * that the compiler has instrumented copies a region to the same place in the shadow before the
+ * first store to it in an interval. No page fault, no system call; the cost of a checkpoint is that
+ * of the stack and one byte for each region that was written.
+ *
+ * Memory: at most the written set (its regions) in the shadow, one tag each, eight bytes each in
+ * the list, and that again for each checkpoint beyond the newest.
+ */
+#include "base/arena.h"
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "os/host.h"
+#include "os/memory.h"
+#include "track/kept_intervals.h"
+
+struct shadow {
+	struct crn_kept kept; /* first */
+	size_t list_size;
+};
+
+static size_t region(void)
+{
+	return 1ul << __cairn_shape.shift;
+}
+
+static int shadow_probe(const struct crn_host *host)
+{
+	return __cairn_shape.kind == CRN_RT_SHADOW ? 0 : CAIRN_ENOTRACK;
+}
+
+/* ---- The open interval ---------------------------------------------------------------------- */
+
+static int walk(crn_undo_fn fn, void *ctx)
+{
+	for (const uint64_t *d = crn_rt()->dirty_cur; d-- > crn_rt()->dirty;)
+		CRN_TRY(fn(ctx, *d, crn_rt_shadow(*d), region()));
+	return 0;
+}
+
+static uint64_t count(void)
+{
+	return (uint64_t)(crn_rt()->dirty_cur - crn_rt()->dirty);
+}
+
+static size_t packed(void)
+{
+	return count() * crn_log_need(region());
+}
+
+static void pack(void *to)
+{
+	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++) {
+		struct crn_log_entry *e;
+
+		crn_copy(to, crn_rt_shadow(*d), region());
+		e = (void *)((char *)to + region());
+		e->word = region();
+		e->where = *d | CRN_LOG_LONG << 56;
+		to = e + 1;
+	}
+}
+
+static void reset(void)
+{
+	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++)
+		*crn_rt_tag(*d, __cairn_shape.shift) = 0;
+	crn_rt()->dirty_cur = crn_rt()->dirty;
+}
+
+static uint64_t bytes(void)
+{
+	return count() * (region() + 1 + sizeof(uint64_t));
+}
+
+static const struct crn_hook_ops hooks = {
+	.walk = walk,
+	.packed = packed,
+	.pack = pack,
+	.reset = reset,
+	.count = count,
+	.bytes = bytes,
+};
+
+/* ---- Opening and closing --------------------------------------------------------------------- */
+
+/* Regions that were stored to while no session was open count as saved: not any more. */
+static int clear_tags(uintptr_t primary, size_t len)
+{
+	return crn_memory_advise(crn_rt_tag(primary, __cairn_shape.shift),
+		len >> __cairn_shape.shift, MADV_DONTNEED);
+}
+
+/* Old content of the last session is given back. */
+static int clear_shadow(uintptr_t primary, size_t len)
+{
+	return crn_memory_advise((void *)(primary ^ CRN_RT_SHADOW_XOR), len, MADV_DONTNEED);
+}
+
+static void shadow_close(void *tracker)
+{
+	struct shadow *t = tracker;
+
+	crn_rt()->active = false;
+	crn_memory_unmap(crn_rt()->dirty, t->list_size);
+	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
+	(void)clear_shadow(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
+	(void)clear_shadow(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
+	crn_kept_close(&t->kept);
+	crn_block_free(t->kept.env->arena, t, sizeof(*t));
+}
+
+/* As much as memory_max allows; a list that is full makes the interval one that is not restored. */
+static int list_open(struct shadow *t)
+{
+	void *at = NULL;
+
+	t->list_size = crn_page_up(t->kept.env->memory_max / region() * sizeof(uint64_t));
+	CRN_TRY(crn_memory_span(&at, t->list_size));
+	crn_rt()->dirty = crn_rt()->dirty_cur = at;
+	crn_rt()->dirty_end = crn_rt()->dirty + t->list_size / sizeof(uint64_t);
+	return 0;
+}
+
+static int shadow_open(void **out, struct crn_track_env *env)
+{
+	struct shadow *t = crn_block_alloc(env->arena, sizeof(*t));
+	int err = CAIRN_EMEMORY;
+
+	if (!t)
+		return err;
+	err = CAIRN_EUNSUPPORTED;
+	if (!__cairn_shape.saves()) {
+		crn_error("this program was built with -fcairn-save=off: it cannot be restored");
+		goto err_block;
+	}
+	err = crn_kept_open(&t->kept, env, &hooks);
+	if (err < 0)
+		goto err_block;
+	err = clear_tags(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
+	if (err >= 0)
+		err = clear_tags(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
+	if (err >= 0)
+		err = list_open(t);
+	if (err < 0)
+		goto err_kept;
+	*out = t;
+	return 0;
+
+err_kept:
+	crn_kept_close(&t->kept);
+err_block:
+	crn_block_free(env->arena, t, sizeof(*t));
+	return err;
+}
+
+const struct crn_tracker_ops crn_tracker_shadow = {
+	.name = "shadow",
+	.probe = shadow_probe,
+	.open = shadow_open,
+	.close = shadow_close,
+	CRN_KEPT_ROWS,
+};

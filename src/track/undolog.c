@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The undo log ("Techniques for in-memory checkpointing", section 3; LMC's peer): code that the
+ * compiler has instrumented appends address, size and old content before every store. A checkpoint
+ * costs the stack and one assignment, but a log grows with the stores, not with what they write:
+ * its limit is memory_max, and an interval that exceeds it cannot be restored (said in the log).
+ */
+#include "base/arena.h"
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/status.h"
+#include "os/memory.h"
+#include "track/kept_intervals.h"
+
+struct undolog {
+	struct crn_kept kept; /* first */
+	size_t size;
+};
+
+static int undolog_probe(const struct crn_host *host)
+{
+	return __cairn_shape.kind == CRN_RT_UNDOLOG ? 0 : CAIRN_ENOTRACK;
+}
+
+/* ---- The open interval ---------------------------------------------------------------------- */
+
+static int walk(crn_undo_fn fn, void *ctx)
+{
+	return crn_log_walk(crn_rt()->log_base, crn_rt()->log_cur, fn, ctx);
+}
+
+static size_t packed(void)
+{
+	return crn_rt()->log_cur - crn_rt()->log_base;
+}
+
+static void pack(void *to)
+{
+	crn_copy(to, (const void *)crn_rt()->log_base, packed());
+}
+
+static void reset(void)
+{
+	crn_rt()->log_cur = crn_rt()->log_base;
+}
+
+/* Entries differ in size: what is counted is their least size. */
+static uint64_t count(void)
+{
+	return packed() / sizeof(struct crn_log_entry);
+}
+
+static uint64_t bytes(void)
+{
+	return packed();
+}
+
+static const struct crn_hook_ops hooks = {
+	.walk = walk,
+	.packed = packed,
+	.pack = pack,
+	.reset = reset,
+	.count = count,
+	.bytes = bytes,
+};
+
+/* ---- Opening and closing --------------------------------------------------------------------- */
+
+static void undolog_close(void *tracker)
+{
+	struct undolog *t = tracker;
+	void *log = (void *)crn_rt()->log_base;
+
+	crn_rt()->active = false;
+	crn_rt()->log_base = crn_rt()->log_cur = crn_rt()->log_end = 0; /* inert */
+	crn_memory_unmap(log, t->size);
+	crn_kept_close(&t->kept);
+	crn_block_free(t->kept.env->arena, t, sizeof(*t));
+}
+
+static int undolog_open(void **out, struct crn_track_env *env)
+{
+	struct undolog *t = crn_block_alloc(env->arena, sizeof(*t));
+	void *at = NULL;
+	int err = CAIRN_EMEMORY;
+
+	if (!t)
+		return err;
+	err = crn_kept_open(&t->kept, env, &hooks);
+	if (err < 0)
+		goto err_block;
+	t->size = crn_page_up(env->memory_max);
+	err = crn_memory_span(&at, t->size);
+	if (err < 0)
+		goto err_kept;
+	/* Still inert: hooks run between these, too. */
+	crn_rt()->log_base = crn_rt()->log_cur = (uint64_t)at;
+	crn_rt()->log_end = crn_rt()->log_base + t->size;
+	*out = t;
+	return 0;
+
+err_kept:
+	crn_kept_close(&t->kept);
+err_block:
+	crn_block_free(env->arena, t, sizeof(*t));
+	return err;
+}
+
+const struct crn_tracker_ops crn_tracker_undolog = {
+	.name = "undolog",
+	.probe = undolog_probe,
+	.open = undolog_open,
+	.close = undolog_close,
+	CRN_KEPT_ROWS,
+};

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sleeps of every kind, in threads that a timer of ours may find in them, while others compute:
+ * none may end early, late or with EINTR. A signal of the program's own still cuts them short, also
+ * when ours comes just as its handler returns.
+ *
+ *	victim_timer sleep|compute|threads|idle|ignored|signals [SECONDS]
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/ipc.h>
+#include <sys/sem.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <linux/futex.h>
+#include <time.h>
+#include "expect.h"
+
+static atomic_bool over;
+static double seconds = 1;
+static volatile uint64_t sink[64 << 10];
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* In user code, without one call. */
+static void *compute(void *arg)
+{
+	double until = *(double *)arg;
+
+	for (uint64_t i = 0; !over && now() < until; i++)
+		for (int k = 0; k < 20000; k++)
+			sink[(i + (uint64_t)k * 512) % (64 << 10)] += i;
+	return NULL;
+}
+
+#define NAP 0.15
+
+static int sleep_nanosleep(void)
+{
+	struct timespec t = {0, (long)(NAP * 1e9)};
+
+	return nanosleep(&t, NULL);
+}
+
+static int sleep_clock(void)
+{
+	struct timespec t = {0, (long)(NAP * 1e9)};
+
+	return clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
+}
+
+static int sleep_poll(void)
+{
+	return poll(NULL, 0, (int)(NAP * 1e3));
+}
+
+static int sleep_ppoll(void)
+{
+	struct timespec t = {0, (long)(NAP * 1e9)};
+
+	return ppoll(NULL, 0, &t, NULL);
+}
+
+static int sleep_select(void)
+{
+	struct timeval t = {0, (long)(NAP * 1e6)};
+
+	return select(0, NULL, NULL, NULL, &t);
+}
+
+static int sleep_epoll(void)
+{
+	int set = epoll_create1(0), r;
+	struct epoll_event e;
+
+	r = epoll_wait(set, &e, 1, (int)(NAP * 1e3));
+	close(set);
+	return r;
+}
+
+static int sleep_futex(void)
+{
+	struct timespec t = {0, (long)(NAP * 1e9)};
+	int word = 0;
+	long r = syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &t, NULL, 0);
+
+	return r < 0 && errno == ETIMEDOUT ? 0 : -1;
+}
+
+static int sleep_sigtimedwait(void)
+{
+	struct timespec t = {0, (long)(NAP * 1e9)};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGWINCH);
+	return sigtimedwait(&set, NULL, &t) < 0 && errno == EAGAIN ? 0 : -1;
+}
+
+static int sleep_semtimedop(void)
+{
+	struct timespec t = {0, (long)(NAP * 1e9)};
+	struct sembuf op = {0, -1, 0};
+	int id = semget(IPC_PRIVATE, 1, 0600), r;
+
+	r = semtimedop(id, &op, 1, &t) < 0 && errno == EAGAIN ? 0 : -1;
+	semctl(id, 0, IPC_RMID);
+	return r;
+}
+
+static int sleep_read(void)
+{
+	int fd[2], status, r;
+	char byte;
+	pid_t child;
+
+	EXPECT(pipe(fd) == 0);
+	child = fork();
+	if (!child) {
+		struct timespec t = {0, (long)(NAP * 1e9)};
+
+		nanosleep(&t, NULL);
+		_exit(write(fd[1], "x", 1) != 1);
+	}
+	r = read(fd[0], &byte, 1) == 1 ? 0 : -1;
+	EXPECT(waitpid(child, &status, 0) == child && status == 0);
+	close(fd[0]);
+	close(fd[1]);
+	return r;
+}
+
+static int sleep_wait(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		struct timespec t = {0, (long)(NAP * 1e9)};
+
+		_exit(nanosleep(&t, NULL) != 0);
+	}
+	return waitpid(child, &status, 0) == child && status == 0 ? 0 : -1;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(void);
+} sleeps[] = {
+	{"nanosleep", sleep_nanosleep}, {"clock_nanosleep", sleep_clock}, {"poll", sleep_poll},
+	{"ppoll", sleep_ppoll}, {"select", sleep_select}, {"epoll_wait", sleep_epoll},
+	{"futex", sleep_futex}, {"sigtimedwait", sleep_sigtimedwait},
+	{"semtimedop", sleep_semtimedop}, {"read", sleep_read}, {"waitpid", sleep_wait},
+};
+#define SLEEPS (int)(sizeof(sleeps) / sizeof(sleeps[0]))
+
+/* A machine that is busy makes sleeps longer, never shorter. */
+static void *sleep_all(void *arg)
+{
+	double late = *(double *)arg;
+
+	for (int i = 0; i < SLEEPS; i++) {
+		double start = now(), took;
+
+		errno = 0;
+		if (sleeps[i].run() != 0) {
+			dprintf(2, "%s: errno %d\n", sleeps[i].name, errno);
+			_exit(1);
+		}
+		took = now() - start;
+		if (took < NAP - 0.002 || took > late) {
+			dprintf(2, "%s took %.3f s\n", sleeps[i].name, took);
+			_exit(1);
+		}
+	}
+	return NULL;
+}
+
+static atomic_int alarms;
+
+static void on_alarm(int sig)
+{
+	(void)sig;
+	alarms++;
+}
+
+static void own_signal_interrupts(void)
+{
+	struct sigaction action = {.sa_handler = on_alarm};
+	double start = now();
+
+	EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
+	alarm(1);
+	EXPECT(poll(NULL, 0, 30000) == -1 && errno == EINTR && alarms == 1);
+	EXPECT(now() - start < 10);
+}
+
+/*
+ * Signals that nobody handles rain down from another process: they may well come while a timer's
+ * handler blocks them, and are no reason to end a call.
+ */
+static void ignored_signals_do_not_interrupt(void)
+{
+	struct timespec t = {0, 4000000};
+	pid_t whom = getpid(), child = fork();
+	sigset_t set;
+
+	EXPECT(child >= 0);
+	while (!child)
+		if (getppid() != whom || kill(whom, SIGURG) < 0 || kill(whom, SIGCHLD) < 0)
+			_exit(1);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	for (int i = 0; i < 400; i++) {
+		EXPECT(sigtimedwait(&set, NULL, &t) < 0 && errno == EAGAIN);
+		EXPECT(poll(NULL, 0, 4) == 0);
+	}
+	EXPECT(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
+
+/* One handler for each wait: a wait that is made again would have two, or return to nowhere. */
+static void own_signals_interrupt_each(double until)
+{
+	const struct itimerval every = {{0, 60}, {0, 60}}, never = {{0, 0}, {0, 0}};
+	struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+	struct timespec second = {1, 0};
+	int set = epoll_create1(0);
+	struct epoll_event e;
+	sigset_t alarm, none;
+
+	sigemptyset(&none);
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	EXPECT(set >= 0 && sigaction(SIGALRM, &action, NULL) == 0);
+	EXPECT(setitimer(ITIMER_REAL, &every, NULL) == 0);
+	while (now() < until) {
+		EXPECT(pause() == -1 && errno == EINTR);
+		EXPECT(sigprocmask(SIG_BLOCK, &alarm, NULL) == 0);
+		for (int i = 0; i < 100; i++) {
+			int before = alarms;
+
+			EXPECT(ppoll(NULL, 0, &second, &none) == -1 && errno == EINTR);
+			EXPECT(alarms == before + 1);
+		}
+		EXPECT(sigprocmask(SIG_UNBLOCK, &alarm, NULL) == 0);
+		for (int i = 0; i < 100; i++)
+			EXPECT(epoll_wait(set, &e, 1, -1) == -1 && errno == EINTR);
+	}
+	EXPECT(setitimer(ITIMER_REAL, &never, NULL) == 0);
+	close(set);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "sleep";
+	double start = now(), until, late = NAP + 10;
+	pthread_t t[3];
+
+	if (argc > 2)
+		seconds = atof(argv[2]);
+	until = start + seconds;
+	if (!strcmp(what, "compute")) {
+		compute(&until);
+	} else if (!strcmp(what, "threads")) { /* the first thread sleeps all the time */
+		for (int i = 0; i < 2; i++)
+			EXPECT(!pthread_create(&t[i], NULL, compute, &until));
+		for (int i = 0; i < 2; i++)
+			pthread_join(t[i], NULL);
+	} else if (!strcmp(what, "ignored")) {
+		ignored_signals_do_not_interrupt();
+	} else if (!strcmp(what, "signals")) {
+		own_signals_interrupt_each(until);
+	} else if (!strcmp(what, "idle")) {
+		EXPECT(poll(NULL, 0, (int)(seconds * 1e3)) == 0);
+	} else {
+		until = start + 1000;
+		sleep_all(&late);
+		EXPECT(!pthread_create(&t[0], NULL, compute, &until));
+		EXPECT(!pthread_create(&t[1], NULL, sleep_all, &late));
+		sleep_all(&late);
+		pthread_join(t[1], NULL);
+		over = true;
+		pthread_join(t[0], NULL);
+		own_signal_interrupts();
+	}
+	printf("timer: ok, %.0f ms\n", (now() - start) * 1e3);
+	return 0;
+}

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""cairn-cc takes any command line of clang, refuses what cannot work, and instruments once.
+
+    test_cairn_cc.py CAIRN_CC ROOT [TEST...]
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CAIRN_CC = ROOT = ""
+
+PROGRAM = """
+#include <stdio.h>
+#include <cairn/cairn.h>
+long stored(long v);
+static long word = 1;
+int main(void)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	cairn_t *c;
+	uint64_t id;
+	int err = cairn_open(&c, &o);
+
+	if (err < 0) {
+		printf("%s\\n", cairn_strerror(err));
+		return 3;
+	}
+	stored(5);
+	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED) {
+		printf("%ld %ld\\n", word, stored(0));
+		return 0;
+	}
+	word = 2;
+	stored(6);
+	return cairn_restore(c, id) < 0;
+}
+"""
+PART = """
+static long kept;
+long stored(long v)
+{
+	long old = kept;
+	if (v)
+		kept = v;
+	return old;
+}
+"""
+RESTORED = "1 5\n"
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.write("program.c", PROGRAM)
+        self.write("part.c", PART)
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def cc(self, *words: str, compiler: str = CAIRN_CC, stdin: str | None = None,
+           status: int | None = 0) -> subprocess.CompletedProcess:  # fmt: skip
+        done = subprocess.run(
+            [compiler or CAIRN_CC, f"-I{ROOT}/include", *words], cwd=self.folder,
+            capture_output=True, text=True, input=stdin, timeout=100)  # fmt: skip
+        if status is not None:
+            self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+    def run_built(self, name: str = "a.out") -> str:
+        done = subprocess.run([self.folder / name], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_sources_at_once(self) -> None:
+        self.cc("-O2", "program.c", "part.c")
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_objects(self) -> None:
+        self.cc("-O2", "-c", "program.c", "-MD", "-MF", "program.d")
+        self.cc("-O2", "-c", "part.c", "-o", "other.o")
+        self.assertIn("program.c", (self.folder / "program.d").read_text())
+        self.cc("program.o", "other.o", "-lm", "-o", "out")
+        self.assertEqual(self.run_built("out"), RESTORED)
+
+    def test_archive(self) -> None:
+        self.cc("-O1", "-c", "part.c")
+        subprocess.run(["ar", "rc", "libpart.a", "part.o"], cwd=self.folder, check=True,
+                       capture_output=True)  # fmt: skip
+        self.cc("program.c", "-L.", "-lpart")
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_units_and_bitcode_mixed(self) -> None:
+        self.cc("-O2", "-fno-lto", "-c", "part.c")
+        self.cc("-O2", "program.c", "part.o")
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_assembly_has_hooks(self) -> None:
+        self.cc("-O2", "-S", "part.c")
+        self.assertIn("__cairn_slow", (self.folder / "part.s").read_text())
+        self.cc("program.c", "part.s")
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_shared_library(self) -> None:
+        self.cc("-O2", "-fPIC", "-shared", "part.c", "-o", "libpart.so")
+        self.cc("program.c", "-L.", "-lpart", f"-Wl,-rpath,{self.folder}")
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_relocatable(self) -> None:
+        self.cc("-c", "part.c")
+        self.cc("-r", "part.o", "-o", "whole.o")
+        self.cc("program.c", "whole.o")
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_static_pie(self) -> None:
+        self.cc("-static-pie", "program.c", "part.c")
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_standard_input_and_language(self) -> None:
+        self.cc("-x", "c", "-", "-x", "none", "part.c", stdin=PROGRAM)
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_response_file(self) -> None:
+        self.write("words", "-O2 program.c -fcairn-tracker=undolog\npart.c")
+        self.cc("@words")
+        self.assertEqual(self.run_built(), RESTORED)
+
+    def test_preprocessing_and_questions(self) -> None:
+        self.assertIn("int main", self.cc("-E", "program.c").stdout)
+        self.assertIn("cairn.h", self.cc("-M", "program.c").stdout)
+        self.assertIn("clang version", self.cc("--version").stdout)
+        self.assertIn("x86_64", self.cc("-print-target-triple").stdout)
+
+    def test_configure_checks(self) -> None:
+        self.write("conftest.c", "char strlcpy(); int main(void) { return strlcpy(); }")
+        self.cc("-o", "conftest", "conftest.c", status=1)
+        self.write("conftest.c", "int main(void) { return 0; }")
+        self.cc("-Werror", "-o", "conftest", "conftest.c")
+        self.assertEqual(self.run_built("conftest"), "")
+
+    def test_cxx(self) -> None:
+        self.write("thrown.cc", "#include <stdexcept>\n#include <iostream>\n"
+                   "int main() { try { throw std::runtime_error(\"x\"); }"
+                   " catch (std::exception &e) { std::cout << e.what(); } }")  # fmt: skip
+        self.cc("-O2", "thrown.cc", compiler=str(Path(CAIRN_CC).with_name("cairn-c++")))
+        self.assertEqual(self.run_built(), "x")
+
+    def test_refusals(self) -> None:
+        for words, said in (
+            (["-fcairn-tracer=shadow", "program.c"], "-fcairn-tracer"),
+            (["-fcairn-tracker=pages", "program.c"], "'pages'"),
+            (["-fcairn-region=100", "program.c"], "'100'"),
+            (["-no-pie", "program.c"], "position independent"),
+            (["-static", "program.c"], "-static-pie"),
+            (["-m32", "program.c"], "-m32"),
+            (["-fcairn-save=off", "-fcairn-tracker=undolog", "program.c"], "shadow"),
+        ):
+            self.assertIn(said, self.cc(*words, status=1).stderr)
+
+    def test_objects_of_different_kinds_do_not_link(self) -> None:
+        self.cc("-fcairn-unit", "-c", "-fcairn-region=64", "part.c")
+        done = self.cc("program.c", "part.o", status=1)
+        self.assertIn("__cairn_abi_shadow_64", done.stderr)
+
+    def test_one_set_of_hooks(self) -> None:
+        """A unit that has its hooks keeps them, and gets no others, when it comes again."""
+        self.cc("-O2", "-S", "-emit-llvm", "part.c")
+        once = (self.folder / "part.ll").read_text()
+        self.assertEqual(once.count("call preserve_allcc void @__cairn_slow"), 1)
+        done = self.cc("-O2", "-S", "-emit-llvm", "-x", "ir", "part.ll", "-o", "again.ll")
+        again = (self.folder / "again.ll").read_text()
+        self.assertEqual(again.count("call preserve_allcc void @__cairn_slow"), 1, done.stderr)
+
+    def test_no_saving(self) -> None:
+        self.cc("-O2", "-fcairn-save=off", "program.c", "part.c")
+        done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("-fcairn-save=off", done.stderr)
+
+    def test_little_address_space(self) -> None:
+        limit = ["prlimit", f"--as={1 << 40}"]
+        self.cc("program.c", "part.c")
+        done = subprocess.run([*limit, self.folder / "a.out"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("-fcairn-tracker=undolog", done.stderr)
+        self.cc("program.c", "part.c", "-fcairn-tracker=undolog")
+        done = subprocess.run([*limit, self.folder / "a.out"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, RESTORED), done.stderr)
+
+    def test_report(self) -> None:
+        done = self.cc("-O2", "-fcairn-report", "program.c", "part.c")
+        self.assertRegex(done.stderr, r"cairn: main: \d+ writes")
+        self.assertRegex(done.stderr, r"cairn: total: \d+ functions")
+
+    def test_unknown_option_of_the_pass(self) -> None:
+        """The pass itself refuses what it does not know, should the wrapper be older."""
+        plugin = Path(CAIRN_CC).parent.parent / "lib" / "cairn-pass.so"
+        clang = self.cc("-###", "-c", "part.c").stderr.split('"')[1]
+        done = subprocess.run(
+            [clang, f"-fpass-plugin={plugin}", "-c", "part.c"], cwd=self.folder,
+            env={**os.environ, "CAIRN_PASS": "frob=on"}, capture_output=True, text=True,
+        )  # fmt: skip
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("frob=on", done.stderr)
+
+
+if __name__ == "__main__":
+    CAIRN_CC, ROOT = map(os.path.abspath, sys.argv[1:3])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

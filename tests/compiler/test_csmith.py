@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Random C programs under the oracle: each restore brings back every byte, and the output is that
+of the same program without hooks.
+
+    test_csmith.py [--plant] CAIRN_CC ROOT LEVEL SEED...
+
+With --plant some stores are left without their hooks, few at first, until the oracle says so.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SKIP = 77
+RUN_SECONDS = 60
+PLANTS = (16, 4, 2)  # every so many-th store
+
+
+def generate(seed: int) -> None:
+    """program.c, with a call of the oracle at the begin of each block."""
+    text = subprocess.run(
+        ["csmith", "--seed", str(seed), "--max-funcs", "6", "--no-packed-struct", "--no-argc"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    text = re.sub(r"\{ (/\* block id: \d+ \*/)", r"{ oracle_point(); \1", text)
+    Path("program.c").write_text("void oracle_point(void);\n" + text)
+
+
+def build(compiler: str, level: str, output: str, *words: str) -> None:
+    subprocess.run(
+        [compiler, f"-{level}", "-w", "-I/usr/include/csmith", "-o", output, "program.c", *words],
+        check=True,
+    )  # fmt: skip
+
+
+def run(program: str, seed: int, tracker: str) -> subprocess.CompletedProcess | None:
+    environment = {"ORACLE_SEED": str(seed), "ORACLE_TRACKER": tracker}
+    try:
+        return subprocess.run([f"./{program}"], env=environment, capture_output=True, text=True,
+                              timeout=RUN_SECONDS)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def restores(done: subprocess.CompletedProcess) -> int:
+    match = re.search(r"(\d+) restores", done.stderr)
+    return int(match[1]) if match else 0
+
+
+def check_seed(cairn_cc: str, level: str, seed: int, points: str) -> int:
+    """How many restores there were; programs that never end count for nothing."""
+    generate(seed)
+    build("cc", level, "plain", "nothing.c")
+    want = run("plain", seed, "")
+    if want is None:
+        print(f"seed {seed}: does not end")
+        return 0
+    total = 0
+    for tracker in ("shadow", "undolog"):
+        build(cairn_cc, level, tracker, points, f"-fcairn-tracker={tracker}")
+        got = run(tracker, seed, tracker)
+        assert got is not None, f"seed {seed} {tracker}: does not end, but does without hooks"
+        assert got.returncode == 0, f"seed {seed} {tracker} {level}: {got.stderr}"
+        assert got.stdout == want.stdout, f"seed {seed} {tracker} {level}: other output"
+        print(f"seed {seed} {tracker} {level}: {got.stderr.strip()}")
+        total += restores(got)
+    return total
+
+
+def check_plants(cairn_cc: str, level: str, seed: int, points: str) -> bool:
+    generate(seed)
+    for lose in PLANTS:
+        build(cairn_cc, level, "planted", points, f"-fcairn-test-lose={lose}",
+              "-fcairn-redundant=off", "-fcairn-aggregate=off")  # fmt: skip
+        got = run("planted", seed, "shadow")
+        if got is not None and "MISMATCH" in got.stderr:
+            print(f"seed {seed}: every {lose}th store missed, and seen: {got.stderr.strip()}")
+            return True
+    return False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--plant", action="store_true")
+    parser.add_argument("cairn_cc")
+    parser.add_argument("root")
+    parser.add_argument("level")
+    parser.add_argument("seeds", type=int, nargs="+")
+    args = parser.parse_args()
+    if not shutil.which("csmith") or not Path("/usr/include/csmith/csmith.h").exists():
+        print("SKIP: csmith and libcsmith-dev")
+        return SKIP
+    Path("nothing.c").write_text("void oracle_point(void) {}\n")
+    # The oracle itself has no hooks: what it stores must not come back.
+    source = Path(__file__).parent / "csmith_points.c"
+    subprocess.run(["cc", "-O1", "-fno-omit-frame-pointer", "-fPIE", f"-I{args.root}/include", "-c",
+                    str(source), "-o", "points.o"], check=True)  # fmt: skip
+    if args.plant:
+        return 0 if any(check_plants(args.cairn_cc, args.level, s, "points.o")
+                        for s in args.seeds) else 1  # fmt: skip
+    count = sum(check_seed(args.cairn_cc, args.level, s, "points.o") for s in args.seeds)
+    print(f"{count} restores")
+    return 0 if count >= 10 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

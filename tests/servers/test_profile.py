@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+`cairn profile`: the loops of a program whose loops are known (profiled.c), of servers and of
+tools, and that `cairn run` takes checkpoints at the site that was found.
+
+    test_profile.py BUILD      with SERVER=profile_PROGRAM in the environment
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from under_cairn import expect, main, need_program, skip
+
+from heavy_servers import ApacheServer, PostgresServer, postgres_program
+from servers import LighttpdServer, MemcachedServer, NginxServer, RedisServer, Server
+from web_answers import write_files
+
+QUESTIONS = "".join(f"select {n};\n" for n in range(40))
+
+
+def profile(
+    build: Path, command: list[str], load: str = "", user: str | None = None, text: str = ""
+) -> dict[str, Any]:
+    """The report as JSON. `text` goes to the program's input, a line each 10 ms."""
+    words = ["--load", load] if load else ["--seconds", "1.5"]
+    process = subprocess.Popen(
+        [str(build / "bin" / "cairn"), "profile", "--json", *words, "--", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        user=user,
+        group=user,
+        start_new_session=True,  # Apache ends its whole group
+    )
+    assert process.stdin
+    for line in text.splitlines(keepends=True):
+        process.stdin.write(line)
+        process.stdin.flush()
+        time.sleep(0.02)
+    out, err = process.communicate(timeout=60)
+    report = [line for line in out.splitlines() if line.startswith('{"seconds"')]
+    expect(process.returncode == 0 and len(report) == 1, f"a report ({err[-300:]})")
+    return json.loads(report[0])
+
+
+def loop_of(row: dict[str, Any]) -> str | None:
+    """The function that holds the loop; None if no loop was seen."""
+    return None if row["loop"] is None else row["stack"][row["loop"]]["function"]
+
+
+def rows(report: dict[str, Any], call: str) -> list[tuple[int, dict[str, Any]]]:
+    """(processes of the class, row) of all that live in this call."""
+    return [
+        (one["processes"], row)
+        for one in report["classes"]
+        for row in one["threads"]
+        if row["call"] == call
+    ]
+
+
+# ---- a program whose loops are known
+
+
+def known(build: Path, folder: Path) -> None:
+    program = str(build / "tests" / "servers" / "profiled")
+
+    report = profile(build, [program, "serve"], text="x\n" * 60)
+    found = rows(report, "read")
+    expect([loop_of(row) for _, row in found] == ["serve"], "serve() loops, start_up() does not")
+    expect(report["at"] == ["func:next_request"], f"its site: {report['at']}")
+    taken = checkpoints(build, report["at"][0], [program, "serve"], "x\n" * 60)
+    expect(taken >= 2, f"cairn run takes {taken} checkpoints there")
+
+    report = profile(build, [program, "crunch"])
+    found = rows(report, "computing")
+    expect([loop_of(row) for _, row in found] == ["crunch"], "crunch() loops")
+    site = report["at"][0]
+    expect(re.fullmatch(r"func:step(/\d+)?", site) is not None, f"its site: {site}")
+
+    report = profile(build, [program, "retry"])
+    found = rows(report, "poll")
+    expect([loop_of(row) for _, row in found] == ["work"], "the loop of retries is not taken")
+    expect(report["at"] == ["wait"], "its site: wait")
+
+    report = profile(build, [program, "family"])
+    found = rows(report, "poll")
+    seen = sorted((count, loop_of(row)) for count, row in found)
+    expect(seen == [(1, "slow"), (3, "work")], f"the classes of children: {seen}")
+    expect(len(report["classes"]) == 3, "and the parent")
+
+    report = profile(build, [program, "threads"])
+    found = rows(report, "poll")
+    expect([loop_of(row) for _, row in found] == ["work"], "the thread's loop")
+
+
+def checkpoints(build: Path, site: str, command: list[str], text: str) -> int:
+    words = [str(build / "bin" / "cairn"), "run", "--stats=json", "--at", site, "--", *command]
+    done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=30)
+    found = re.search(r'"checkpoints": (\d+)', done.stderr)
+    return int(found[1]) if found else 0
+
+
+def interrupted(build: Path, folder: Path) -> None:
+    """Ctrl-C ends program and command, with the report."""
+    program = str(build / "tests" / "servers" / "profiled")
+    process = subprocess.Popen(
+        [str(build / "bin" / "cairn"), "profile", "--", program, "family"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(1.5)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    expect(process.returncode == 0 and "loop in work" in out, f"the report came: {err}")
+    left = subprocess.run(["ps", "-s", str(process.pid), "-o", "stat="], capture_output=True)
+    # Orphans that are dead may wait for an init that takes its time.
+    alive = [one for one in left.stdout.decode().split() if not one.startswith("Z")]
+    expect(not alive, f"no process is left {alive}")
+
+
+def refusals(build: Path, folder: Path) -> None:
+    command = [str(build / "bin" / "cairn"), "profile"]
+    for words, status in (
+        (["--", "/nonexistent"], 127),
+        (["--", "/etc/passwd"], 126),
+        ([], 2),
+        (["--seconds", "x", "--", "true"], 2),
+        (["--nonsense"], 2),
+        (["--", "true"], 0),
+    ):
+        done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=30)
+        expect(done.returncode == status, f"{words}: status {done.returncode}")
+
+
+# ---- servers
+
+
+def served(port: int, command: str) -> str:
+    """The load begins when the program's threads wait, or after seconds: it may not listen yet."""
+    there = f"import socket; socket.create_connection(('127.0.0.1', {port})).close()"
+    return f'until python3 -c "{there}" 2>/dev/null; do sleep 0.1; done; exec {command}'
+
+
+def ab(port: int) -> str:
+    return served(port, f"ab -q -k -c 10 -n 20000 http://127.0.0.1:{port}/100")
+
+
+def ready(server: Server) -> list[str]:
+    server.folder.mkdir(parents=True, exist_ok=True)
+    server.folder.chmod(0o755)
+    server.prepare()
+    return server.command()
+
+
+def redis(build: Path, folder: Path) -> None:
+    need_program("redis-server", "redis-benchmark")
+    server = RedisServer(folder / "server", [])
+    load = served(server.port, f"redis-benchmark -p {server.port} -n 20000 -t set -q")
+    report = profile(build, ready(server), load)
+    expect(loop_of(report["classes"][0]["threads"][0]) == "aeMain", "redis: aeMain loops")
+    expect(report["classes"][0]["threads"][0]["call"] == "epoll_wait", "in epoll_wait")
+    expect(report["at"] == ["wait"], "its site: wait")
+
+
+def nginx(build: Path, folder: Path) -> None:
+    need_program("nginx", "ab")
+    write_files(folder / "www")
+    server = NginxServer(folder / "server", [], folder / "www")
+    report = profile(build, ready(server), ab(server.port))
+    counts = [one["processes"] for one in report["classes"]]
+    expect(counts == [1, 2], f"a master and two workers: {counts}")
+    worker = report["classes"][1]
+    expect(worker["title"].startswith("nginx: worker"), worker["title"])
+    expect(worker["threads"][0]["call"] == "epoll_wait", "workers wait in epoll_wait")
+    expect(worker["threads"][0]["loop"] is not None, "and loop")
+    expect(report["at"] == ["wait"], "its site: wait")
+
+
+def lighttpd(build: Path, folder: Path) -> None:
+    need_program("lighttpd", "ab")
+    write_files(folder / "www")
+    server = LighttpdServer(folder / "server", [], folder / "www")
+    report = profile(build, ready(server), ab(server.port))
+    row = report["classes"][0]["threads"][0]
+    expect(row["call"] == "epoll_wait" and row["loop"] is not None, "lighttpd: epoll_wait")
+    expect(report["at"] == ["wait"], "its site: wait")
+
+
+def apache(build: Path, folder: Path) -> None:
+    need_program("apache2", "ab")
+    write_files(folder / "www")
+    server = ApacheServer(folder / "server", [], folder / "www")
+    server.requests_per_connection = 10
+    report = profile(build, ready(server), ab(server.port))
+    workers = max(report["classes"], key=lambda one: one["processes"])
+    expect(workers["processes"] >= 10, f"{workers['processes']} workers of one class")
+    expect(workers["threads"][0]["call"] == "accept4", "they wait in accept4")
+    expect(report["at"] == ["wait"], "its site: wait")
+
+
+def memcached(build: Path, folder: Path) -> None:
+    need_program("memcached")
+    server = MemcachedServer(folder / "server", [])
+    (folder / "load.py").write_text(
+        "import socket\n"
+        f"all = [socket.create_connection(('127.0.0.1', {server.port})) for _ in range(5)]\n"
+        "for turn in range(300):\n"
+        "    for one in all:\n"
+        "        one.sendall(b'get a\\r\\n')\n"
+        "        one.recv(99)\n"
+    )
+    # One connection more would wake the thread that takes them.
+    load = f"until python3 {folder / 'load.py'} 2>/dev/null; do sleep 0.1; done"
+    report = profile(build, ready(server), load)
+    found = [row for _, row in rows(report, "epoll_wait") if loop_of(row) == "event_base_loop"]
+    expect(len(found) == 1 and found[0]["calls"] > 1000, "its worker thread loops in epoll_wait")
+    expect(report["at"] == ["wait"], "its site: wait")
+
+
+def postgres(build: Path, folder: Path) -> None:
+    if not all(postgres_program(name) for name in ("postgres", "initdb", "psql")):
+        skip("postgresql is not installed")
+    server = PostgresServer(folder / "server", [])
+    psql = f"{postgres_program('psql')} -q -h 127.0.0.1 -p {server.port} -U postgres postgres"
+    # All of it may wait for the disk before it is ready.
+    until = f"until {psql} -c 'select 0' >/dev/null 2>&1; do sleep 0.1; done"
+    ask = "(for n in $(seq 100); do echo 'select 1;'; sleep 0.01; done)"
+    load = f"{until}; {ask} | {psql} >/dev/null"
+    report = profile(build, ready(server), load, user=server.user)
+    backends = [row for _, row in rows(report, "epoll_wait") if loop_of(row) == "PostgresMain"]
+    # One that is slow finds the next question there already, and does not wait for it. That of the
+    # question whether it is there may be seen as well, or as a class of its own.
+    calls = [row["calls"] for row in backends]
+    expect(max(calls, default=0) > 10, f"backends loop in PostgresMain: {calls} calls")
+    expect(report["at"] == ["wait"], "its site: wait")
+
+
+# ---- tools
+
+
+def sqlite(build: Path, folder: Path) -> None:
+    need_program("sqlite3")
+    report = profile(build, ["sqlite3"], text=QUESTIONS)
+    expect(report["classes"][0]["threads"][0]["call"] == "read", "sqlite3 waits in read")
+    site = report["at"][0]
+    taken = checkpoints(build, site, ["sqlite3"], QUESTIONS)
+    expect(taken > 10, f"{taken} checkpoints at {site}")
+
+
+def lua(build: Path, folder: Path) -> None:
+    need_program("lua5.4")
+    script = folder / "echo.lua"
+    script.write_text('for line in io.lines() do io.write(line, "\\n") io.flush() end\n')
+    command = ["lua5.4", str(script)]
+    report = profile(build, command, text=QUESTIONS)
+    expect(report["classes"][0]["threads"][0]["call"] == "read", "the script waits in read")
+    site = report["at"][0]
+    taken = checkpoints(build, site, command, QUESTIONS)
+    expect(taken > 10, f"{taken} checkpoints at {site}")
+
+
+def test(build: Path, mode: str, folder: Path) -> None:
+    name = os.environ.get("SERVER", "profile_known").removeprefix("profile_")
+    if name == "known":
+        known(build, folder)
+    elif name == "ends":
+        interrupted(build, folder)
+        refusals(build, folder)
+    else:
+        {
+            "redis": redis,
+            "nginx": nginx,
+            "lighttpd": lighttpd,
+            "apache": apache,
+            "memcached": memcached,
+            "postgres": postgres,
+            "sqlite": sqlite,
+            "lua": lua,
+        }[name](build, folder)
+
+
+if __name__ == "__main__":
+    main(test)

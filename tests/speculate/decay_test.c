@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* decay: its limits against a model in floating point, and what it does with contexts. */
+#include "spec_rig.h"
+#include "speculate/gap_model.h"
+
+/* A page written by chance with probability p: kept above the break-even point, not below. */
+static void test_decay_keeps_what_is_worth_it(void **state)
+{
+	struct rig r;
+	size_t rare = 0, often = 0, turns = 4000;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	/* p* = 100 / 900 = 0.11 */
+	for (unsigned turn = 0; turn < turns; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		for (unsigned n = 0; n < 40; n++)
+			written[n] = rig_mix(&r.seed) % 1000 < (n < 20 ? 400 : 20);
+		rig_interval(&r, written);
+		for (unsigned n = 0; n < 40 && turn >= 1000; n++)
+			*(n < 20 ? &often : &rare) += r.slot[n] != 0;
+	}
+	assert_true(often > 20 * 3000 * 85 / 100);
+	assert_true(rare < 20 * 3000 * 15 / 100);
+	rig_close(&r);
+}
+
+/* ---- Limits ----------------------------------------------------------------------------- */
+
+/* Every gap costs what gap_model.h says; the limit that costs least, of those it may choose. */
+static double cost_of(const unsigned *gaps, size_t count, unsigned never, unsigned limit,
+	const struct crn_costs *c)
+{
+	double cost = never * ((double)limit * c->copy + c->protect);
+
+	for (size_t i = 0; i < count; i++) {
+		if (gaps[i] <= limit)
+			cost += (double)gaps[i] * c->copy;
+		else
+			cost += (double)limit * c->copy + c->protect + c->fault;
+	}
+	return cost;
+}
+
+static void test_limits_are_the_cheapest(void **state)
+{
+	static struct crn_gap_scratch scratch;
+	static unsigned gaps[3000];
+	uint64_t seed = 3;
+
+	for (unsigned round = 0; round < 300; round++) {
+		struct crn_costs c = {
+			.fault = 200 + (unsigned)(rig_mix(&seed) % 20000),
+			.copy = 50 + (unsigned)(rig_mix(&seed) % 200),
+			.protect = (unsigned)(rig_mix(&seed) % 30000),
+		};
+		struct crn_gap_model m = { .limit = { 0 } };
+		unsigned spread = 1 + (unsigned)(rig_mix(&seed) % 60);
+		unsigned never = (unsigned)(rig_mix(&seed) % 1000);
+		double best = -1, got;
+
+		for (size_t i = 0; i < 3000; i++) {
+			/* Short ones and, in some rounds, a second hump. */
+			gaps[i] = 1 + (unsigned)(rig_mix(&seed) % spread);
+			if (round % 2 && rig_mix(&seed) % 3 == 0)
+				gaps[i] += 30;
+			crn_gap_note(&m, CRN_GAP_STEADY, gaps[i], 1);
+		}
+		for (unsigned i = 0; i < never; i++)
+			crn_gap_note_never(&m, CRN_GAP_STEADY);
+		crn_gap_limits(&m, &c, &scratch);
+		for (unsigned limit = 0; limit < 200; limit++) {
+			double cost = cost_of(gaps, 3000, never, limit, &c);
+
+			best = best < 0 || cost < best ? cost : best;
+		}
+		got = cost_of(gaps, 3000, never, m.limit[CRN_GAP_STEADY], &c);
+		/* Buckets are a quarter of an octave wide, and the prior has its say. */
+		if (got > best * 1.12)
+			fail_msg("round %u: limit %u costs %f, the best %f", round,
+				m.limit[CRN_GAP_STEADY], got, best);
+	}
+}
+
+/* Open gaps count: many pages that wait long already are a reason not to wait. */
+static void test_open_gaps_are_seen(void **state)
+{
+	static struct crn_gap_scratch scratch;
+	struct crn_costs c = { .fault = 9000, .copy = 100, .protect = 1000 };
+	struct crn_gap_model m = { .limit = { 0 } };
+	struct rig r;
+	struct crn_working_set ws;
+	uint32_t before;
+
+	rig_init(&r);
+	crn_ws_init(&ws, &r.port, 0);
+	for (unsigned i = 0; i < 100; i++)
+		crn_gap_note(&m, CRN_GAP_STEADY, 1 + i % 40, 1);
+	crn_gap_limits(&m, &c, &scratch);
+	before = m.limit[CRN_GAP_STEADY];
+	ws.now = 1000;
+	for (unsigned n = 0; n < 2000; n++) {
+		uint32_t index = crn_ws_add(&ws, rig_page(n));
+		struct crn_ws_entry *e = &ws.entries[index];
+
+		e->count = 1;
+		e->kind = CRN_GAP_STEADY;
+		e->last = 1000 - 50;
+	}
+	for (uint32_t at = 0; at < ws.capacity; at += 64)
+		crn_gap_sweep(&m, &ws, at, at + 64);
+	crn_gap_limits(&m, &c, &scratch);
+	assert_true(before >= 30);
+	assert_true(m.limit[CRN_GAP_STEADY] < before / 2);
+	crn_ws_fini(&ws);
+	assert_int_equal(r.bytes, 0);
+}
+
+/* ---- Contexts --------------------------------------------------------------------------- */
+
+/* Turns of two contexts, each with pages of its own: `length` intervals at a time. */
+static uint64_t evictions_of_turns(const struct crn_costs *costs, unsigned length)
+{
+	struct crn_speculation_stats stats;
+	struct rig r;
+
+	rig_init(&r);
+	r.port.costs = *costs;
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 40 * length; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		for (unsigned n = 0; n < 10; n++)
+			written[n + turn / length % 2 * 100] = true;
+		crn_speculation_context(r.s, (turn + 1) / length % 2);
+		rig_interval(&r, written);
+		if (turn == 20 * length)
+			crn_speculation_stats_reset(r.s);
+	}
+	crn_speculation_stats(r.s, &stats);
+	rig_close(&r);
+	return stats.evictions;
+}
+
+static void test_guests_stay_while_that_is_cheaper(void **state)
+{
+	static const struct crn_costs user = { 9000, 100, 1500, 1500 }, kernel = { 800, 100, 0, 0 };
+
+	/* A way out and back costs 30 copies. */
+	assert_int_equal(evictions_of_turns(&user, 1), 0);
+	assert_int_equal(evictions_of_turns(&user, 20), 0);
+	/* Gone at once, for they will not be back in time: 10 pages at each change. */
+	assert_in_range(evictions_of_turns(&user, 60), 180, 200);
+	/* Where opening is free each context has its own pages hot and no others. */
+	assert_in_range(evictions_of_turns(&kernel, 1), 180, 200);
+}
+
+/* Its context does not come back: the guest goes when it has cost as much as the way. */
+static void test_guests_leave_in_the_end(void **state)
+{
+	for (unsigned others = 1; others <= 3; others++) {
+		bool written[RIG_PAGES] = { false };
+		struct rig r;
+
+		rig_init(&r);
+		r.port.costs = (struct crn_costs){ 9000, 100, 1500, 1500 };
+		rig_open(&r, "decay");
+		written[1] = true;
+		rig_interval(&r, written);
+		crn_speculation_context(r.s, 1);
+		rig_interval(&r, written);
+		written[1] = false;
+		for (unsigned turn = 0; turn < 40; turn++) {
+			assert_int_equal(r.hot, turn < 30);
+			crn_speculation_context(r.s, 1 + turn % others);
+			rig_interval(&r, written);
+		}
+		rig_close(&r);
+	}
+}
+
+/* Pages that each interval writes are noted as that, and as nothing else. */
+static void test_steady_pages_are_counted_as_steady(void **state)
+{
+	const struct crn_gap_model *m;
+	bool written[RIG_PAGES] = { false };
+	struct rig r;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	for (unsigned n = 0; n < 10; n++)
+		written[n] = true;
+	for (unsigned turn = 0; turn < 100; turn++)
+		rig_interval(&r, written);
+	m = r.s->current->state;
+	/* The first gap of each makes it steady; 98 follow. */
+	assert_int_equal(m->ended[0][0], 10);
+	assert_int_equal(m->ended[CRN_GAP_STEADY][0], 980);
+	assert_int_equal(m->total[CRN_GAP_STEADY], 980);
+	rig_close(&r);
+}
+
+/* One that pauses has a gap as long as the pause; those that stop go cold. */
+static void test_steady_pages_that_pause_are_seen(void **state)
+{
+	const struct crn_gap_model *m;
+	bool written[RIG_PAGES] = { false };
+	struct rig r;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 110; turn++) {
+		for (unsigned n = 0; n < 10; n++)
+			written[n] = n || turn < 100 || turn >= 102;
+		rig_interval(&r, written);
+	}
+	m = r.s->current->state;
+	assert_int_equal(m->ended[CRN_GAP_STEADY][2], 1);
+	for (unsigned n = 0; n < 10; n++)
+		written[n] = false;
+	for (unsigned turn = 0; turn < 100; turn++)
+		rig_interval(&r, written);
+	assert_int_equal(r.hot, 0);
+	rig_close(&r);
+}
+
+/* The intervals of other contexts are no gaps. */
+static void test_steady_pages_are_steady_in_their_context(void **state)
+{
+	const struct crn_gap_model *m;
+	struct rig r;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 200; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		for (unsigned n = 0; n < 10; n++)
+			written[n + turn / 20 % 2 * 100] = true;
+		crn_speculation_context(r.s, (turn + 1) / 20 % 2);
+		rig_interval(&r, written);
+	}
+	m = r.s->current->state;
+	assert_true(m->ended[CRN_GAP_STEADY][0] > 0);
+	assert_int_equal(m->ended[CRN_GAP_STEADY][0], m->total[CRN_GAP_STEADY]);
+	rig_close(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_decay_keeps_what_is_worth_it),
+		cmocka_unit_test(test_limits_are_the_cheapest),
+		cmocka_unit_test(test_open_gaps_are_seen),
+		cmocka_unit_test(test_guests_stay_while_that_is_cheaper),
+		cmocka_unit_test(test_guests_leave_in_the_end),
+		cmocka_unit_test(test_steady_pages_are_counted_as_steady),
+		cmocka_unit_test(test_steady_pages_that_pause_are_seen),
+		cmocka_unit_test(test_steady_pages_are_steady_in_their_context),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

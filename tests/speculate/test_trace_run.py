@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+`cairn run --trace` records exactly the pages that a program writes, and cairn-bench reads them.
+
+    test_trace_run.py CAIRN CAIRN_BENCH VICTIM TRACKER
+
+The trace is decoded here once more, from the description of the format in speculate/trace.h.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FNV_PRIME, FNV_FIRST = 0x100000001B3, 0xCBF29CE484222325
+PAGES, TURNS = 64, 40
+
+
+def chain(data: bytes) -> int:
+    value = FNV_FIRST
+    for byte in data:
+        value = (value ^ byte) * FNV_PRIME & (2**64 - 1)
+    return value
+
+
+class Decoder:
+    """One trace; raises AssertionError where it is not as described."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def fixed(self, size: int) -> int:
+        self.at += size
+        return int.from_bytes(self.data[self.at - size : self.at], "little")
+
+    def varint(self) -> int:
+        value, shift = 0, 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def check_chain(self) -> None:
+        expected = chain(self.data[: self.at])
+        assert self.fixed(8) == expected, f"chain before byte {self.at}"
+
+    def intervals(self) -> list[list[int]]:
+        assert self.data[:8] == b"cairntrc"
+        self.at = 8
+        assert (self.fixed(4), self.fixed(4), self.fixed(8)) == (1, 4096, 0)
+        self.check_chain()
+        out: list[list[int]] = []
+        while self.data[self.at : self.at + 1] == b"I":
+            self.at += 1
+            length = self.varint()
+            end, _key, count, number, pages = self.at + length, self.varint(), self.varint(), 0, []
+            for _ in range(count):
+                step = self.varint()
+                number += step >> 1 ^ -(step & 1)
+                pages.append((number & (2**52 - 1)) << 12)
+            assert self.at == end
+            self.check_chain()
+            out.append(pages)
+        assert self.data[self.at : self.at + 1] == b"E", f"byte {self.at}"
+        self.at += 1
+        assert (self.fixed(8), self.fixed(8)) == (len(out), sum(map(len, out)))
+        self.check_chain()
+        assert self.at == len(self.data)
+        return out
+
+
+def bench(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def record(
+    cairn: str, victim: str, tracker: str, trace: Path, *more: str, still: bool = False
+) -> tuple[int, str]:
+    """`still`: every mapping where it is in the next run that asks for it."""
+    done = subprocess.run(
+        (["setarch", "-R"] if still else [])
+        + [cairn, "run", "--tracker", tracker, "--at", "wait", "--trace", str(trace)]
+        + ["--", victim, str(TURNS), *more],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    if "ENOTRACK" in done.stderr:
+        print(f"skip: no tracker {tracker} on this host")
+        sys.exit(77)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    return int(done.stdout.split()[0], 16), done.stdout
+
+
+def check_pages(base: int, intervals: list[list[int]]) -> None:
+    """
+    The return of each wait is a checkpoint, and the first opens the session: an empty interval, and
+    one for each turn but the last, which does not end.
+    """
+    expected = [{k for k in range(PAGES) if i >> k % 6 & 1 or k == 7} for i in range(TURNS - 1)]
+    expected.insert(0, set())
+    assert len(intervals) == TURNS, len(intervals)
+    for i, pages in enumerate(intervals):
+        here = [(p - base) // 4096 for p in pages if base <= p < base + PAGES * 4096]
+        assert set(here) == expected[i], (i, sorted(here), sorted(expected[i]))
+        assert len(set(pages)) == len(pages), f"interval {i} has a page twice"
+
+
+def check_oracle(cairn: str, victim: str, tracker: str, trace: Path) -> None:
+    """The same run once more, its profile at hand; then a run that is another one."""
+
+    def run(profile: Path, turns: int) -> tuple[str, str]:
+        done = subprocess.run(
+            ["setarch", "-R", cairn, "run", "--tracker", tracker, "--at", "wait", "--stats=json"]
+            + ["--strategy", f"oracle:profile={profile}", "--", victim, str(turns)],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done
+        return done.stdout, done.stderr
+
+    _, said = run(trace, TURNS)
+    assert len(said.splitlines()) == 1, f"it has complained: {said}"
+    stats = json.loads(said)
+    assert stats["undercopied"] < PAGES / 2, stats
+    # Turns beyond those of the profile.
+    _, said = run(trace, TURNS + 5)
+    assert "oracle: interval" in said and "profile" in said, said
+    broken = trace.with_suffix(".cut")
+    broken.write_bytes(trace.read_bytes()[:-1])
+    _, said = run(broken, TURNS)
+    assert "byte" in said and "cut short" in said and "no checkpoints" in said, said
+
+
+def check_bound(cairn: str, victim: str, tracker: str, trace: Path, pages: int) -> None:
+    """oracle-count under `cairn run`: as many copies as the recorded run wrote pages, no faults."""
+    done = subprocess.run(
+        [cairn, "run", "--tracker", tracker, "--at", "wait", "--stats=json"]
+        + ["--strategy", f"oracle-count:profile={trace}", "--", victim, str(TURNS)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    stats = json.loads(done.stderr.splitlines()[-1])
+    assert stats["faults"] == 0 and stats["checkpoints"] == TURNS, stats
+    assert stats["tracker"] == "dummy", stats
+    assert pages - PAGES <= stats["pages_eager"] <= pages, (stats, pages)
+
+
+def stats_of(cairn: str, victim: str, tracker: str, strategy: str) -> list[dict]:
+    done = subprocess.run(
+        [cairn, "run", "--tracker", tracker, "--at", "wait", "--stats=json"]
+        + ["--strategy", strategy, "--", victim, str(TURNS)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    return [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+
+
+def check_undercopied(cairn: str, victim: str, tracker: str) -> None:
+    """Plain copy-on-write faults as often whether it is watched or not; stacks are always hot."""
+    none, meta = (
+        next(s for s in stats_of(cairn, victim, tracker, strategy) if "undercopied" in s)
+        for strategy in ("none", "meta")
+    )
+    assert abs(none["undercopied"] - meta["undercopied"]) <= TURNS, (none, meta)
+    assert none["undercopied"] > TURNS * PAGES / 4, none
+
+
+def check_meta(cairn: str, victim: str, tracker: str) -> None:
+    """Scored in a live run, each strategy mispredicts what it would in a replay."""
+    lines = stats_of(cairn, victim, tracker, "meta")
+    rivals = {line["rival"]: line for line in lines if "rival" in line}
+    assert set(rivals) >= {"none", "last", "active-rnd", "active-cks", "gspec", "decay"}, lines
+    none, decay = rivals["none"], rivals["decay"]
+    assert none["op"] == 0 and none["mp"] == none["up"] > PAGES / 4, none
+    assert abs(none["wmp_smc"] - 8 * none["up"]) < 0.1, none
+    assert decay["wmp_smc"] < none["wmp_smc"] and decay["own_cycles"] > 0, decay
+    assert all(line["intervals"] == TURNS for line in rivals.values()), rivals
+
+
+def check_bench(program: str, trace: Path) -> None:
+    first, again = (bench(program, "-c", "smc", str(trace)) for _ in range(2))
+    assert first.returncode == 0, first.stderr
+    lines, others = ([json.loads(s) for s in run.stdout.splitlines()] for run in (first, again))
+    for line in lines + others:
+        line.pop("own_cycles", None)
+    assert lines == others, "not deterministic"
+    rows = {line["strategy"]: line for line in lines}
+    assert rows["none"]["up"] == rows["none"]["written"]
+    assert rows["oracle"]["op"] == 0
+    assert all(line["cycles"] >= rows["bound"]["cycles"] for line in lines)
+    assert rows["oracle"]["up"] * rows["oracle"]["intervals"] <= PAGES * 4
+    data = trace.read_bytes()
+    broken = trace.with_suffix(".broken")
+    for at in (0, 20, len(data) // 2, len(data) - 1):
+        broken.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        got = bench(program, str(broken))
+        assert got.returncode == 1 and "byte" in got.stderr, (at, got)
+        assert not got.stdout
+    broken.write_bytes(data[:-3])
+    got = bench(program, str(broken))
+    assert got.returncode == 1 and "cut short" in got.stderr, got
+    assert bench(program, "--cut", "-s", "last", "-c", "smc", str(broken)).returncode == 0
+
+
+def check_errors(program: str) -> None:
+    for arguments, says in (
+        ((), "no trace"),
+        (("/nonexistent",), "/nonexistent"),
+        (("-y", "mixd"), "'mixd'"),
+        (("-y", "mixed:hat=1"), "'hat'"),
+        (("-y", "mixed", "-s", "gspec:mutation=2"), "'mutation=2' is not a number from 0 to 1"),
+        (("-y", "mixed", "-s", "gspec:mutatio=0.1"), "'mutatio'; it has individuals"),
+        (("-y", "mixed", "-c", "1,2,3"), "'1,2,3'"),
+    ):
+        got = bench(program, *arguments)
+        assert got.returncode in (1, 2) and says in got.stderr, (arguments, got)
+    sweep = bench(program, "-y", "mixed", "-n", "200", "-c", "smc", "-s", "active-cks:n=1/5/25")
+    names = [json.loads(line)["strategy"] for line in sweep.stdout.splitlines()]
+    assert names == [f"active-cks:n={n}" for n in (1, 5, 25)] + ["bound"], names
+
+
+def main() -> None:
+    cairn, program, victim, tracker = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder) / "victim.trace"
+        base, _ = record(cairn, victim, tracker, trace)
+        check_pages(base, Decoder(trace.read_bytes()).intervals())
+        check_bench(program, trace)
+        pages = sum(map(len, Decoder(trace.read_bytes()).intervals()))
+        check_bound(cairn, victim, tracker, trace, pages)
+        record(cairn, victim, tracker, trace, still=True)
+        check_oracle(cairn, victim, tracker, trace)
+        check_meta(cairn, victim, tracker)
+        check_undercopied(cairn, victim, tracker)
+        base, _ = record(cairn, victim, tracker, trace, "_exit")
+        check_pages(base, Decoder(trace.read_bytes()).intervals())
+        check_errors(program)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Hot pages against the model of a full copy, under a strategy that answers at random: nothing is
+ * lost, the strategy is told the truth about every page, a hot page never faults and an evicted one
+ * does. usage: hot_pages_test [SEED]
+ */
+#include <stdio.h>
+#include <sys/random.h>
+#include "track/hot_list.h"
+#include "undo_model.h"
+
+/* The strategy: page i has slot i, so that its map of changes is one word. */
+struct chooser {
+	struct crn_predictor predictor;
+	uint64_t changed, hot, evict, promote, written, refused;
+	uint64_t decisions, changes, promoted, evicted, granted, idle_grants;
+	bool idle; /* decides nothing */
+	uint8_t streak[PAGES];
+};
+static struct chooser chooser;
+static struct rig *rig; /* the one that chooser works for */
+
+static uint64_t bit(uintptr_t addr)
+{
+	return 1ull << ((addr - (uintptr_t)rig->live) / CRN_PAGE_SIZE);
+}
+
+static bool differs(size_t page)
+{
+	return memcmp(rig->live + page * CRN_PAGE_SIZE, rig->begin + page * CRN_PAGE_SIZE,
+		       CRN_PAGE_SIZE) != 0;
+}
+
+static void on_written(struct crn_track_env *env, uintptr_t page)
+{
+	assert_false(chooser.hot & bit(page));
+	assert_false(chooser.written & bit(page));
+	chooser.written |= bit(page);
+}
+
+static void on_granted(struct crn_track_env *env, uintptr_t page, bool changed)
+{
+	assert_false((chooser.hot | chooser.written) & bit(page));
+	chooser.written |= changed ? bit(page) : 0;
+	chooser.granted++;
+	chooser.idle_grants += !changed;
+}
+
+static uint64_t some(uint64_t of, uint32_t one_in)
+{
+	uint64_t out = 0;
+
+	for (; of; of &= of - 1)
+		out |= rnd(one_in) ? 0 : of & -of;
+	return out;
+}
+
+static bool on_decide(struct crn_track_env *env)
+{
+	/* A hot page counts as changed if it differs, and only then; a cold one was told. */
+	for (size_t p = 0; p < PAGES; p++) {
+		uint64_t one = 1ull << p;
+
+		if (!(chooser.hot & one))
+			assert_true(chooser.written & one || !differs(p));
+		else if (differs(p))
+			assert_true(chooser.changed & one);
+		else if (chooser.streak[p] < CRN_HOT_STREAK) /* else it may be taken for so */
+			assert_false(chooser.changed & one);
+		chooser.streak[p] = chooser.changed & one ? chooser.streak[p] + 1 : 0;
+	}
+	chooser.changes += (uint64_t)__builtin_popcountll(chooser.changed & chooser.hot);
+	chooser.decisions++;
+	chooser.evict = chooser.promote = 0;
+	if (!chooser.idle && rnd(3)) {
+		chooser.evict = some(chooser.hot, 3);
+		chooser.promote = some(chooser.written, 2) |
+			some(~chooser.hot | chooser.evict, 16);
+	}
+	chooser.evicted += (uint64_t)__builtin_popcountll(chooser.evict);
+	chooser.promoted += (uint64_t)__builtin_popcountll(chooser.promote);
+	chooser.promote &= ~(chooser.hot & ~chooser.evict);
+	chooser.hot = (chooser.hot & ~chooser.evict) | chooser.promote;
+	chooser.changed = chooser.written = 0;
+	return chooser.evict || chooser.promote;
+}
+
+static bool on_cool(struct crn_track_env *env)
+{
+	chooser.evict = chooser.hot;
+	chooser.promote = chooser.hot = 0;
+	return chooser.evict;
+}
+
+/* The i-th bit that is set: its page. */
+static bool nth(uint64_t set, size_t i, uintptr_t *page, size_t *index)
+{
+	for (; set && i; i--)
+		set &= set - 1;
+	if (!set)
+		return false;
+	*index = (size_t)__builtin_ctzll(set);
+	*page = (uintptr_t)rig->live + *index * CRN_PAGE_SIZE;
+	return true;
+}
+
+static bool on_evicted(struct crn_track_env *env, size_t i, uintptr_t *begin, uintptr_t *end)
+{
+	size_t index;
+
+	if (!nth(chooser.evict, i, begin, &index))
+		return false;
+	*end = *begin + CRN_PAGE_SIZE;
+	return true;
+}
+
+static bool on_promoted(struct crn_track_env *env, size_t i, uintptr_t *page, uint32_t *slot)
+{
+	size_t index;
+
+	if (!nth(chooser.promote, i, page, &index))
+		return false;
+	*slot = (uint32_t)index;
+	return true;
+}
+
+static void on_refused(struct crn_track_env *env, uintptr_t page)
+{
+	assert_true(chooser.hot & bit(page));
+	chooser.hot &= ~bit(page);
+	chooser.refused |= bit(page);
+}
+
+static bool on_near(struct crn_track_env *env, uintptr_t page, uintptr_t *begin, uintptr_t *end)
+{
+	*begin = page - page / CRN_PAGE_SIZE % 3 * CRN_PAGE_SIZE;
+	*end = page + 3 * CRN_PAGE_SIZE;
+	return true;
+}
+
+static struct rig *rig_with_chooser(const struct crn_tracker_ops *ops, uint32_t keep,
+	uint64_t memory_max)
+{
+	struct rig *r = rig_new(ops, 0, memory_max);
+
+	rig = r;
+	chooser = (struct chooser){ .predictor = {
+		.written = on_written, .granted = on_granted, .decide = on_decide, .cool = on_cool,
+		.evicted = on_evicted, .promoted = on_promoted, .refused = on_refused,
+	} };
+	chooser.predictor.changed = &chooser.changed;
+	r->env.predictor = &chooser.predictor;
+	r->env.keep = keep;
+	if (keep > 16)
+		r->sink.absorb = sink_absorb;
+	else if (keep > 1)
+		r->sink.exchange = sink_exchange;
+	memcpy(r->before, r->begin, BYTES);
+	return r;
+}
+
+/* Stores to hot pages go by unnoticed, the first one to any other page does not. */
+static void faults_only_when_cold(struct rig *r)
+{
+	uint64_t before = r->ops->faults(r->t), cold = 0;
+
+	for (size_t p = 0; p < PAGES; p++) {
+		r->live[p * CRN_PAGE_SIZE + rnd(CRN_PAGE_SIZE)]++;
+		cold += !(chooser.hot >> p & 1);
+	}
+	if (r->ops->caps & CRN_TRACK_MIRROR)
+		return; /* the kernel serves them */
+	if (!chooser.predictor.near)
+		assert_int_equal(r->ops->faults(r->t) - before, cold);
+	else
+		assert_true(r->ops->faults(r->t) - before <= cold);
+}
+
+static void model(const struct crn_tracker_ops *ops, uint32_t keep, bool near)
+{
+	struct rig *r = rig_with_chooser(ops, keep, 64 << 20);
+
+	chooser.predictor.near = near ? on_near : NULL;
+	for (int round = 0; round < 2000; round++) {
+		random_stores(r);
+		switch (rnd(16)) {
+		case 0:
+			rewind_interval(r);
+			break;
+		case 1:
+			rewind_further(r);
+			break;
+		case 2:
+			look_everywhere(r);
+			break;
+		case 3:
+			assert_int_equal(r->ops->page.unprotect(r->t,
+						 (uintptr_t)r->live + rnd(BYTES / 2), 9000),
+				0);
+			break;
+		case 4:
+			end_interval(r);
+			faults_only_when_cold(r);
+			break;
+		default:
+			end_interval(r);
+		}
+		assert_int_equal(r->lost, 0);
+		chooser.idle = round / 100 % 2;
+	}
+	assert_true(chooser.changes > 500 && chooser.evicted > 500 && chooser.promoted > 500);
+	assert_int_equal(chooser.refused, 0);
+	assert_true(!near || (chooser.granted > 500 && chooser.idle_grants > 100));
+	assert_true(r->ops->eager(r->t) >= chooser.changes);
+	r->env.predictor = NULL;
+	rig_free(r);
+}
+
+static void model_mprotect(void **state)
+{
+	model(&crn_tracker_mprotect, 1, false);
+	model(&crn_tracker_mprotect, 8, false);
+	model(&crn_tracker_mprotect, 1000, true);
+}
+
+static void model_uffd(void **state)
+{
+	model(&crn_tracker_uffd, 1, true);
+	model(&crn_tracker_uffd, 8, false);
+	model(&crn_tracker_uffd, 1000, false);
+}
+
+static void model_async(void **state)
+{
+	model(&crn_tracker_async, 1, false);
+	model(&crn_tracker_async, 8, false);
+	model(&crn_tracker_async, 1000, false);
+}
+
+/* A hot page that nobody wrote is neither copied nor handed over. */
+static void unchanged(void **state)
+{
+	struct rig *r = rig_with_chooser(&crn_tracker_mprotect, 1, 64 << 20);
+
+	chooser.idle = true;
+	chooser.hot = chooser.promote = 0;
+	for (int p = 0; p < 8; p++)
+		r->live[p * CRN_PAGE_SIZE]++;
+	chooser.idle = false;
+	while (!chooser.hot)
+		end_interval(r);
+	chooser.idle = true;
+	end_interval(r);
+	r->taken = 0;
+	end_interval(r);
+	assert_int_equal(r->taken, 0);
+	assert_int_equal(r->prepared, 0);
+	r->live[(size_t)__builtin_ctzll(chooser.hot) * CRN_PAGE_SIZE + 4095]++;
+	end_interval(r);
+	assert_int_equal(r->taken, 1);
+	r->env.predictor = NULL;
+	rig_free(r);
+}
+
+/* Where there is no memory for a checkpoint, the copies of unchanged hot pages are given back. */
+static void cooled(void **state)
+{
+	struct rig *r = rig_with_chooser(&crn_tracker_mprotect, 2, 512 << 10);
+	void *frames[256];
+	size_t count = 0;
+
+	for (int p = 0; p < 16; p++)
+		r->live[p * CRN_PAGE_SIZE]++;
+	while (__builtin_popcountll(chooser.hot) < 12)
+		end_interval(r);
+	chooser.idle = true;
+	end_interval(r);
+	for (int p = 40; p < 46; p++)
+		r->live[p * CRN_PAGE_SIZE]++;
+	while (count < 256 && (frames[count] = crn_frame_alloc(r->arena)))
+		count++;
+	end_interval(r);
+	assert_int_equal(chooser.hot, 0);
+	while (count)
+		crn_frame_free(r->arena, frames[--count]);
+	for (int round = 0; round < 50; round++) {
+		random_stores(r);
+		chooser.idle = round % 2;
+		end_interval(r);
+	}
+	assert_int_equal(r->lost, 0);
+	r->env.predictor = NULL;
+	rig_free(r);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(model_mprotect),
+		cmocka_unit_test(model_uffd),
+		cmocka_unit_test(model_async),
+		cmocka_unit_test(unchanged),
+		cmocka_unit_test(cooled),
+	};
+
+	cmocka_set_test_filter(getenv("FILTER"));
+	if (argc > 1)
+		seed = strtoull(argv[1], NULL, 0);
+	printf("seed %llu\n", (unsigned long long)seed);
+	crn_host_probe(&host);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
