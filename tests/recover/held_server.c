@@ -272,6 +272,7 @@ static void obey(int fd, const char *line)
 	} else if (!strncmp(line, "pipe", 4)) {
 		say(fd, "x\n");
 		say(1, "y\n");
+		compute(0.003, false); // time to be seen, if one went out before the other
 	} else if (!strncmp(line, "big", 3)) {
 		send_big(fd, n);
 	} else if (!strcmp(line, "twin")) {
