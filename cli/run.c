@@ -73,7 +73,8 @@ static const struct argp_option options[] = {
 	{ "memory-max", OPT_MEMORY, "SIZE", 0, "bytes the engine may use (K, M, G)", 0 },
 	{ "protect", OPT_PROTECT, NULL, 0, "keep the engine's copies read-only meanwhile", 0 },
 	{ "recover", OPT_RECOVER, NULL, 0,
-		"go back to the last checkpoint when the program crashes", 0 },
+		"go back to the last checkpoint when the program crashes; --at wait is the default",
+		0 },
 	{ "commit", OPT_COMMIT, "HOW", 0,
 		"with --recover: hold (default) what is sent until the next wait, or a checkpoint "
 		"after each output",
@@ -527,6 +528,9 @@ int cmd_run(int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r);
 	if (r.config.recover && !r.keep_given)
 		r.config.keep = KEEP_RECOVER;
+	if (r.config.recover && !r.config.site_count)
+		r.config.sites[r.config.site_count++] =
+			(struct crn_site_spec){ .kind = CRN_SITE_WAIT, .every = 1, .text = "wait" };
 	/* A page that is copied in vain would be in the trace as one that was written. */
 	if (*r.config.trace && !strcmp(r.config.strategy, "auto"))
 		strcpy(r.config.strategy, "none");

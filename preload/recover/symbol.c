@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An address as function+offset: the loaded object that holds it is found in the map, its dynamic
- * symbols are read from memory. No libc (dladdr takes locks, and the program may have crashed
+ * symbols are read from memory, and where none of them is the one, the rest (static functions) from
+ * its file, if that is not stripped. No libc (dladdr takes locks, and the program may have crashed
  * inside them). Everything is read through the kernel, because a program that has crashed may have
  * scribbled over any of it.
  */
@@ -14,9 +15,20 @@
 struct object {
 	uintptr_t base;  /* where its ELF header is */
 	uintptr_t bias;  /* address minus p_vaddr */
+	/* addresses, or offsets in the file */
 	uintptr_t symtab, strtab, hash, gnu_hash;
+	uint32_t symbol_count;
+	uint64_t inode;
 	char name[64];
 };
+
+/* Of the program's memory (file -1), or of an object's file. */
+static bool source_read(int file, void *dst, uintptr_t at, size_t len)
+{
+	if (file < 0)
+		return crn_user_read(dst, at, len) == 0;
+	return crn_sys4(SYS_pread64, file, dst, len, at) == (long)len;
+}
 
 /*
  * What was read of the program in one call: its tables are walked entry by entry. Never more than
@@ -56,9 +68,9 @@ static const char *last_component(const char *path)
 
 /*
  * The object's first mapping (offset 0) precedes the one that holds the address and has the same
- * inode.
+ * inode. *path is its file's, valid until the map is read again.
  */
-static bool find_object(uintptr_t address, struct object *o)
+static bool find_object(uintptr_t address, struct object *o, const char **path)
 {
 	struct crn_effects *e = crn_agent->effects;
 	struct crn_mapping m;
@@ -78,7 +90,9 @@ static bool find_object(uintptr_t address, struct object *o)
 	if (!found || !m.inode || m.inode != inode)
 		return false;
 	o->base = base;
+	o->inode = inode;
 	crn_format(o->name, sizeof(o->name), "%s", last_component(m.name));
+	*path = m.name;
 	return true;
 }
 
@@ -143,16 +157,15 @@ static uint32_t symbol_count(const struct object *o, struct window *w)
 	return last;
 }
 
-static bool nearest(
-	const struct object *o, uintptr_t address, Elf64_Sym *best, struct window *w)
+static bool nearest(const struct object *o, uintptr_t address, Elf64_Sym *best, int file)
 {
-	uint32_t count = CRN_MIN(symbol_count(o, w), 1u << 20);
+	uint32_t count = CRN_MIN(o->symbol_count, 1u << 20);
 	Elf64_Sym chunk[512];
 
 	for (uint32_t i = 0; i < count; i += CRN_ARRAY_SIZE(chunk)) {
 		uint32_t n = CRN_MIN(count - i, (uint32_t)CRN_ARRAY_SIZE(chunk));
 
-		if (crn_user_read(chunk, o->symtab + i * sizeof(*chunk), n * sizeof(*chunk)) < 0)
+		if (!source_read(file, chunk, o->symtab + i * sizeof(*chunk), n * sizeof(*chunk)))
 			return false;
 		for (uint32_t j = 0; j < n; j++) {
 			const Elf64_Sym *s = &chunk[j];
@@ -168,30 +181,97 @@ static bool nearest(
 	return false;
 }
 
+/* Where the file has its symbols, if it has any. */
+static bool read_sections(struct object *o, int file)
+{
+	Elf64_Ehdr header;
+	Elf64_Shdr s, strings;
+
+	if (!source_read(file, &header, 0, sizeof(header)) || header.e_shentsize != sizeof(s))
+		return false;
+	for (unsigned i = 0; i < header.e_shnum; i++) {
+		uintptr_t at = header.e_shoff + i * sizeof(s);
+
+		if (!source_read(file, &s, at, sizeof(s)) || s.sh_type != SHT_SYMTAB)
+			continue;
+		at = header.e_shoff + s.sh_link * sizeof(s);
+		if (s.sh_link >= header.e_shnum ||
+			!source_read(file, &strings, at, sizeof(strings)))
+			return false;
+		o->symtab = s.sh_offset;
+		o->symbol_count = (uint32_t)(s.sh_size / sizeof(Elf64_Sym));
+		o->strtab = strings.sh_offset;
+		return true;
+	}
+	return false;
+}
+
+/* The file at `path`, or -1 if it is another one than what is mapped. */
+static int open_file(const struct object *o, const char *path)
+{
+	struct crn_fd_identity id;
+	int fd = crn_fd_open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK);
+
+	if (fd >= 0 && (crn_fd_identify(fd, &id) < 0 || id.ino != o->inode)) {
+		crn_fd_close(fd);
+		fd = -1;
+	}
+	return fd < 0 ? -1 : fd;
+}
+
+/* The string table may end soon. */
+static bool read_name(
+	const struct object *o, const Elf64_Sym *s, char *name, size_t size, int file)
+{
+	for (size_t len = size; len; len /= 2) {
+		if (source_read(file, name, o->strtab + s->st_name, len)) {
+			name[len - 1] = '\0';
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool find_symbol(struct object *o, uintptr_t address, const char *path, Elf64_Sym *s,
+	char *name, size_t size)
+{
+	struct window w = {.begin = 0, .end = 0};
+	bool found = false;
+	int file;
+
+	if (!read_dynamic(o, &w))
+		return false;
+	o->symbol_count = symbol_count(o, &w);
+	if (nearest(o, address, s, -1))
+		return read_name(o, s, name, size, -1);
+	file = open_file(o, path);
+	if (file < 0)
+		return false;
+	if (read_sections(o, file) && nearest(o, address, s, file))
+		found = read_name(o, s, name, size, file);
+	crn_fd_close(file);
+	return found;
+}
+
 /* Static: the agent's image is outside every surface. Crashes of one kind share their pc. */
 static uintptr_t known_address;
 static char known_name[160];
 
 static void look_up(uintptr_t address, char *out, size_t size)
 {
-	struct window w = {.begin = 0, .end = 0};
 	struct object o = {0};
+	const char *path;
 	Elf64_Sym s;
 	char name[80];
-	long n = -1;
 
 	crn_format(out, size, "%p", (void *)address);
-	if (!crn_agent->effects || crn_agent->effects->maps.fd < 0 || !find_object(address, &o))
+	if (!crn_agent->effects || crn_agent->effects->maps.fd < 0 ||
+		!find_object(address, &o, &path))
 		return;
 	crn_format(out, size, "%s+0x%lx", o.name, address - o.base);
-	if (!read_dynamic(&o, &w) || !nearest(&o, address, &s, &w))
-		return;
-	for (size_t len = sizeof(name); len && n < 0; len /= 2) /* the string table may end soon */
-		n = crn_user_read(name, o.strtab + s.st_name, len) < 0 ? -1 : (long)len;
-	if (n <= 0)
-		return;
-	name[n - 1] = '\0';
-	crn_format(out, size, "%s+0x%lx (%s)", name, address - o.bias - s.st_value, o.name);
+	if (find_symbol(&o, address, path, &s, name, sizeof(name)))
+		crn_format(out, size, "%s+0x%lx (%s)", name,
+			address - o.bias - s.st_value, o.name);
 }
 
 /* From fault handlers, under the effects' lock. The map may have changed: code rarely moves. */
