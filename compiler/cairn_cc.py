@@ -15,13 +15,15 @@ import sys
 from pathlib import Path
 
 # Filled in when the tree is configured.
-CLANG = {"cairn-cc": "@CRN_CLANG@", "cairn-c++": "@CRN_CLANGXX@"}
+CLANG = "@CRN_CLANG@"
+CLANGXX = "@CRN_CLANGXX@"
+PASS = "@CRN_PASS@.so"
 LLD = "@CRN_LLD@"
 LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
 
 TRACKERS = ("shadow", "undolog")
 REGIONS = tuple(str(1 << shift) for shift in range(4, 13))
-SWITCHES = ("save", "stack", "aggregate", "redundant", "wrap")
+SWITCHES = ("save", "stack", "aggregate", "redundant", "calls", "wrap")
 
 # Options of clang that take the next word.
 TAKES_WORD = {
@@ -32,6 +34,9 @@ TAKES_WORD = {
 }  # fmt: skip
 # They print something and leave, or stop before there is an object.
 STOPS = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"}
+SYSTEM_DIRS = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib")
+# What begins an interval: code that is linked without bitcode and names one of these may do so.
+BEGINS = (b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close")
 PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
 
 
@@ -51,6 +56,8 @@ class Command:
         self.stop = ""
         self.prints = False
         self.inputs = 0
+        self.files: list[str] = []  # inputs by name, libraries as -lNAME
+        self.dirs: list[str] = []
         self.flags: set[str] = set()
         self.lto = ""
         # Response files are read here, too: they may hold any option.
@@ -73,7 +80,24 @@ class Command:
                 argument = next(following, None)
                 if argument is not None:
                     self.clang.append(argument)
-                    self.inputs += word == "-l"
+                    self.note_argument(word, argument)
+
+    def note_for_linker(self, words: list[str]) -> None:
+        """What -Wl and -Xlinker hand over: libraries, folders and files."""
+        for word in words:
+            if word.startswith("-L"):
+                self.dirs.append(word[2:])
+            elif word.startswith("-l") or (not word.startswith("-") and Path(word).is_file()):
+                self.files.append(word)
+
+    def note_argument(self, word: str, argument: str) -> None:
+        if word == "-l":
+            self.inputs += 1
+            self.files.append("-l" + argument)
+        elif word == "-L":
+            self.dirs.append(argument)
+        elif word == "-Xlinker":
+            self.note_for_linker([argument])
 
     def note(self, word: str) -> None:
         if word in STOPS:
@@ -84,8 +108,10 @@ class Command:
         elif word.startswith("-") and word != "-":
             self.flags.add(word)
             self.inputs += word.startswith("-l")
+            self.note_for_linker(word.split(",")[1:] if word.startswith("-Wl,") else [word])
         else:
             self.inputs += 1
+            self.files.append(word)
 
     def read_own(self, word: str) -> None:
         name, equals, value = word.removeprefix("-fcairn-").partition("=")
@@ -126,9 +152,45 @@ class Command:
         own = {**self.own, **self.switches, "link": "on" if link else "off"}
         if self.report:
             own["report"] = "on"
+        unclear = self.has("-xassembler", "-xassembler-with-cpp") or "assembler" in self.clang
+        if link and not unclear and native_is_quiet(self.files, self.dirs):
+            own["native-quiet"] = "on"
         if self.lose:
             own["lose"] = self.lose
         return ",".join(f"{key}={value}" for key, value in own.items())
+
+
+def find_inputs(name: str, dirs: list[str]) -> list[Path]:
+    """The files that an input of the linker may mean."""
+    if not name.startswith("-l"):
+        return [] if name == "-" else [Path(name)]
+    names = [name[3:]] if name[2:3] == ":" else [f"lib{name[2:]}.so", f"lib{name[2:]}.a"]
+    found = [Path(folder) / n for folder in (*dirs, *SYSTEM_DIRS) for n in names]
+    return [path for path in found if path.is_file()]
+
+
+def may_begin_interval(path: Path) -> bool:
+    """Is it native code that names what begins an interval, or can that not be told?
+
+    Sources and bitcode are the pass's own business. An archive of bitcode that names one counts as
+    native: that costs speed, never a store.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return True
+    if content.startswith(b"!<thin>") or (path.suffix == ".so" and content.startswith(b"/*")):
+        return path.parent.as_posix() not in SYSTEM_DIRS  # it only names other files
+    native = content.startswith((b"\x7fELF", b"!<arch>")) or path.suffix in (".s", ".S", ".sx")
+    return native and any(name in content for name in BEGINS)
+
+
+def native_is_quiet(files: list[str], dirs: list[str]) -> bool:
+    """Does nothing that is linked without bitcode take checkpoints?"""
+    paths = {path for name in files for path in find_inputs(name, dirs)}
+    return not any(
+        may_begin_interval(path) for path in paths if not path.name.startswith("libcairn")
+    )
 
 
 def expand(words: list[str]) -> list[str]:
@@ -169,7 +231,7 @@ def library(name: str) -> str:
 
 
 def arguments(command: Command) -> list[str]:
-    plugin = library("cairn-pass.so")
+    plugin = library(PASS)
     words: list[str] = []
     if command.per_unit():
         # A plugin for the compiler; what was bitcode before gets nothing at the link.
@@ -197,7 +259,7 @@ def arguments(command: Command) -> list[str]:
 
 def main() -> int:
     name = Path(sys.argv[0]).name
-    clang = CLANG.get(name, CLANG["cairn-cc"])
+    clang = CLANGXX if name.startswith("cairn-c++") else CLANG
     try:
         command = Command(sys.argv[1:])
         check(command)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "checkpoints.h"
-#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/TargetParser/Triple.h"
@@ -13,51 +13,82 @@ namespace cairn {
 // checkpoint.
 static bool begins_interval(StringRef name)
 {
-	return name == "cairn_checkpoint" || name == "cairn_rewind" || name == "cairn_open" ||
-		name == "cairn_close";
+	return name == "cairn_checkpoint" || name == "cairn_checkpoint_tag" ||
+		name == "cairn_rewind" || name == "cairn_open" || name == "cairn_close";
 }
 
-// External functions that are known never to call back into the program.
-static bool never_calls_back(const Function &f)
+// libc's functions that call functions of the program, among those that TargetLibraryInfo knows.
+static bool calls_back(StringRef name)
 {
-	return f.hasFnAttribute(Attribute::NoCallback) || f.doesNotAccessMemory() ||
-		f.onlyReadsMemory();
+	return name == "qsort" || name == "qsort_r" || name == "bsearch";
 }
 
-// Code that was linked without bitcode may take checkpoints of its own; libc does not.
-Checkpoints::Checkpoints(Module &m, bool w) : whole(w)
-{
-	TargetLibraryInfoImpl library((Triple(m.getTargetTriple())));
+#define QUIET(name) #name,
+static const char *const quiet_libc[] = {
+#include "quiet_libc.def"
+};
+#undef QUIET
 
+// External functions that never call back into the program, and so take no checkpoints.
+bool Checkpoints::quiet(const Function &f) const
+{
+	StringRef name = f.getName();
+	LibFunc known;
+
+	if (f.hasFnAttribute(Attribute::NoCallback) || f.doesNotAccessMemory() ||
+		f.onlyReadsMemory())
+		return true;
+	if (name.consume_front("__cairn_wrap_"))
+		return !calls_back(name);
+	if (name.starts_with("cairn_") || name.starts_with("__cairn_"))
+		return !begins_interval(name);
+	if (!options.calls || calls_back(name))
+		return false;
+	return library.getLibFunc(name, known) || llvm::is_contained(quiet_libc, name);
+}
+
+// Does an external function take checkpoints of its own? What is in native objects may, unless the
+// linker's inputs are known not to name any of those functions.
+bool Checkpoints::begins(const Function &f) const
+{
+	LibFunc known;
+
+	if (begins_interval(f.getName()))
+		return true;
+	return !options.native_quiet && !quiet(f) && !library.getLibFunc(f.getName(), known);
+}
+
+Checkpoints::Checkpoints(Module &m, const Options &o)
+	: options(o), library(Triple(m.getTargetTriple()))
+{
 	for (Function &f : m) {
-		LibFunc known;
-
-		if (!f.isDeclaration() || f.isIntrinsic())
+		if (!f.isDeclaration() || f.isIntrinsic() || !begins(f))
 			continue;
-		if (!begins_interval(f.getName()) &&
-			(never_calls_back(f) || library.getLibFunc(f.getName(), known)))
-			continue;
-		functions.insert(&f);
+		insert(f);
 		// Pointers to functions may come from there, too.
-		indirect |= !f.getName().starts_with("cairn_");
+		pointers |= !begins_interval(f.getName());
 	}
-	if (whole)
+	pointers |= StringRef(m.getModuleInlineAsm()).contains("cairn_");
+	if (options.link)
 		close(m);
 }
 
-// Everything that can reach one of them. An external function may call whatever of the program has
-// its address taken; so may an indirect call. Those that cannot be told count as reaching, as soon
-// as any function whose address is taken (or that is visible from outside) reaches.
+void Checkpoints::insert(const Function &f)
+{
+	functions.insert(&f);
+	// What is visible from outside can be called from there, and looked up by name.
+	if (f.hasAddressTaken() ||
+		(!f.hasLocalLinkage() && !f.isDeclaration() && f.getName() != "main"))
+		targets.push_back(&f);
+}
+
+// Everything that can reach one of them.
 void Checkpoints::close(Module &m)
 {
 	bool changed = true;
 
 	while (changed) {
 		changed = false;
-		for (const Function *f : functions)
-			if (!indirect && (f->hasAddressTaken() || !f->hasLocalLinkage()) &&
-				!f->isDeclaration() && f->getName() != "main")
-				changed = indirect = true;
 		for (Function &f : m) {
 			if (f.isDeclaration() || functions.contains(&f))
 				continue;
@@ -65,7 +96,7 @@ void Checkpoints::close(Module &m)
 				auto *c = dyn_cast<CallBase>(&i);
 
 				if (c && call(*c)) {
-					functions.insert(&f);
+					insert(f);
 					changed = true;
 					break;
 				}
@@ -74,19 +105,50 @@ void Checkpoints::close(Module &m)
 	}
 }
 
+// Can a call through a pointer be to one of them? Programs call functions through pointers of
+// another type, with more arguments than these take, never with fewer, and never with one in a
+// general register where a floating point one is wanted.
+static bool can_be(const CallBase &c, const Function &f)
+{
+	const FunctionType *type = f.getFunctionType();
+
+	if (c.getFunctionType()->isVarArg() || type->isVarArg())
+		return true;
+	if (c.arg_size() < type->getNumParams())
+		return false;
+	for (unsigned i = 0; i < type->getNumParams(); i++) {
+		const Type *given = c.getArgOperand(i)->getType(), *taken = type->getParamType(i);
+
+		if (given->isFPOrFPVectorTy() != taken->isFPOrFPVectorTy())
+			return false;
+	}
+	return true;
+}
+
+bool Checkpoints::by_pointer(const CallBase &c) const
+{
+	return pointers || !options.calls ||
+		llvm::any_of(targets, [&](const Function *f) { return can_be(c, *f); });
+}
+
 bool Checkpoints::call(const CallBase &c) const
 {
 	const auto *to = dyn_cast<Function>(c.getCalledOperand()->stripPointerCastsAndAliases());
 
-	if (isa<IntrinsicInst>(c) || c.isInlineAsm())
+	if (isa<IntrinsicInst>(c))
 		return false;
+	if (auto *assembly = dyn_cast<InlineAsm>(c.getCalledOperand()))
+		return StringRef(assembly->getAsmString()).contains("cairn_");
 	if (to && functions.contains(to))
 		return true;
-	if (!whole)
-		return !to || !never_calls_back(*to);
-	if (to && (!to->isDeclaration() || never_calls_back(*to)))
+	if (to && to->isDeclaration() && quiet(*to))
 		return false;
-	return indirect;
+	if (!options.link)
+		return true;
+	if (!to)
+		return by_pointer(c);
+	// An external function may call whatever of the program can be named or pointed to.
+	return to->isDeclaration() && (pointers || !targets.empty());
 }
 
 bool Checkpoints::at(const Instruction &i) const

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Which instructions may take a checkpoint, or be where a restore comes back: after them nothing
 // counts as saved any more. In a whole program: those whose calls can reach cairn_checkpoint (or
-// what opens, closes or rewinds), directly or through code that is not known: what libc's functions
-// are not. In a part of one: every call that is not known.
+// what else begins an interval), directly, through a pointer, or through code that is not known.
+// In a part of one: every call but of libc's functions that call nobody.
 #ifndef CAIRN_COMPILER_CHECKPOINTS_H
 #define CAIRN_COMPILER_CHECKPOINTS_H
 
+#include "options.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/Instructions.h"
 #include "llvm/IR/Module.h"
 
@@ -14,16 +16,24 @@ namespace cairn {
 
 class Checkpoints {
 public:
-	Checkpoints(llvm::Module &m, bool whole);
+	Checkpoints(llvm::Module &m, const Options &o);
 
 	bool at(const llvm::Instruction &i) const;
 	bool in(const llvm::Function &f) const { return functions.contains(&f); }
+	unsigned count() const { return functions.size(); }
 
 private:
-	bool whole, indirect = false;
-	llvm::DenseSet<const llvm::Function *> functions;
+	const Options &options;
+	llvm::TargetLibraryInfoImpl library;
+	llvm::DenseSet<const llvm::Function *> functions; // that can reach one
+	llvm::SmallVector<const llvm::Function *, 8> targets; // of these: that pointers can be to
+	bool pointers = false; // pointers may be to code that takes checkpoints and is not known
 
+	bool quiet(const llvm::Function &f) const;
+	bool begins(const llvm::Function &f) const;
 	bool call(const llvm::CallBase &c) const;
+	bool by_pointer(const llvm::CallBase &c) const;
+	void insert(const llvm::Function &f);
 	void close(llvm::Module &m);
 };
 

@@ -39,7 +39,8 @@ Options Options::parse(const char *text)
 	struct { const char *key; bool *to; } const switches[] = {
 		{ "save", &o.save }, { "link", &o.link }, { "off", &o.off },
 		{ "stack", &o.stack }, { "aggregate", &o.aggregate },
-		{ "redundant", &o.redundant }, { "wrap", &o.wrap }, { "report", &o.report },
+		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "wrap", &o.wrap },
+		{ "native-quiet", &o.native_quiet }, { "report", &o.report },
 	};
 
 	StringRef(text ? text : "").split(items, ',', -1, false);

@@ -19,7 +19,9 @@ struct Options {
 	bool stack = true;        // leave out stores to the stack
 	bool aggregate = true;    // one check for stores off one base
 	bool redundant = true;    // leave out what a dominating store has saved
+	bool calls = true;        // tell apart which calls can reach a checkpoint
 	bool wrap = true;         // libc functions that write memory
+	bool native_quiet = false; // what is linked without bitcode takes no checkpoints
 	bool report = false;      // say what was done and what was not
 	unsigned lose = 0;        // for tests of the oracle: every so many-th store has no hook
 

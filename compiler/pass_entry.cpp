@@ -81,7 +81,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 			return PreservedAnalyses::all();
 		m.addModuleFlag(Module::Max, done_flag, 1);
 		Report report(o.report);
-		Checkpoints checkpoints(m, o.link);
+		Checkpoints checkpoints(m, o);
 		if (o.wrap)
 			wrap_libc_calls(m, report);
 		report_uncovered_calls(m, report);

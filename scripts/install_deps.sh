@@ -27,7 +27,7 @@ packages_of() {
 	compiler) # cairn-cc: 22 where the archive has it (security updates have), else 19
 		for version in 22 19; do
 			if [ $version = 19 ] || can_have clang-$version; then
-				echo clang-$version lld-$version llvm-$version-dev
+				echo clang-$version lld-$version llvm-$version-{dev,tools}
 				break
 			fi
 		done

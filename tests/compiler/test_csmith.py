@@ -3,12 +3,14 @@
 """Random C programs under the oracle: each restore brings back every byte, and the output is that
 of the same program without hooks.
 
-    test_csmith.py [--plant] CAIRN_CC ROOT LEVEL SEED...
+    test_csmith.py [--plant | --switches] CAIRN_CC ROOT LEVEL SEED...
 
-With --plant some stores are left without their hooks, few at first, until the oracle says so.
+With --plant some stores are left without their hooks, few at first, until the oracle says so. With
+--switches some of the optimisations are off: which ones depends on the seed.
 """
 
 import argparse
+import random
 import re
 import shutil
 import subprocess
@@ -17,6 +19,7 @@ from pathlib import Path
 
 SKIP = 77
 RUN_SECONDS = 60
+SWITCHES = ("stack", "aggregate", "redundant", "calls")
 PLANTS = (16, 4, 2)  # every so many-th store
 
 
@@ -51,7 +54,12 @@ def restores(done: subprocess.CompletedProcess) -> int:
     return int(match[1]) if match else 0
 
 
-def check_seed(cairn_cc: str, level: str, seed: int, points: str) -> int:
+def draw_switches(seed: int) -> list[str]:
+    draw = random.Random(seed)
+    return [f"-fcairn-{name}={draw.choice(('on', 'off'))}" for name in SWITCHES]
+
+
+def check_seed(cairn_cc: str, level: str, seed: int, points: str, flags: list[str]) -> int:
     """How many restores there were; programs that never end count for nothing."""
     generate(seed)
     build("cc", level, "plain", "nothing.c")
@@ -61,12 +69,12 @@ def check_seed(cairn_cc: str, level: str, seed: int, points: str) -> int:
         return 0
     total = 0
     for tracker in ("shadow", "undolog"):
-        build(cairn_cc, level, tracker, points, f"-fcairn-tracker={tracker}")
+        build(cairn_cc, level, tracker, points, f"-fcairn-tracker={tracker}", *flags)
         got = run(tracker, seed, tracker)
         assert got is not None, f"seed {seed} {tracker}: does not end, but does without hooks"
         assert got.returncode == 0, f"seed {seed} {tracker} {level}: {got.stderr}"
         assert got.stdout == want.stdout, f"seed {seed} {tracker} {level}: other output"
-        print(f"seed {seed} {tracker} {level}: {got.stderr.strip()}")
+        print(f"seed {seed} {tracker} {level} {' '.join(flags)}: {got.stderr.strip()}")
         total += restores(got)
     return total
 
@@ -86,6 +94,7 @@ def check_plants(cairn_cc: str, level: str, seed: int, points: str) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plant", action="store_true")
+    parser.add_argument("--switches", action="store_true")
     parser.add_argument("cairn_cc")
     parser.add_argument("root")
     parser.add_argument("level")
@@ -102,7 +111,9 @@ def main() -> int:
     if args.plant:
         return 0 if any(check_plants(args.cairn_cc, args.level, s, "points.o")
                         for s in args.seeds) else 1  # fmt: skip
-    count = sum(check_seed(args.cairn_cc, args.level, s, "points.o") for s in args.seeds)
+    count = sum(check_seed(args.cairn_cc, args.level, s, "points.o",
+                           draw_switches(s) if args.switches else [])
+                for s in args.seeds)  # fmt: skip
     print(f"{count} restores")
     return 0 if count >= 10 else 1
 
