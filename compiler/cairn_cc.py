@@ -10,6 +10,7 @@ By default code is compiled to bitcode and gets its store hooks when lld links a
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
 TRACKERS = ("shadow", "undolog")
 REGIONS = tuple(str(1 << shift) for shift in range(4, 13))
 SWITCHES = ("save", "stack", "aggregate", "redundant", "calls", "wrap")
+SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(/[1-9]\d{0,8})?")
 
 # Options of clang that take the next word.
 TAKES_WORD = {
@@ -36,7 +38,7 @@ TAKES_WORD = {
 STOPS = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"}
 SYSTEM_DIRS = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib")
 # What begins an interval: code that is linked without bitcode and names one of these may do so.
-BEGINS = (b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close")
+BEGINS = (b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close", b"__cairn_site")
 PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
 
 
@@ -51,6 +53,7 @@ class Command:
         self.clang: list[str] = []  # what goes to clang
         self.own: dict[str, str] = {"tracker": "shadow", "region": "128"}
         self.switches: dict[str, str] = {}
+        self.sites: list[str] = []
         self.unit = self.report = False
         self.lose = ""
         self.stop = ""
@@ -123,13 +126,15 @@ class Command:
             pass  # the default, and so far the only kind
         elif name in SWITCHES and value in ("on", "off"):
             self.switches[name] = value
+        elif name == "site" and SITE.fullmatch(value):
+            self.sites.append(value)
         elif name == "report" and not equals:
             self.report = True
         elif name == "unit" and not equals:
             self.unit = True
         elif name == "test-lose" and value.isdigit():
             self.lose = value
-        elif name in ("tracker", "region", "tags", *SWITCHES) and equals:
+        elif name in ("tracker", "region", "tags", "site", *SWITCHES) and equals:
             raise Wrong(f"-fcairn-{name} has no value '{value}' (man cairn-cc)")
         else:
             raise Wrong(f"no option '{word}' (man cairn-cc lists them)")
@@ -157,7 +162,8 @@ class Command:
             own["native-quiet"] = "on"
         if self.lose:
             own["lose"] = self.lose
-        return ",".join(f"{key}={value}" for key, value in own.items())
+        items = [*own.items(), *(("site", site) for site in self.sites)]
+        return ",".join(f"{key}={value}" for key, value in items)
 
 
 def find_inputs(name: str, dirs: list[str]) -> list[Path]:
@@ -240,6 +246,9 @@ def arguments(command: Command) -> list[str]:
         words += ["-flto=full"]
     if not command.has("-fPIC", "-fpic", "-fpie"):
         words += ["-fPIE"]
+    for site in command.sites:
+        # The pass comes after all inlining.
+        words += ["-mllvm", f"-force-attribute={SITE.fullmatch(site)[1]}:noinline"]
     words += command.clang
     if not command.links():
         return words + ["-Qunused-arguments"]

@@ -9,12 +9,13 @@ using namespace llvm;
 
 namespace cairn {
 
-// Of cairn.h: what begins an interval, and so makes tags clean. A restore comes back out of a
-// checkpoint.
+// Of cairn.h, and of sites: what begins an interval, and so makes tags clean. A restore comes back
+// out of a checkpoint.
 static bool begins_interval(StringRef name)
 {
 	return name == "cairn_checkpoint" || name == "cairn_checkpoint_tag" ||
-		name == "cairn_rewind" || name == "cairn_open" || name == "cairn_close";
+		name == "cairn_rewind" || name == "cairn_open" || name == "cairn_close" ||
+		name == "__cairn_site";
 }
 
 // libc's functions that call functions of the program, among those that TargetLibraryInfo knows.

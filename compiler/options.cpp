@@ -32,6 +32,22 @@ static unsigned read_number(StringRef item, StringRef value)
 	return number;
 }
 
+// FUNCTION[:entry|:return][/N]
+static Site read_site(StringRef item, StringRef value)
+{
+	auto [place, every] = value.split('/');
+	auto [function, when] = place.split(':');
+	Site site;
+
+	if (function.empty() || !(when.empty() || when == "entry" || when == "return"))
+		wrong(item);
+	site.function = function.str();
+	site.at_return = when == "return";
+	if (!every.empty())
+		site.every = read_number(item, every);
+	return site;
+}
+
 Options Options::parse(const char *text)
 {
 	Options o;
@@ -64,6 +80,8 @@ Options Options::parse(const char *text)
 			if (!isPowerOf2_32(region) || region < 16 || region > 4096)
 				wrong(item);
 			o.shift = Log2_32(region);
+		} else if (key == "site") {
+			o.sites.push_back(read_site(item, value));
 		} else if (key == "lose") {
 			o.lose = read_number(item, value);
 		} else {

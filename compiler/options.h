@@ -5,10 +5,18 @@
 #define CAIRN_COMPILER_OPTIONS_H
 
 #include <string>
+#include <vector>
 
 namespace cairn {
 
 enum class Tracker { Shadow, UndoLog };
+
+// A place of the program at which it takes a checkpoint.
+struct Site {
+	std::string function;
+	bool at_return = false;
+	unsigned every = 1; // so many-th time
+};
 
 struct Options {
 	Tracker tracker = Tracker::Shadow;
@@ -23,6 +31,7 @@ struct Options {
 	bool wrap = true;         // libc functions that write memory
 	bool native_quiet = false; // what is linked without bitcode takes no checkpoints
 	bool report = false;      // say what was done and what was not
+	std::vector<Site> sites;
 	unsigned lose = 0;        // for tests of the oracle: every so many-th store has no hook
 
 	unsigned long region() const { return 1ul << shift; }

@@ -10,6 +10,7 @@
 #include "function_pass.h"
 #include "libc_calls.h"
 #include "options.h"
+#include "site_calls.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
@@ -81,6 +82,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 			return PreservedAnalyses::all();
 		m.addModuleFlag(Module::Max, done_flag, 1);
 		Report report(o.report);
+		insert_sites(m, o, report);
 		Checkpoints checkpoints(m, o);
 		if (o.wrap)
 			wrap_libc_calls(m, report);

@@ -33,6 +33,12 @@ void Report::wrapped(StringRef external)
 		errs() << "cairn: external function is covered: " << external << "\n";
 }
 
+void Report::site(StringRef function, unsigned places)
+{
+	if (on)
+		errs() << "cairn: site " << function << ": " << places << " places\n";
+}
+
 void Report::function(const FunctionFigures &f)
 {
 	functions++;

@@ -28,6 +28,7 @@ public:
 	void unknown(const llvm::Function &f, const Unknown &u);
 	void uncovered(llvm::StringRef external);
 	void wrapped(llvm::StringRef external);
+	void site(llvm::StringRef function, unsigned places);
 	void function(const FunctionFigures &figures);
 	void total(const llvm::Module &m, const Hooks &hooks);
 

@@ -56,6 +56,9 @@ struct crn_rt {
 	bool busy;   /* shadow: inside of a save */
 	bool told;   /* of this interval it is known that it cannot be undone */
 	bool unmapped; /* since the oldest checkpoint some memory was unmapped or closed */
+	struct cairn *site_session; /* of __cairn_site (site.c) */
+	bool site_refused; /* it could not be opened */
+	bool site_told;    /* a failure has been told */
 	struct crn_track_env *env;
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
 };

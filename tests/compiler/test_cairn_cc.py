@@ -5,6 +5,7 @@
     test_cairn_cc.py CAIRN_CC ROOT [TEST...]
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -51,6 +52,46 @@ long stored(long v)
 }
 """
 RESTORED = "1 5\n"
+# What is in files does not go back: the fifth turn is taken twice, and counts once.
+SITES = """
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cairn/cairn.h>
+static int turns;
+static void turn(int taken)
+{
+	turns += write(taken, "t", 1) == 1;
+}
+int main(void)
+{
+	int taken = memfd_create("taken", 0), restored = memfd_create("restored", 0), child;
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	uint64_t oldest, newest;
+	cairn_t *c;
+
+	for (int i = 0; i < 5; i++)
+		turn(taken);
+	if (!lseek(restored, 0, SEEK_CUR) && write(restored, "r", 1) == 1) {
+		if (cairn_open(&c, &o) < 0 || cairn_range(c, &oldest, &newest) < 0)
+			return 3;
+		return cairn_restore(c, newest) < 0;
+	}
+	printf("%d %ld\\n", turns, (long)lseek(taken, 0, SEEK_CUR));
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		for (int i = 0; i < 3; i++)
+			turn(taken);
+		return turns - 8;
+	}
+	for (int i = 0; i < 20; i++)
+		usleep(1);
+	return waitpid(child, &turns, 0) != child || turns;
+}
+"""
 
 
 class CommandLine(unittest.TestCase):
@@ -156,6 +197,7 @@ class CommandLine(unittest.TestCase):
             (["-fcairn-tracer=shadow", "program.c"], "-fcairn-tracer"),
             (["-fcairn-tracker=pages", "program.c"], "'pages'"),
             (["-fcairn-region=100", "program.c"], "'100'"),
+            (["-fcairn-site=a+b", "program.c"], "'a+b'"),
             (["-no-pie", "program.c"], "position independent"),
             (["-static", "program.c"], "-static-pie"),
             (["-m32", "program.c"], "-m32"),
@@ -192,6 +234,21 @@ class CommandLine(unittest.TestCase):
         self.cc("program.c", "part.c", "-fcairn-tracker=undolog")
         done = subprocess.run([*limit, self.folder / "a.out"], capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout), (0, RESTORED), done.stderr)
+
+    def test_sites(self) -> None:
+        """A function of the program, static and small; one of libc, every tenth time."""
+        sites = ["-fcairn-site=turn", "-fcairn-site=usleep:return/10"]
+        self.write("sites.c", SITES)
+        for words, checkpoints in (
+            (["-O2"], {3, 5 + 2}), (["-O0", "-g", "-fcairn-tracker=undolog"], {3, 5 + 2}),
+            (["-O2", "-fcairn-unit"], {3, 5}),
+        ):  # fmt: skip
+            self.cc(*words, *sites, "sites.c")
+            done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True,
+                                  env={"CAIRN_STATS": "json"})  # fmt: skip
+            self.assertEqual((done.returncode, done.stdout), (0, "5 6\n"), done.stderr)
+            taken = {json.loads(line)["checkpoints"] for line in done.stderr.splitlines()}
+            self.assertEqual(taken, checkpoints)
 
     def test_report(self) -> None:
         done = self.cc("-O2", "-fcairn-report", "program.c", "part.c")

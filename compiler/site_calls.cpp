@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "site_calls.h"
+#include "llvm/IR/DebugInfoMetadata.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+namespace {
+
+using Places = SmallVector<Instruction *, 8>;
+
+// Static functions of one name get numbers when they are linked: NAME.5.
+bool is_called(const Function &f, StringRef name)
+{
+	return f.getName() == name ||
+		(f.hasLocalLinkage() && f.getName().split('.').first == name);
+}
+
+// A site is put in before each.
+void add_body(Function &f, bool at_return, Places &places)
+{
+	if (f.hasFnAttribute(Attribute::Naked))
+		return;
+	if (!at_return) {
+		places.push_back(&*f.getEntryBlock().getFirstNonPHIOrDbgOrAlloca());
+		return;
+	}
+	for (BasicBlock &b : f)
+		// nothing may come between a call that must be a jump and the return
+		if (isa<ReturnInst>(b.getTerminator()) && !b.getTerminatingMustTailCall())
+			places.push_back(b.getTerminator());
+}
+
+void add_calls(Function &f, bool at_return, Places &places)
+{
+	for (User *u : f.users()) {
+		auto *c = dyn_cast<CallBase>(u);
+
+		if (!c || c->getCalledOperand() != &f)
+			continue;
+		if (!at_return)
+			places.push_back(c);
+		else if (auto *call = dyn_cast<CallInst>(c); call && !call->isMustTailCall())
+			places.push_back(call->getNextNode());
+	}
+}
+
+Places find_places(Module &m, const Site &site, bool whole)
+{
+	Places places;
+	bool defined = false;
+
+	for (Function &f : m) {
+		if (f.isDeclaration() || !is_called(f, site.function))
+			continue;
+		add_body(f, site.at_return, places);
+		defined = true;
+	}
+	if (Function *f = m.getFunction(site.function); f && !defined && whole)
+		add_calls(*f, site.at_return, places);
+	return places;
+}
+
+} // namespace
+
+void insert_sites(Module &m, const Options &o, Report &report)
+{
+	LLVMContext &context = m.getContext();
+	Type *word = Type::getInt32Ty(context);
+
+	for (const Site &site : o.sites) {
+		Places places = find_places(m, site, o.link);
+
+		report.site(site.function, places.size());
+		if (places.empty())
+			continue;
+		// Times that it was passed since the last checkpoint of this site.
+		auto *count = new GlobalVariable(m, word, false, GlobalValue::PrivateLinkage,
+			ConstantInt::get(word, 0), "cairn.passed");
+		FunctionCallee take = m.getOrInsertFunction("__cairn_site",
+			Type::getVoidTy(context), PointerType::getUnqual(context), word);
+
+		for (Instruction *at : places) {
+			IRBuilder<> b(at);
+
+			// A call in a function with debug information must have a line.
+			if (DISubprogram *scope = at->getFunction()->getSubprogram();
+				scope && !at->getDebugLoc())
+				b.SetCurrentDebugLocation(DILocation::get(context, 0, 0, scope));
+			b.CreateCall(take, { count, b.getInt32(site.every) });
+		}
+	}
+}
+
+} // namespace cairn

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// Sites: functions at which the program takes checkpoints that its source knows nothing of.
+#ifndef CAIRN_COMPILER_SITE_CALLS_H
+#define CAIRN_COMPILER_SITE_CALLS_H
+
+#include "options.h"
+#include "report.h"
+#include "llvm/IR/Module.h"
+
+namespace cairn {
+
+// Calls of the run-time's __cairn_site at each site of o.sites. A function that the module defines
+// takes its checkpoint itself; around calls of one that it does not define the callers do, if the
+// module is the whole program.
+void insert_sites(llvm::Module &m, const Options &o, Report &report);
+
+} // namespace cairn
+#endif
