@@ -4,6 +4,7 @@
 
 Exit status: that of the program (0 pass, 1 fail, 77 skip). A failure keeps the folder and prints
 the one command that repeats it. A program that hangs has its stacks dumped before it is killed.
+CAIRN_TEST_LIMIT_FACTOR in the environment multiplies the time limit.
 """
 
 import argparse
@@ -34,6 +35,7 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if args.command[:1] == ["--"]:
         args.command = args.command[1:]
+    args.timeout *= float(os.environ.get("CAIRN_TEST_LIMIT_FACTOR", "1"))
     if not args.command:
         parser.error("no command")
     return args
