@@ -191,7 +191,7 @@ static void body_poll(bool again)
 		take_all();
 		return;
 	}
-	CHECK(CALL(poll, p, 2, 5000) == 1 && p[0].revents == POLLIN);
+	CHECK(CALL(poll, p, 2, 60000) == 1 && p[0].revents == POLLIN);
 	take_all();
 	CHECK(CALL(poll, p, 2, 0) == 0);
 	end(again);
@@ -199,7 +199,7 @@ static void body_poll(bool again)
 
 static void body_ppoll(bool again)
 {
-	struct timespec five = {5, 0};
+	struct timespec minute = {60, 0};
 	struct pollfd p = {fd, POLLIN | POLLOUT, 0};
 
 	if (!again) {
@@ -207,9 +207,9 @@ static void body_ppoll(bool again)
 		return;
 	}
 	if (way == RAW)
-		CHECK(syscall(SYS_ppoll, &p, 1, &five, NULL, 8) == 1);
+		CHECK(syscall(SYS_ppoll, &p, 1, &minute, NULL, 8) == 1);
 	else
-		CHECK(ppoll(&p, 1, &five, NULL) == 1);
+		CHECK(ppoll(&p, 1, &minute, NULL) == 1);
 	CHECK(p.revents & POLLIN);
 	take_all();
 	end(again);
@@ -217,7 +217,7 @@ static void body_ppoll(bool again)
 
 static void body_select(bool again)
 {
-	struct timeval five = {5, 0};
+	struct timeval minute = {60, 0};
 	fd_set set;
 
 	if (!again) {
@@ -226,7 +226,7 @@ static void body_select(bool again)
 	}
 	FD_ZERO(&set);
 	FD_SET(fd, &set);
-	CHECK(CALL(select, fd + 1, &set, NULL, NULL, &five) == 1 && FD_ISSET(fd, &set));
+	CHECK(CALL(select, fd + 1, &set, NULL, NULL, &minute) == 1 && FD_ISSET(fd, &set));
 	take_all();
 	end(again);
 }
@@ -274,7 +274,7 @@ static void body_accept(bool again)
 
 	if (again)
 		CHECK(fcntl((int)outside->value[0], F_GETFD) < 0);
-	CHECK(!again || poll(&p, 1, 5000) == 1);
+	CHECK(!again || poll(&p, 1, 60000) == 1);
 	n = (int)CALL(accept4, fd, (struct sockaddr *)&from, &len, SOCK_NONBLOCK);
 	CHECK(n >= 0 && (!again || n == outside->value[0]));
 	CHECK(getsockname(client, (struct sockaddr *)&is, &is_len) == 0 &&

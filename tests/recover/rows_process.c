@@ -97,7 +97,7 @@ static void body_delivered(bool again)
 {
 	struct timespec tick = {0, 10000000};
 
-	for (int i = 0; i < 500 && !handled; i++)
+	for (int i = 0; i < 6000 && !handled; i++)
 		nanosleep(&tick, NULL);
 	CHECK(handled == 1);
 	if (again) {
@@ -154,7 +154,7 @@ static void setup_timerfd_over(void)
 
 	timer = p.fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
 	CHECK(timer >= 0 && timerfd_settime(timer, 0, &soon, NULL) == 0);
-	CHECK(poll(&p, 1, 5000) == 1);
+	CHECK(poll(&p, 1, 60000) == 1);
 }
 
 static void body_timerfd_over(bool again)
@@ -163,7 +163,7 @@ static void body_timerfd_over(bool again)
 	struct pollfd p = {.fd = timer, .events = POLLIN};
 	uint64_t times;
 
-	CHECK(poll(&p, 1, again ? 5000 : 0) == 1);
+	CHECK(poll(&p, 1, again ? 60000 : 0) == 1);
 	CHECK(CALL(timerfd_settime, timer, 0, &late, NULL) == 0);
 	CHECK(read(timer, &times, 8) == -1);
 	if (again)

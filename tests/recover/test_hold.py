@@ -11,13 +11,11 @@ make the case fail that is named beside them.
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import random
 import re
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -25,97 +23,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from held_client import PATIENCE, Client, Wrong, expect
+
+ATTEMPTS = 12  # to see a planted bug, each with more time for the race that shows it
 EFFECTS = Path(__file__).resolve().parents[2] / "preload" / "effects"
 
 
-class Wrong(Exception):
-    """The server, or what stands between it and us, did something that it must not do."""
-
-
-def expect(good: bool, what: str) -> None:
-    if not good:
-        raise Wrong(what)
-
-
-@functools.cache
-def can_borrow() -> bool:
-    """May one process have another's descriptors? Asked of a child, about us."""
-    code = (
-        "import ctypes, os, sys; call = ctypes.CDLL(None).syscall;"
-        "pid = call(434, os.getppid(), 0); sys.exit(pid < 0 or call(438, pid, 0, 0) < 0)"
-    )
-    return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-class Client:
-    def __init__(self, port: int | str) -> None:
-        if isinstance(port, str):
-            self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.connect("\0" + port)
-        else:
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
-        self.data = b""
-
-    def send(self, text: str) -> None:
-        self.socket.sendall(text.encode())
-
-    def line(self, patience: float = 10.0) -> str:
-        self.socket.settimeout(patience)
-        while b"\n" not in self.data:
-            more = self.socket.recv(65536)
-            if not more:
-                raise Wrong(f"the end came after {self.data!r}")
-            self.data += more
-        line, self.data = self.data.split(b"\n", 1)
-        return line.decode()
-
-    def bytes(self, count: int) -> bytes:
-        """So many, with a pause for breath every 64 KiB."""
-        self.socket.settimeout(10)
-        got = bytearray()
-        while len(got) < count:
-            more = self.socket.recv(min(65536, count - len(got)))
-            if not more:
-                raise Wrong(f"the end came after {len(got)} bytes")
-            got += more
-            time.sleep(0.001)
-        return bytes(got)
-
-    def ask(self, text: str) -> str:
-        self.send(text + "\n")
-        return self.line()
-
-    def quiet(self, seconds: float = 0.1) -> bool:
-        """Nothing (more) has come."""
-        self.socket.settimeout(seconds)
-        try:
-            self.data += self.socket.recv(4096)
-        except TimeoutError:
-            pass
-        return not self.data
-
-    def is_reset(self) -> bool:
-        self.socket.settimeout(5)
-        try:
-            return not self.socket.recv(4096) and not self.can_be_reset()
-        except ConnectionResetError:
-            return True
-
-    def can_be_reset(self) -> bool:
-        """A local socket whose end has read everything only where descriptors can be borrowed."""
-        return self.socket.family != socket.AF_UNIX or can_borrow()
-
-    def ended(self) -> bool:
-        self.socket.settimeout(5)
-        return not self.data and not self.socket.recv(4096)
-
-    def reset(self) -> None:
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.socket.close()
-
-
 class Server:
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+    """`stretch`: how many times the usual time together() gives its lines to arrive."""
+
+    def __init__(
+        self, command: list[str], environment: dict[str, str], stretch: int = 1
+    ) -> None:
+        self.stretch = stretch
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
         )
@@ -139,18 +59,20 @@ class Server:
 
     def together(self, *lines: tuple[Client, str], answer: bool = False) -> None:
         """
-        All lines are there when the server next looks, in this order. With `answer` it has just
-        answered somebody: the checkpoint then lies at the entry of its wait, not at the return.
+        All lines are there when the server next looks, in this order, unless we are kept from the
+        processor: no case may fail by that. With `answer` it has just answered somebody: the
+        checkpoint then lies at the entry of its wait, not at the return.
         """
         self.waiters.append(waiter := self.client())  # its end would be an event too
         waiter.ask("errors")
-        waiter.send("pause 150\nerrors\n" if answer else "pause 150\n")
-        time.sleep(0.05)
+        pause = f"pause {150 * self.stretch}\n"
+        waiter.send(pause + "errors\n" if answer else pause)
+        time.sleep(0.05 * self.stretch)
         for client, line in lines:
             client.send(line + "\n")
             time.sleep(0.002)
 
-    def end(self, patience: float = 10.0) -> str:
+    def end(self, patience: float = PATIENCE) -> str:
         try:
             return self.process.communicate(timeout=patience)[1].decode()
         except subprocess.TimeoutExpired:
@@ -181,17 +103,18 @@ def case_crowd(server: Server) -> None:
     random.seed(7)
     clients, seen = server.clients(12), {}
     last = dict.fromkeys(clients, 0)
-    end, crashes, begin = time.monotonic() + 3.0, 0, time.monotonic()
-    while time.monotonic() < end:
+    crashes, begin, last_crash = 0, time.monotonic(), 0.0
+    while crashes < 20 or time.monotonic() < begin + 3.0:
         waiting = random.sample(clients, random.randint(1, len(clients)))
         # More than 100 in a second would be given up.
-        due = crashes < (time.monotonic() - begin) * 50
+        due = time.monotonic() > last_crash + 0.02
         bad = server.client() if due and random.random() < 0.3 else None
         for number, client in enumerate(waiting):
             if bad and number == len(waiting) // 2:
                 bad.send("inc\ncrash\n")
             client.send("inc\n")
-        crashes += bad is not None
+        if bad:
+            crashes, last_crash = crashes + 1, time.monotonic()
         for client in waiting:
             value = int(client.line())
             expect(value not in seen, f"{value} was answered twice")
@@ -200,7 +123,6 @@ def case_crowd(server: Server) -> None:
             last[client] = value
         if bad:
             expect(bad.is_reset(), "the one who crashed it is reset")
-    expect(crashes > 5, f"{crashes} crashes")
     expect(max(seen) < len(seen) + crashes + 1, "nobody else was counted")
 
 
@@ -208,7 +130,7 @@ def case_unread(server: Server) -> None:
     """A peer that has sent more than was read is told of the reset, whatever its socket."""
     a, b = server.clients(2)
     a.send("crash\n" + "x" * 1000)
-    a.socket.settimeout(5)
+    a.socket.settimeout(PATIENCE)
     try:
         a.socket.recv(100)
         raise Wrong("no reset")
@@ -296,6 +218,10 @@ def case_twins(server: Server) -> None:
     got = b""
     while not a.quiet(0.5):
         got, a.data = got + a.data, b""
+    a.send("errors\n")  # now there is room for its answer, which comes behind all that was left
+    while not re.search(rb"[A-Za-z]+ \d+\n$", got):
+        got, a.data = got + a.line().encode() + b"\n", a.data
+    got = re.sub(rb"[A-Za-z]+ \d+\n$", b"", got)
     lines = [line for line in got.split(b"\n") if line]
     expect(all(int(line) == n for n, line in enumerate(lines[:-1])), "in order")
     expect(len(lines) > 10_000, f"{len(lines)} lines")
@@ -329,9 +255,8 @@ def case_reset_twice(server: Server) -> None:
     """Bytes for a connection that is gone already raise SIGPIPE as ever."""
     a, b = server.clients(2)
     a.send("inc\npause 100\ninc\ninc\ninc\n")
-    time.sleep(0.03)
+    a.line()
     a.reset()
-    time.sleep(0.2)
     answer = b.ask("errors").split()
     expect(answer[0] in ("EPIPE", "ECONNRESET") and int(answer[1]) < 3, f"{answer}")
 
@@ -440,13 +365,17 @@ def case_file(server: Server) -> None:
 
 def prompt(command: str) -> Case:
     def case(server: Server) -> None:
-        """Milliseconds on a quiet machine; four seconds are what the computing takes."""
-        (a,) = server.clients(1)
-        begin = time.monotonic()
-        a.send(f"{command} 4000\n")
-        a.line()
-        took = time.monotonic() - begin
-        expect(took < 3, f"the answer took {took * 1000:.0f} ms")
+        """
+        The answer comes before the end of the computing, which takes some seconds of a processor.
+        Who is kept from another one for as long may miss that, but not each time.
+        """
+        for _ in range(5):
+            (a,) = server.clients(1)
+            a.send(f"{command} 4000\n")
+            expect(a.line() == "s", "it begins")
+            if a.quiet(0.001):
+                return
+        raise Wrong("the answer comes with the end of the computing")
 
     return case
 
@@ -526,9 +455,11 @@ def planted_number(name: str) -> int:
 
 
 @contextmanager
-def running(command: list[str], plant: int | None, arguments: list[str]) -> Iterator[Server]:
+def running(
+    command: list[str], plant: int | None, arguments: list[str], stretch: int
+) -> Iterator[Server]:
     environment = {**os.environ, "CAIRN_PLANT": "" if plant is None else str(plant)}
-    server = Server([*command, *arguments], environment)
+    server = Server([*command, *arguments], environment, stretch)
     try:
         yield server
     except (OSError, Wrong) as error:
@@ -539,14 +470,19 @@ def running(command: list[str], plant: int | None, arguments: list[str]) -> Iter
         server.end()
 
 
-def trouble(command: list[str], name: str, plant: int | None = None) -> str:
+def trouble(command: list[str], name: str, plant: int | None = None, stretch: int = 1) -> str:
     try:
         mode = name.split("_")[-1]
-        with running(command, plant, [mode] if mode in MODES else []) as server:
+        with running(command, plant, [mode] if mode in MODES else [], stretch) as server:
             CASES[name](server)
     except Wrong as error:
         return str(error)
     return ""
+
+
+def is_seen(command: list[str], name: str, plant: int) -> bool:
+    """Does the case fail with this bug, where it may need several attempts to win the race?"""
+    return any(trouble(command, name, plant, 1 << min(n, 5)) for n in range(ATTEMPTS))
 
 
 def main() -> int:
@@ -570,8 +506,8 @@ def main() -> int:
         for name in names:
             command = [a.planted, *options, "--", a.server]
             sound = not trouble(command, name)
-            caught = trouble(command, name, planted_number(plant))
-            good = sound and bool(caught)
+            caught = is_seen(command, name, planted_number(plant))
+            good = sound and caught
             print(f"{'ok  ' if good else 'FAIL'}  planted {plant}: {name}", flush=True)
             if not sound:
                 print("      fails without the bug as well")

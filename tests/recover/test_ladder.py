@@ -27,6 +27,7 @@ class Case:
 
 
 SEGV = -signal.SIGSEGV
+ATTEMPTS = 20
 CASES = {
     "again": Case(SEGV, 2, "pass 1", "crashed again although every connection"),
     "handler": Case(42, 2, "own handler", "crashed again although every connection"),
@@ -43,10 +44,22 @@ CASES = {
 }
 
 
+def was_slow(said: str) -> bool:
+    """A busy machine may have kept it from crashing a hundred times in a second."""
+    found = re.search(r"not reached: (\d+) us", said)
+    return found is not None and int(found[1]) > 1_000_000
+
+
 def check(cairn: str, ladder: str, name: str) -> list[str]:
     case = CASES[name]
     command = [cairn, "run", "--recover", "--", ladder, name]  # --at wait is the default
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        if not was_slow(done.stdout):
+            break
+    else:
+        print(f"      {name}: 101 recoveries take more than a second here, each time")
+        return []
     # a static function: its name is in the file alone
     where = r"overflow[.\w]*\+0x[0-9a-f]+ \(recover_ladder\)" if name == "stack" else ".*"
     pattern = rf"^cairn: recovered \(\d+\): SIG[A-Z]+ at \S+ in {where}; .* \d+ us; suspect "
