@@ -23,6 +23,7 @@ LLD = "@CRN_LLD@"
 LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
 
 TRACKERS = ("shadow", "undolog")
+TAGS = ("zero", "bzero", "mmap", "dontneed", "epoch")
 REGIONS = tuple(str(1 << shift) for shift in range(4, 13))
 SWITCHES = ("save", "stack", "aggregate", "redundant", "calls", "wrap")
 SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(/[1-9]\d{0,8})?")
@@ -52,6 +53,7 @@ class Command:
     def __init__(self, words: list[str]) -> None:
         self.clang: list[str] = []  # what goes to clang
         self.own: dict[str, str] = {"tracker": "shadow", "region": "128"}
+        self.tags = "zero"
         self.switches: dict[str, str] = {}
         self.sites: list[str] = []
         self.unit = self.report = False
@@ -122,8 +124,8 @@ class Command:
             self.own["tracker"] = value
         elif name == "region" and value in REGIONS:
             self.own["region"] = value
-        elif name == "tags" and value == "zero":
-            pass  # the default, and so far the only kind
+        elif name == "tags" and value in TAGS:
+            self.tags = value
         elif name in SWITCHES and value in ("on", "off"):
             self.switches[name] = value
         elif name == "site" and SITE.fullmatch(value):
@@ -155,6 +157,7 @@ class Command:
 
     def pass_options(self, link: bool) -> str:
         own = {**self.own, **self.switches, "link": "on" if link else "off"}
+        own["tags"] = "epoch" if self.tags == "epoch" else "one"
         if self.report:
             own["report"] = "on"
         unclear = self.has("-xassembler", "-xassembler-with-cpp") or "assembler" in self.clang
@@ -259,10 +262,13 @@ def arguments(command: Command) -> list[str]:
         return words
     if not command.has("-static-pie"):
         words += ["-pie"]
-    kind = "undolog" if command.own["tracker"] == "undolog" else f"shadow_{command.own['region']}"
+    kinds = ["undolog"]
+    if command.own["tracker"] == "shadow":
+        kinds = [f"shadow_{command.own['region']}", f"tags_{command.tags}"]
     return words + [
-        "-Wl,--whole-archive", library(f"libcairn_rt_{kind}.a"), "-Wl,--no-whole-archive",
-        library("libcairn_rt.a"), library("libcairn.a"), "-Wl,--export-dynamic-symbol=__cairn_*",
+        "-Wl,--whole-archive", *(library(f"libcairn_rt_{kind}.a") for kind in kinds),
+        "-Wl,--no-whole-archive", library("libcairn_rt.a"), library("libcairn.a"),
+        "-Wl,--export-dynamic-symbol=__cairn_*",
     ]  # fmt: skip
 
 

@@ -74,6 +74,8 @@ Options Options::parse(const char *text)
 			continue;
 		if (key == "tracker" && (value == "shadow" || value == "undolog")) {
 			o.tracker = value == "shadow" ? Tracker::Shadow : Tracker::UndoLog;
+		} else if (key == "tags" && (value == "one" || value == "epoch")) {
+			o.epoch = value == "epoch";
 		} else if (key == "region") {
 			unsigned region = read_number(item, value);
 

@@ -21,6 +21,7 @@ struct Site {
 struct Options {
 	Tracker tracker = Tracker::Shadow;
 	unsigned shift = 7;       // log2 of the region, of the shadow
+	bool epoch = false;       // a tag is the number of its interval, else 1 (enum crn_rt_tags)
 	bool save = true;         // false: tags are read, nothing is ever saved (LMC, Figure 10)
 	bool link = false;        // the final link of a program: all of its code is in the module
 	bool off = false;         // do nothing

@@ -57,18 +57,25 @@ void say_save_is_off(Module &m)
 	appendToUsed(m, mark);
 }
 
-// A word of the run-time's kind: code made for another does not link.
-void require_shape(Module &m, const Options &o)
+void require(Module &m, const std::string &name)
 {
-	std::string name = o.tracker == Tracker::UndoLog
-		? "__cairn_abi_undolog"
-		: "__cairn_abi_shadow_" + std::to_string(o.region());
 	auto *shape = new GlobalVariable(m, Type::getInt8Ty(m.getContext()), true,
 		GlobalValue::ExternalLinkage, nullptr, name);
 	auto *use = new GlobalVariable(m, shape->getType(), true, GlobalValue::PrivateLinkage,
 		shape, "cairn.shape");
 
 	appendToUsed(m, use);
+}
+
+// Words of the run-time's kind: code made for another does not link.
+void require_shape(Module &m, const Options &o)
+{
+	if (o.tracker == Tracker::UndoLog) {
+		require(m, "__cairn_abi_undolog");
+		return;
+	}
+	require(m, "__cairn_abi_shadow_" + std::to_string(o.region()));
+	require(m, o.epoch ? "__cairn_abi_tags_epoch" : "__cairn_abi_tags_one");
 }
 
 struct StoreHookPass : PassInfoMixin<StoreHookPass> {

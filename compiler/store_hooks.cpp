@@ -28,7 +28,7 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 	}
 	state = m.getGlobalVariable("__cairn_rt");
 	if (!state)
-		state = new GlobalVariable(m, ArrayType::get(word, 2), false,
+		state = new GlobalVariable(m, ArrayType::get(word, 3), false,
 			GlobalValue::ExternalLinkage, nullptr, "__cairn_rt");
 	state->setDSOLocal(o.link);
 	unlikely = MDBuilder(context).createBranchWeights(1, 100000);
@@ -52,7 +52,7 @@ unsigned Hooks::cost(const Options &o, uint64_t size, Align align)
 	return cannot_cross(size, align) ? 1 : 2;
 }
 
-// shadow: if (!tag[p >> shift]) slow(p)
+// shadow: if (tag[p >> shift] != saved) slow(p), where saved is 1 or the interval's epoch
 void Hooks::check_tag(Instruction *at, Value *pointer)
 {
 	IRBuilder<> b(at);
@@ -66,13 +66,17 @@ void Hooks::check_tag(Instruction *at, Value *pointer)
 		cast<LoadInst>(tag)->setVolatile(true);
 		return;
 	}
-	Value *clean = b.CreateICmpEQ(tag, b.getInt8(0));
+	Value *saved = b.getInt8(1);
+	if (options.epoch)
+		saved = b.CreateAlignedLoad(b.getInt8Ty(),
+			b.CreateConstGEP1_64(b.getInt64Ty(), state, 2), Align(8), "cairn.epoch");
+	Value *clean = b.CreateICmpNE(tag, saved);
 	IRBuilder<> cold(SplitBlockAndInsertIfThen(clean, at->getIterator(), false, unlikely));
 	call(cold, slow, { pointer });
 }
 
-// undo log: write entries above the cursor, then publish them by moving it. A signal handler that
-// came in between has moved it too: then once more (src/rt/rt.h).
+// undo log: read the old content, take room for it, write it there; the word that makes an entry valid
+// comes last. If a signal handler came in between and took room, too: then once more (src/rt/rt.h).
 void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 {
 	checks++;
@@ -103,7 +107,7 @@ void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 	b.SetInsertPoint(room);
 	b.SetCurrentDebugLocation(at->getDebugLoc());
 	Value *address = b.CreatePtrToInt(pointer, word);
-	uint64_t entry = 0;
+	SmallVector<std::pair<Value *, Value *>, 8> entries; // old content, where
 	for (uint64_t done = 0; done < size;) {
 		uint64_t part = std::min<uint64_t>(8, llvm::bit_floor(size - done));
 		Value *from = done ? b.CreateConstGEP1_64(b.getInt8Ty(), pointer, done) : pointer;
@@ -111,23 +115,34 @@ void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 		Value *old = b.CreateZExt(b.CreateAlignedLoad(type, from, Align(1)), word);
 		Value *where = b.CreateOr(b.CreateAdd(address, b.getInt64(done)),
 			b.getInt64(part << 56));
-		Value *to = b.CreateIntToPtr(b.CreateAdd(cursor, b.getInt64(entry)), b.getPtrTy());
 
-		b.CreateAlignedStore(old, to, Align(16));
-		b.CreateAlignedStore(where, b.CreateConstGEP1_64(word, to, 1), Align(8));
-		entry += log_entry;
+		entries.push_back({ old, where });
 		done += part;
 	}
 	// entries that are not of eight bytes may be more than `need` was computed for
-	cast<Instruction>(next)->setOperand(1, b.getInt64(entry));
+	cast<Instruction>(next)->setOperand(1, b.getInt64(entries.size() * log_entry));
+	BasicBlock *fill = BasicBlock::Create(context, "cairn.fill", f, rest);
 	Type *results = StructType::get(b.getInt8Ty(), word);
 	auto *type = FunctionType::get(results, { b.getPtrTy(), word, word }, false);
 	// Not locked: only this thread's own signal handlers are to be told apart.
-	auto *publish = InlineAsm::get(type, "cmpxchgq $4, ($2)",
+	auto *take = InlineAsm::get(type, "cmpxchgq $4, ($2)",
 		"={@ccz},={ax},r,1,r,~{memory},~{dirflag},~{fpsr},~{flags}", true);
-	Value *done = b.CreateExtractValue(b.CreateCall(publish, { state, cursor, next }), 0);
-	b.CreateCondBr(b.CreateICmpNE(done, b.getInt8(0)), rest, look,
+	Value *done = b.CreateExtractValue(b.CreateCall(take, { state, cursor, next }), 0);
+	b.CreateCondBr(b.CreateICmpNE(done, b.getInt8(0)), fill, look,
 		MDBuilder(context).createBranchWeights(100000, 1));
+
+	b.SetInsertPoint(fill);
+	b.SetCurrentDebugLocation(at->getDebugLoc());
+	uint64_t entry = 0;
+	for (auto [old, where] : entries) {
+		Value *to = b.CreateIntToPtr(b.CreateAdd(cursor, b.getInt64(entry)), b.getPtrTy());
+
+		b.CreateAlignedStore(old, to, Align(16));
+		b.CreateAlignedStore(where, b.CreateConstGEP1_64(word, to, 1), Align(8))
+			->setAtomic(AtomicOrdering::Release);
+		entry += log_entry;
+	}
+	b.CreateBr(rest);
 }
 
 void Hooks::call_range(Instruction *at, Value *pointer, Value *length)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a program that was built by cairn-cc carries: the state of its store hooks, and where shadow
- * and tags lie. The compiler's pass knows the names that begin with __cairn_ and the first two
+ * and tags lie. The compiler's pass knows the names that begin with __cairn_ and the first three
  * words of struct crn_rt; track/shadow.c and track/undolog.c are the other users.
  *
  *	primary   0x550000000000  2 TiB  PIE image, brk heap     0x7c0000000000  4 TiB  mappings, stack
@@ -28,12 +28,26 @@ struct crn_track_env;
 
 enum crn_rt_kind { CRN_RT_SHADOW = 1, CRN_RT_UNDOLOG = 2 };
 
+/*
+ * How tags say that a region is saved, and how all are made clean again at a checkpoint (LMC,
+ * section IV-C). Code with hooks is of two families: CRN_TAGS_EPOCH compares a tag with the epoch
+ * of the present interval, all others with 1.
+ */
+enum crn_rt_tags {
+	CRN_TAGS_ZERO,     /* the tags of the regions in the list are set to 0 */
+	CRN_TAGS_BZERO,    /* all pages of tags that were ever used are filled with zeros */
+	CRN_TAGS_MMAP,     /* new mappings over all tags */
+	CRN_TAGS_DONTNEED, /* all pages of tags are given back to the kernel */
+	CRN_TAGS_EPOCH,    /* 1 to 255, one more at each checkpoint; then as CRN_TAGS_BZERO */
+};
+
 struct crn_rt;
 
 /* What the hooks of this program are made for, and what the engine may use of them. */
 struct crn_rt_shape {
 	uint32_t kind;  /* enum crn_rt_kind */
 	uint32_t shift; /* shadow: log2 of the region's bytes */
+	const uint32_t *tags; /* shadow: enum crn_rt_tags */
 	struct crn_rt *state;
 	void (*save)(uintptr_t addr, size_t len); /* crn_rt_range */
 	bool (*one_thread)(void);                 /* as far as libc knows */
@@ -43,17 +57,28 @@ struct crn_rt_shape {
 /*
  * One page, which the kernel wipes in a forked child: zeros are the inert state.
  *
- * undo log: base <= log_cur <= log_end. An entry is written below log_cur + size and then published
- * by one compare-and-exchange of log_cur, so a signal handler's entries never mix with those of the
- * code that it interrupts.
- * shadow: dirty <= dirty_cur <= dirty_end; a tag is 1 only if its region is in the list.
+ * A signal handler may come between any two instructions of a hook, and run hooks of its own, or go
+ * back to a checkpoint and never return. So room is taken by one instruction (crn_rt_take), filled
+ * after that, and made valid by its last word: what is not filled is zeros, and skipped.
+ *
+ * undo log: log_base <= log_cur <= log_end; zeros from log_cur on. Old content is read before room
+ * is taken for it; if a handler took room in between, it is read anew.
+ * shadow: dirty <= dirty_cur <= dirty_end, zeros from dirty_cur on; a tag says "saved" only if its
+ * region is in the list. A page of tags that is not all zeros is in the list of tag pages, where
+ * that is kept. Both lists may name one twice.
  */
 struct crn_rt {
 	uint64_t log_cur, log_end; /* known to the pass */
-	uint64_t log_base;
+	uint64_t epoch; /* known to the pass: its first byte; 0 while there is no session */
+	uint64_t log_base, log_stop; /* log_stop: where the interval ended that is packed */
 	uint64_t *dirty, *dirty_cur, *dirty_end;
+	uint64_t *tag_pages, *tag_pages_cur, *tag_pages_end; /* NULL: not kept */
 	bool active; /* a session is open */
-	bool busy;   /* shadow: inside of a save */
+	/*
+	 * A checkpoint is being taken: what signal handlers store now is part of it, and not saved.
+	 * `late`: they did.
+	 */
+	bool ending, late;
 	bool told;   /* of this interval it is known that it cannot be undone */
 	bool unmapped; /* since the oldest checkpoint some memory was unmapped or closed */
 	struct cairn *site_session; /* of __cairn_site (site.c) */
@@ -71,6 +96,7 @@ extern const struct crn_rt_shape __cairn_shape __attribute__((visibility("hidden
 
 /* The run-time's own names. */
 extern struct crn_rt __cairn_rt;
+extern const uint32_t __cairn_tags; /* tag_kind.c */
 bool crn_rt_one_thread(void);
 bool crn_rt_saves(void);
 
@@ -82,6 +108,12 @@ static inline struct crn_rt *crn_rt(void)
 static inline uint8_t *crn_rt_tag(uintptr_t addr, uint32_t shift)
 {
 	return (uint8_t *)(addr >> shift);
+}
+
+/* A byte for each page of tags: is it in the list of tag pages? */
+static inline uint8_t *crn_rt_tag_page_listed(uintptr_t tag)
+{
+	return (uint8_t *)(tag >> 12);
 }
 
 static inline void *crn_rt_shadow(uintptr_t addr)
@@ -96,11 +128,27 @@ static inline void *crn_rt_shadow(uintptr_t addr)
  */
 struct crn_log_entry {
 	uint64_t word;  /* old content, or for a long one its length */
-	uint64_t where; /* address | size << 56; CRN_LOG_LONG: long */
+	uint64_t where; /* address | size << 56; CRN_LOG_LONG: long; 0: not filled */
 };
 
 #define CRN_LOG_LONG  0xfful
+#define CRN_LOG_VOID  0xfeul /* a long one that is not filled, or not to be believed */
 #define CRN_LOG_ADDR  ((1ul << 56) - 1)
+
+/*
+ * Move a cursor of this thread from `from` to `to`, unless a signal handler has moved it since it
+ * was read. One instruction, not locked: other threads do not come here.
+ */
+static inline bool crn_rt_take(void *cursor, uint64_t from, uint64_t to)
+{
+	bool done;
+
+	__asm__ volatile("cmpxchgq %3, %1"
+			 : "=@ccz"(done), "+m"(*(uint64_t *)cursor), "+a"(from)
+			 : "r"(to)
+			 : "memory");
+	return done;
+}
 
 static inline uint64_t crn_log_need(size_t len)
 {

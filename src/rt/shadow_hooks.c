@@ -4,8 +4,8 @@
  * checkpoint saves it (LMC, sections II and III). Compiled once for each size of region; a program
  * links the one that its code was instrumented for, or does not link.
  *
- * Tags are of the kind "zero": 0 until saved, 1 after it; the list of saved regions says which to
- * reset at the checkpoint.
+ * A tag of a clean region is not what saved() says. How all become clean at the checkpoint is
+ * track/tags.c.
  */
 #include "rt/rt.h"
 #include "base/bits.h"
@@ -26,6 +26,7 @@ const char NAMED(CRN_REGION) __attribute__((visibility("default"))) = 1;
 const struct crn_rt_shape __cairn_shape = {
 	.kind = CRN_RT_SHADOW,
 	.shift = CRN_SHIFT,
+	.tags = &__cairn_tags,
 	.state = &__cairn_rt,
 	.save = crn_rt_range,
 	.one_thread = crn_rt_one_thread,
@@ -42,37 +43,90 @@ static void lost(struct crn_rt *rt, uintptr_t region, int why)
 	rt->told = true;
 }
 
+/* The tag of a region that is saved in this interval. */
+static uint8_t saved(const struct crn_rt *rt)
+{
+	return __cairn_tags == CRN_TAGS_EPOCH ? (uint8_t)rt->epoch : 1;
+}
+
+/* Append to one of the lists. False: it is full. */
+static bool append(uint64_t **cursor, uint64_t *const *end, uint64_t entry)
+{
+	uint64_t *at;
+
+	do {
+		at = *(uint64_t *volatile *)cursor;
+		if (crn_unlikely(at == *end))
+			return false;
+	} while (!crn_rt_take(cursor, (uint64_t)at, (uint64_t)(at + 1)));
+	*(volatile uint64_t *)at = entry;
+	return true;
+}
+
+/* Before the first tag of its page becomes other than 0. */
+static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
+{
+	volatile uint8_t *listed = crn_rt_tag_page_listed(tag);
+
+	if (crn_likely(*listed))
+		return true;
+	if (!append(&rt->tag_pages_cur, &rt->tag_pages_end, tag & ~(CRN_PAGE_SIZE - 1)))
+		return false;
+	*listed = 1;
+	return true;
+}
+
 /*
- * SAFETY: runs anywhere in the program, in its signal handlers too: touches its own page, shadow,
- * tags and list, and no lock. A handler that interrupts a save and comes here itself cannot list
- * its region, so the interval is given up (and says so), and the tag stays 0.
+ * Copy the region, unless a signal handler saves it meanwhile: its stores come after that, so what
+ * was read before the tag was seen clean is old content, and may be written even if the handler has
+ * written it already. False: the handler did all.
+ */
+static bool copy_region(uintptr_t region, const volatile uint8_t *tag, uint8_t saved)
+{
+	const volatile word *from = (const volatile word *)region;
+	volatile word *to = crn_rt_shadow(region);
+
+	for (size_t i = 0; i < REGION / sizeof(word); i += 2) {
+		word a = from[i], b = from[i + 1];
+
+		if (crn_unlikely(*tag == saved))
+			return false;
+		to[i] = a;
+		to[i + 1] = b;
+	}
+	return true;
+}
+
+/*
+ * SAFETY: runs anywhere in the program, in its signal handlers too, also where they interrupt it:
+ * touches its own page, shadow, tags and lists, and no lock. Copy, list, tag: until the last step
+ * the region counts as clean, and whoever is first saves it whole.
  */
 static void save(uintptr_t region)
 {
 	struct crn_rt *rt = &__cairn_rt;
-	const volatile word *from = (const volatile word *)region;
-	word *to = crn_rt_shadow(region);
+	volatile uint8_t *tag = crn_rt_tag(region, CRN_SHIFT);
+	uint8_t value = saved(rt);
 
+	if (crn_unlikely(rt->ending)) {
+		rt->late = true;
+		return;
+	}
 	if (crn_unlikely(!rt->active)) {
-		*crn_rt_tag(region, CRN_SHIFT) = 1;
+		*tag = value;
 		return;
 	}
-	if (crn_unlikely(rt->busy || rt->dirty_cur == rt->dirty_end)) {
-		lost(rt, region, rt->busy ? -EINTR : CAIRN_EMEMORY);
+	if (!copy_region(region, tag, value))
+		return;
+	if (rt->tag_pages && crn_unlikely(!list_tag_page(rt, (uintptr_t)tag))) {
+		lost(rt, region, CAIRN_EMEMORY);
 		return;
 	}
-	rt->busy = true;
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	for (size_t i = 0; i < REGION / sizeof(word); i += 2) {
-		word a = from[i], b = from[i + 1];
-
-		to[i] = a;
-		to[i + 1] = b;
+	if (crn_unlikely(!append(&rt->dirty_cur, &rt->dirty_end, region))) {
+		lost(rt, region, CAIRN_EMEMORY);
+		return;
 	}
-	*rt->dirty_cur++ = region;
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	*crn_rt_tag(region, CRN_SHIFT) = 1;
-	rt->busy = false;
+	*tag = value;
 }
 
 void crn_rt_slow(uintptr_t addr)
@@ -83,9 +137,10 @@ void crn_rt_slow(uintptr_t addr)
 void crn_rt_range(uintptr_t addr, size_t len)
 {
 	uintptr_t end = addr + len;
+	uint8_t value = saved(&__cairn_rt);
 
 	for (uintptr_t r = addr & ~(REGION - 1); len && r < end; r += REGION) {
-		if (!*crn_rt_tag(r, CRN_SHIFT))
+		if (*(volatile uint8_t *)crn_rt_tag(r, CRN_SHIFT) != value)
 			save(r);
 	}
 }

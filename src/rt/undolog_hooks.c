@@ -52,30 +52,60 @@ void crn_rt_slow(uintptr_t addr)
 	}
 }
 
+static bool take(struct crn_rt *rt, uint64_t cur, uint64_t need)
+{
+	return crn_rt_take(&rt->log_cur, cur, cur + need);
+}
+
+/*
+ * Room is taken for the bytes before they are read. If a handler's entries follow, it may have
+ * changed some of them: those entries have the old content, and what was read stays void.
+ */
+static bool fill_long(struct crn_rt *rt, uint64_t cur, uintptr_t addr, size_t len)
+{
+	uint64_t next = cur + crn_log_need(len);
+	volatile struct crn_log_entry *entry = (volatile struct crn_log_entry *)next - 1;
+
+	entry->word = len;
+	entry->where = addr | CRN_LOG_VOID << 56;
+	crn_copy((void *)cur, (const void *)addr, len);
+	if (crn_unlikely(*(volatile uint64_t *)&rt->log_cur != next))
+		return false;
+	entry->where = addr | CRN_LOG_LONG << 56;
+	return true;
+}
+
+static void fill_short(uint64_t cur, uintptr_t addr, size_t len, uint64_t old)
+{
+	volatile struct crn_log_entry *entry = (volatile struct crn_log_entry *)cur;
+
+	entry->word = old;
+	entry->where = addr | (uint64_t)len << 56;
+}
+
 void crn_rt_range(uintptr_t addr, size_t len)
 {
 	struct crn_rt *rt = &__cairn_rt;
-	uint64_t need = crn_log_need(len), cur;
-	struct crn_log_entry *entry;
+	uint64_t need = crn_log_need(len), cur, old;
 
 	if (!rt->active || !len)
 		return;
-	do {
-		cur = __atomic_load_n(&rt->log_cur, __ATOMIC_RELAXED);
+	for (;;) {
+		cur = *(volatile uint64_t *)&rt->log_cur;
 		if (need > rt->log_end - rt->log_base || cur + need > rt->log_end) {
 			full(rt, addr);
 			return;
 		}
-		entry = (struct crn_log_entry *)(cur + need - sizeof(*entry));
-		if (len <= 8) {
-			entry->word = 0;
-			crn_copy(&entry->word, (const void *)addr, len);
-			entry->where = addr | (uint64_t)len << 56;
-		} else {
-			crn_copy((void *)cur, (const void *)addr, len);
-			entry->word = len;
-			entry->where = addr | CRN_LOG_LONG << 56;
+		if (len > 8) {
+			if (take(rt, cur, need) && fill_long(rt, cur, addr, len))
+				return;
+			continue;
 		}
-	} while (!__atomic_compare_exchange_n(&rt->log_cur, &cur, cur + need, false,
-		__ATOMIC_RELAXED, __ATOMIC_RELAXED));
+		old = 0;
+		crn_copy(&old, (const void *)addr, len);
+		if (take(rt, cur, need)) {
+			fill_short(cur, addr, len, old);
+			return;
+		}
+	}
 }

@@ -19,11 +19,13 @@ int crn_log_walk(uintptr_t begin, uintptr_t end, crn_undo_fn fn, void *ctx)
 		const void *old = &e->word;
 
 		end -= sizeof(*e);
-		if (len == CRN_LOG_LONG) {
-			len = e->word;
-			end -= (len + 15) & ~15ul;
+		if (len >= CRN_LOG_VOID) {
+			end -= (e->word + 15) & ~15ul;
 			old = (const void *)end;
+			len = len == CRN_LOG_LONG ? e->word : 0;
 		}
+		if (!len)
+			continue;
 		CRN_TRY(fn(ctx, addr, old, len));
 	}
 	return 0;
@@ -87,25 +89,34 @@ static int pack(struct crn_kept *k)
 static void begin(struct crn_kept *k, uint64_t id)
 {
 	struct crn_rt *rt = crn_rt();
+	bool whole;
 
 	k->entries += k->hooks->count();
-	k->hooks->reset();
-	rt->busy = false;
+	whole = k->hooks->reset();
 	rt->told = false;
 	rt->unmapped &= k->count > 0;
 	k->open = id;
+	/* What is older than this checkpoint cannot be brought back exactly. */
+	if (!whole && k->count)
+		rt->lost(rt->env, 0, -EINTR);
 }
 
 int crn_kept_take(void *t, uint64_t id)
 {
 	struct crn_kept *k = t;
 	bool first = !crn_rt()->active;
+	int err = 0;
 
 	/* Hooks of two threads at once would mix up what they keep. */
 	if (!k->env->one_thread && !__cairn_shape.one_thread())
 		return CAIRN_ETHREADS;
+	k->hooks->stop();
 	if (!first && k->env->keep > 1)
-		CRN_TRY(pack(k));
+		err = pack(k);
+	if (err < 0) {
+		crn_rt()->ending = false;
+		return err;
+	}
 	if (first) {
 		crn_rt()->env = k->env;
 		crn_rt()->lost = k->env->lost;
@@ -169,6 +180,7 @@ int crn_kept_restore(void *t, uint64_t id)
 	struct crn_kept *k = t;
 
 	CRN_TRY(each_interval(k, id, put_back, k));
+	k->hooks->stop();
 	while (k->count && interval_at(k, k->count - 1)->id >= id)
 		release(k, interval_at(k, --k->count));
 	begin(k, id);

@@ -22,9 +22,14 @@ typedef int (*crn_undo_fn)(void *ctx, uintptr_t addr, const void *old, size_t le
 /* How one kind of hooks keeps the open interval. */
 struct crn_hook_ops {
 	int (*walk)(crn_undo_fn fn, void *ctx);
+	void (*stop)(void);        /* the interval ends: what is stored now is not of it */
 	size_t (*packed)(void);    /* bytes of it as a log */
 	void (*pack)(void *to);    /* oldest entry first */
-	void (*reset)(void);       /* a new interval: nothing has been stored to yet */
+	/*
+	 * A new interval: nothing has been stored to yet. False if a signal handler has stored
+	 * since `stop`: the checkpoint is right, but packed() does not have that.
+	 */
+	bool (*reset)(void);
 	uint64_t (*count)(void);   /* entries of the open interval */
 	uint64_t (*bytes)(void);   /* held now for it */
 };

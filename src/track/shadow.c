@@ -16,6 +16,7 @@
 #include "os/host.h"
 #include "os/memory.h"
 #include "track/kept_intervals.h"
+#include "track/tags.h"
 
 struct shadow {
 	struct crn_kept kept; /* first */
@@ -37,7 +38,8 @@ static int shadow_probe(const struct crn_host *host)
 static int walk(crn_undo_fn fn, void *ctx)
 {
 	for (const uint64_t *d = crn_rt()->dirty_cur; d-- > crn_rt()->dirty;)
-		CRN_TRY(fn(ctx, *d, crn_rt_shadow(*d), region()));
+		if (*d)
+			CRN_TRY(fn(ctx, *d, crn_rt_shadow(*d), region()));
 	return 0;
 }
 
@@ -56,19 +58,31 @@ static void pack(void *to)
 	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++) {
 		struct crn_log_entry *e;
 
-		crn_copy(to, crn_rt_shadow(*d), region());
 		e = (void *)((char *)to + region());
 		e->word = region();
-		e->where = *d | CRN_LOG_LONG << 56;
+		e->where = *d | (*d ? CRN_LOG_LONG : CRN_LOG_VOID) << 56;
+		if (*d)
+			crn_copy(to, crn_rt_shadow(*d), region());
 		to = e + 1;
 	}
 }
 
-static void reset(void)
+/* Of what handlers store from here to `reset` nothing is saved: it is part of the checkpoint. */
+static void stop(void)
 {
-	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++)
-		*crn_rt_tag(*d, __cairn_shape.shift) = 0;
+	crn_rt()->late = false;
+	crn_rt()->ending = true;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static bool reset(void)
+{
+	crn_tags_reset();
+	crn_fill(crn_rt()->dirty, 0, count() * sizeof(uint64_t));
 	crn_rt()->dirty_cur = crn_rt()->dirty;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	crn_rt()->ending = false;
+	return !crn_rt()->late;
 }
 
 static uint64_t bytes(void)
@@ -78,6 +92,7 @@ static uint64_t bytes(void)
 
 static const struct crn_hook_ops hooks = {
 	.walk = walk,
+	.stop = stop,
 	.packed = packed,
 	.pack = pack,
 	.reset = reset,
@@ -86,13 +101,6 @@ static const struct crn_hook_ops hooks = {
 };
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
-
-/* Regions that were stored to while no session was open count as saved: not any more. */
-static int clear_tags(uintptr_t primary, size_t len)
-{
-	return crn_memory_advise(crn_rt_tag(primary, __cairn_shape.shift),
-		len >> __cairn_shape.shift, MADV_DONTNEED);
-}
 
 /* Old content of the last session is given back. */
 static int clear_shadow(uintptr_t primary, size_t len)
@@ -104,9 +112,10 @@ static void shadow_close(void *tracker)
 {
 	struct shadow *t = tracker;
 
-	crn_rt()->active = false;
+	crn_rt()->active = crn_rt()->ending = false;
 	crn_memory_unmap(crn_rt()->dirty, t->list_size);
 	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
+	crn_tags_close();
 	(void)clear_shadow(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
 	(void)clear_shadow(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
 	crn_kept_close(&t->kept);
@@ -140,16 +149,20 @@ static int shadow_open(void **out, struct crn_track_env *env)
 	err = crn_kept_open(&t->kept, env, &hooks);
 	if (err < 0)
 		goto err_block;
-	err = clear_tags(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
-	if (err >= 0)
-		err = clear_tags(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
-	if (err >= 0)
-		err = list_open(t);
+	err = list_open(t);
 	if (err < 0)
 		goto err_kept;
+	stop(); /* no tag is set from here to the first reset */
+	err = crn_tags_open();
+	if (err < 0)
+		goto err_list;
 	*out = t;
 	return 0;
 
+err_list:
+	crn_rt()->ending = false;
+	crn_memory_unmap(crn_rt()->dirty, t->list_size);
+	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
 err_kept:
 	crn_kept_close(&t->kept);
 err_block:

@@ -29,9 +29,14 @@ static int walk(crn_undo_fn fn, void *ctx)
 	return crn_log_walk(crn_rt()->log_base, crn_rt()->log_cur, fn, ctx);
 }
 
+static void stop(void)
+{
+	crn_rt()->log_stop = crn_rt()->log_cur;
+}
+
 static size_t packed(void)
 {
-	return crn_rt()->log_cur - crn_rt()->log_base;
+	return crn_rt()->log_stop - crn_rt()->log_base;
 }
 
 static void pack(void *to)
@@ -39,24 +44,35 @@ static void pack(void *to)
 	crn_copy(to, (const void *)crn_rt()->log_base, packed());
 }
 
-static void reset(void)
+static bool reset(void)
 {
-	crn_rt()->log_cur = crn_rt()->log_base;
+	struct crn_rt *rt = crn_rt();
+	uint64_t cur;
+
+	if (rt->told) /* it went over its end */
+		(void)crn_memory_advise((void *)rt->log_base, rt->log_end - rt->log_base,
+			MADV_DONTNEED);
+	do {
+		cur = *(volatile uint64_t *)&rt->log_cur;
+		crn_fill((void *)rt->log_base, 0, cur - rt->log_base);
+	} while (!crn_rt_take(&rt->log_cur, cur, rt->log_base));
+	return cur == rt->log_stop;
+}
+
+static uint64_t bytes(void)
+{
+	return crn_rt()->log_cur - crn_rt()->log_base;
 }
 
 /* Entries differ in size: what is counted is their least size. */
 static uint64_t count(void)
 {
-	return packed() / sizeof(struct crn_log_entry);
-}
-
-static uint64_t bytes(void)
-{
-	return packed();
+	return bytes() / sizeof(struct crn_log_entry);
 }
 
 static const struct crn_hook_ops hooks = {
 	.walk = walk,
+	.stop = stop,
 	.packed = packed,
 	.pack = pack,
 	.reset = reset,

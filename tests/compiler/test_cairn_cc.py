@@ -198,6 +198,7 @@ class CommandLine(unittest.TestCase):
             (["-fcairn-tracker=pages", "program.c"], "'pages'"),
             (["-fcairn-region=100", "program.c"], "'100'"),
             (["-fcairn-site=a+b", "program.c"], "'a+b'"),
+            (["-fcairn-tags=bits", "program.c"], "'bits'"),
             (["-no-pie", "program.c"], "position independent"),
             (["-static", "program.c"], "-static-pie"),
             (["-m32", "program.c"], "-m32"),
@@ -209,6 +210,9 @@ class CommandLine(unittest.TestCase):
         self.cc("-fcairn-unit", "-c", "-fcairn-region=64", "part.c")
         done = self.cc("program.c", "part.o", status=1)
         self.assertIn("__cairn_abi_shadow_64", done.stderr)
+        self.cc("-fcairn-unit", "-c", "-fcairn-tags=epoch", "part.c")
+        done = self.cc("program.c", "part.o", status=1)
+        self.assertIn("__cairn_abi_tags_epoch", done.stderr)
 
     def test_one_set_of_hooks(self) -> None:
         """A unit that has its hooks keeps them, and gets no others, when it comes again."""

@@ -3,10 +3,11 @@
 """Random C programs under the oracle: each restore brings back every byte, and the output is that
 of the same program without hooks.
 
-    test_csmith.py [--plant | --switches] CAIRN_CC ROOT LEVEL SEED...
+    test_csmith.py [--plant | --switches] [--mode TRACKER:FLAG,...] CAIRN_CC ROOT LEVEL SEED...
 
 With --plant some stores are left without their hooks, few at first, until the oracle says so. With
---switches some of the optimisations are off: which ones depends on the seed.
+--switches some of the optimisations are off: which ones depends on the seed. With --mode programs
+are built for that tracker with these flags, instead of for both trackers.
 """
 
 import argparse
@@ -59,7 +60,8 @@ def draw_switches(seed: int) -> list[str]:
     return [f"-fcairn-{name}={draw.choice(('on', 'off'))}" for name in SWITCHES]
 
 
-def check_seed(cairn_cc: str, level: str, seed: int, points: str, flags: list[str]) -> int:
+def check_seed(cairn_cc: str, level: str, seed: int, points: str, modes: list[str],
+               flags: list[str]) -> int:  # fmt: skip
     """How many restores there were; programs that never end count for nothing."""
     generate(seed)
     build("cc", level, "plain", "nothing.c")
@@ -68,13 +70,15 @@ def check_seed(cairn_cc: str, level: str, seed: int, points: str, flags: list[st
         print(f"seed {seed}: does not end")
         return 0
     total = 0
-    for tracker in ("shadow", "undolog"):
-        build(cairn_cc, level, tracker, points, f"-fcairn-tracker={tracker}", *flags)
+    for mode in modes:
+        tracker, _, own = mode.partition(":")
+        build(cairn_cc, level, tracker, points, f"-fcairn-tracker={tracker}",
+              *filter(None, own.split(",")), *flags)  # fmt: skip
         got = run(tracker, seed, tracker)
-        assert got is not None, f"seed {seed} {tracker}: does not end, but does without hooks"
-        assert got.returncode == 0, f"seed {seed} {tracker} {level}: {got.stderr}"
-        assert got.stdout == want.stdout, f"seed {seed} {tracker} {level}: other output"
-        print(f"seed {seed} {tracker} {level} {' '.join(flags)}: {got.stderr.strip()}")
+        assert got is not None, f"seed {seed} {mode}: does not end, but does without hooks"
+        assert got.returncode == 0, f"seed {seed} {mode} {level}: {got.stderr}"
+        assert got.stdout == want.stdout, f"seed {seed} {mode} {level}: other output"
+        print(f"seed {seed} {mode} {level} {' '.join(flags)}: {got.stderr.strip()}")
         total += restores(got)
     return total
 
@@ -95,6 +99,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plant", action="store_true")
     parser.add_argument("--switches", action="store_true")
+    parser.add_argument("--mode", action="append", metavar="TRACKER:FLAG,...")
     parser.add_argument("cairn_cc")
     parser.add_argument("root")
     parser.add_argument("level")
@@ -111,7 +116,8 @@ def main() -> int:
     if args.plant:
         return 0 if any(check_plants(args.cairn_cc, args.level, s, "points.o")
                         for s in args.seeds) else 1  # fmt: skip
-    count = sum(check_seed(args.cairn_cc, args.level, s, "points.o",
+    modes = args.mode or ["shadow", "undolog"]
+    count = sum(check_seed(args.cairn_cc, args.level, s, "points.o", modes,
                            draw_switches(s) if args.switches else [])
                 for s in args.seeds)  # fmt: skip
     print(f"{count} restores")

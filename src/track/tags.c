@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+#include "track/tags.h"
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/status.h"
+#include "os/memory.h"
+
+#define EPOCH_LAST 255
+
+/* The two windows of addresses whose tags there are. */
+static const struct {
+	uintptr_t at;
+	size_t len;
+} windows[] = {
+	{ CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN },
+	{ CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN },
+};
+
+static uint32_t kind(void)
+{
+	return *__cairn_shape.tags;
+}
+
+static uint8_t *tags_of(size_t window, size_t *len)
+{
+	*len = windows[window].len >> __cairn_shape.shift;
+	return crn_rt_tag(windows[window].at, __cairn_shape.shift);
+}
+
+static int give_back(void)
+{
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(windows); i++) {
+		size_t len;
+		uint8_t *tags = tags_of(i, &len);
+
+		CRN_TRY(crn_memory_advise(tags, len, MADV_DONTNEED));
+	}
+	return 0;
+}
+
+static int map_anew(void)
+{
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(windows); i++) {
+		size_t len;
+		uint8_t *tags = tags_of(i, &len);
+
+		CRN_TRY(crn_memory_renew(tags, len));
+	}
+	return 0;
+}
+
+static void clear_listed(void)
+{
+	uint32_t shift = __cairn_shape.shift;
+
+	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++)
+		if (*d)
+			*crn_rt_tag(*d, shift) = 0;
+}
+
+static void clear_pages(void)
+{
+	for (const uint64_t *p = crn_rt()->tag_pages; p < crn_rt()->tag_pages_cur; p++)
+		if (*p)
+			crn_fill((void *)*p, 0, CRN_PAGE_SIZE);
+}
+
+void crn_tags_reset(void)
+{
+	int err = 0;
+
+	switch (kind()) {
+	case CRN_TAGS_ZERO:
+		clear_listed();
+		return;
+	case CRN_TAGS_BZERO:
+		clear_pages();
+		return;
+	case CRN_TAGS_EPOCH:
+		if (crn_rt()->epoch == EPOCH_LAST) {
+			clear_pages();
+			crn_rt()->epoch = 0;
+		}
+		crn_rt()->epoch++;
+		return;
+	case CRN_TAGS_MMAP:
+		err = map_anew();
+		break;
+	case CRN_TAGS_DONTNEED:
+		err = give_back();
+		break;
+	}
+	/* The kernel may refuse, and the list is never wrong. */
+	if (err < 0)
+		clear_listed();
+}
+
+/* ---- The list of pages of tags --------------------------------------------------------------- */
+
+static size_t list_size(void)
+{
+	size_t pages = 0, len;
+
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(windows); i++) {
+		(void)tags_of(i, &len);
+		pages += len / CRN_PAGE_SIZE;
+	}
+	/* Once each, and once more for each handler that interrupts another at that. */
+	return crn_page_up((pages + CRN_PAGE_SIZE) * sizeof(uint64_t));
+}
+
+static void pages_close(size_t windows_open)
+{
+	size_t len;
+
+	for (size_t i = 0; i < windows_open; i++) {
+		uint8_t *tags = tags_of(i, &len);
+
+		crn_memory_unmap(crn_rt_tag_page_listed((uintptr_t)tags), len / CRN_PAGE_SIZE);
+	}
+	if (crn_rt()->tag_pages)
+		crn_memory_unmap(crn_rt()->tag_pages, list_size());
+	crn_rt()->tag_pages = crn_rt()->tag_pages_cur = crn_rt()->tag_pages_end = NULL;
+}
+
+static int pages_open(void)
+{
+	void *list = NULL;
+	size_t len;
+
+	CRN_TRY(crn_memory_span(&list, list_size()));
+	crn_rt()->tag_pages_cur = list;
+	crn_rt()->tag_pages_end = (uint64_t *)list + list_size() / sizeof(uint64_t);
+	crn_rt()->tag_pages = list;
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(windows); i++) {
+		void *listed = crn_rt_tag_page_listed((uintptr_t)tags_of(i, &len));
+		int err = crn_memory_span(&listed, len / CRN_PAGE_SIZE);
+
+		if (err < 0) {
+			pages_close(i);
+			return err;
+		}
+	}
+	return 0;
+}
+
+int crn_tags_open(void)
+{
+	/* Regions that were stored to while there was no session count as saved: not any more. */
+	CRN_TRY(give_back());
+	return kind() == CRN_TAGS_BZERO || kind() == CRN_TAGS_EPOCH ? pages_open() : 0;
+}
+
+void crn_tags_close(void)
+{
+	crn_rt()->epoch = 0;
+	if (crn_rt()->tag_pages)
+		pages_close(CRN_ARRAY_SIZE(windows));
+	(void)give_back();
+}
