@@ -20,6 +20,7 @@ BLUE, RED, PINK = "#0072b2", "#d55e00", "#cc79a7"
 LOOKS = {
     "memcpy": (BLACK, ""),
     "async+bpf": (BLUE, "o"),
+    "async+perf": (ORANGE, "X"),
     "async": (SKY, "s"),
     "uffd": (GREEN, "^"),
     "mprotect": (RED, "D"),

@@ -25,17 +25,25 @@ struct findings {
 	size_t feature_count;
 	struct tracker_finding trackers[8];
 	size_t tracker_count;
+	struct feed_finding feeds[FEEDS_MAX];
+	size_t feed_count;
 	char killed_at[64]; /* "", or what was being probed when the child was killed */
 };
+
+static void conclude(struct findings *f)
+{
+	f->feature_count = find_features(f->features, &f->host);
+	f->tracker_count =
+		find_trackers(f->trackers, sizeof(f->trackers) / sizeof(f->trackers[0]), &f->host);
+	f->feed_count = find_feeds(f->feeds, &f->host);
+}
 
 static void examine(struct findings *f)
 {
 	crn_host_probe(&f->host);
 	crn_host_probe_feeds(&f->host);
 	f->host.probing = "the trackers";
-	f->feature_count = find_features(f->features, &f->host);
-	f->tracker_count =
-		find_trackers(f->trackers, sizeof(f->trackers) / sizeof(f->trackers[0]), &f->host);
+	conclude(f);
 }
 
 static struct findings *examine_in_child(void)
@@ -64,9 +72,7 @@ static struct findings *examine_in_child(void)
 	/* The child's static strings are ours as well: it is the same image. */
 	snprintf(f->killed_at, sizeof(f->killed_at), "%s",
 		f->host.probing ? f->host.probing : "start");
-	f->feature_count = find_features(f->features, &f->host);
-	f->tracker_count =
-		find_trackers(f->trackers, sizeof(f->trackers) / sizeof(f->trackers[0]), &f->host);
+	conclude(f);
 	return f;
 }
 
@@ -106,6 +112,21 @@ static void print_strategies(const struct findings *f)
 	printf(")%s\n", cold ? ", and none elsewhere" : "");
 }
 
+static void print_feeds(const struct findings *f)
+{
+	const char *taken = auto_feed(f->feeds, f->feed_count);
+
+	printf("\nFeeds: how async learns of writes (--feed); auto takes %s\n",
+		taken ? taken : "nothing");
+	for (size_t i = 0; i < f->feed_count; i++) {
+		const struct feed_finding *d = &f->feeds[i];
+
+		printf("  %-4s %-10s %s\n", d->works ? "yes" : "no", d->name, d->detail);
+		if (d->enable)
+			printf("       %-10s   to have it: %s\n", "", d->enable);
+	}
+}
+
 static void print_text(const struct findings *f)
 {
 	const char *all = auto_tracker(f->trackers, f->tracker_count, false);
@@ -121,6 +142,7 @@ static void print_text(const struct findings *f)
 	       "%s where a\n  program of your own tracks all of itself\n",
 		run ? run : "nothing", all ? all : "nothing");
 	print_strategies(f);
+	print_feeds(f);
 
 	printf("\nFeatures\n");
 	for (size_t i = 0; i < f->feature_count; i++) {
@@ -161,6 +183,21 @@ static const char *truth(bool value)
 	return value ? "true" : "false";
 }
 
+static void print_json_feeds(const struct findings *f)
+{
+	printf("\"feeds\":[");
+	for (size_t i = 0; i < f->feed_count; i++) {
+		const struct feed_finding *d = &f->feeds[i];
+
+		printf("%s{", i ? "," : "");
+		print_string("name", d->name, ",");
+		printf("\"works\":%s,\"by_auto\":%s,", truth(d->works), truth(d->by_auto));
+		print_string("detail", d->detail, ",");
+		print_string("enable", d->enable, "}");
+	}
+	printf("],");
+}
+
 static void print_json(const struct findings *f)
 {
 	const struct crn_host *h = &f->host;
@@ -177,7 +214,8 @@ static void print_json(const struct findings *f)
 	printf("\"auto\":{");
 	print_string("run", auto_tracker(f->trackers, f->tracker_count, true), ",");
 	print_string("program", auto_tracker(f->trackers, f->tracker_count, false), ",");
-	print_string("areas", auto_tracker(f->trackers, f->tracker_count, true), "},");
+	print_string("areas", auto_tracker(f->trackers, f->tracker_count, true), ",");
+	print_string("feed", auto_feed(f->feeds, f->feed_count), "},");
 
 	printf("\"trackers\":[");
 	for (size_t i = 0; i < f->tracker_count; i++) {
@@ -200,7 +238,9 @@ static void print_json(const struct findings *f)
 		print_string("cost", d->works ? NULL : d->cost, ",");
 		print_string("enable", d->works ? NULL : d->enable, "}");
 	}
-	printf("],\"limits\":{\"max_map_count\":%" PRId64 ",\"perf_event_paranoid\":%" PRId64
+	printf("],");
+	print_json_feeds(f);
+	printf("\"limits\":{\"max_map_count\":%" PRId64 ",\"perf_event_paranoid\":%" PRId64
 	       ",\"unprivileged_userfaultfd\":%" PRId64 ",\"unprivileged_bpf_disabled\":%" PRId64
 	       ",\"xsave_bytes\":%zu}}\n",
 		h->max_map_count, h->perf_paranoid, h->unprivileged_userfaultfd,

@@ -7,6 +7,9 @@
 #include "findings.h"
 #include "session/session.h"
 
+#define NEEDS_PERFMON "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=1 or lower"
+#define NEEDS_TRACEFS "access to tracefs: mount -t tracefs -o mode=755 tracefs /sys/kernel/tracing"
+
 static const char *reason(int error)
 {
 	switch (error) {
@@ -115,24 +118,25 @@ static void find_pagemap(struct finding *out, size_t *n, const struct crn_host *
 
 /* ---- Feeds and interception ------------------------------------------------------------ */
 
-static void find_feeds(struct finding *out, size_t *n, const struct crn_host *h)
+static void find_events(struct finding *out, size_t *n, const struct crn_host *h)
 {
 	struct finding *f = add(out, n, "bpf", h->bpf, h->bpf_error);
 
 	detail(f, "%s%s",
-		h->bpf ? "async is told of writes by tracepoints; each fault costs 150 cycles more"
+		h->bpf ? "programs can be put on the tracepoints of page faults"
 		       : reason(h->bpf_error),
 		h->bpf ? "" : filtered(h, h->bpf_error));
-	f->cost = "async scans: two cycles for each page of the surface at every checkpoint";
+	f->cost = "no feeds bpf and bpf-images";
 	f->enable = "CAP_BPF and CAP_PERFMON (kernel.unprivileged_bpf_disabled does not give this)";
 
-	f = add(out, n, "perf", h->perf_faults, h->perf_error);
-	detail(f, "%s%s",
-		h->perf_faults ? "page faults can be recorded, the kernel's included"
-			       : reason(h->perf_error),
-		h->perf_faults ? "" : filtered(h, h->perf_error));
-	f->cost = "nothing yet: there is no feed that uses it";
-	f->enable = "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=1 or lower";
+	f = add(out, n, "perf", h->perf_locks, h->perf_error);
+	detail(f, "%s%s%s",
+		h->perf_locks ? "page faults and locks can be recorded, the kernel's included"
+			      : reason(h->perf_error),
+		h->perf_locks ? "" : filtered(h, h->perf_error),
+		h->perf_faults && !h->perf_locks ? " (the tracepoints of locks)" : "");
+	f->cost = "no feed perf";
+	f->enable = h->perf_faults ? NEEDS_TRACEFS : NEEDS_PERFMON;
 
 	f = add(out, n, "syscall_user_dispatch", h->sud, h->sud_error);
 	detail(f, "%s%s",
@@ -184,7 +188,7 @@ size_t find_features(struct finding *out, const struct crn_host *host)
 
 	find_userfault(out, &count, host);
 	find_pagemap(out, &count, host);
-	find_feeds(out, &count, host);
+	find_events(out, &count, host);
 	find_processor(out, &count, host);
 	return count;
 }
@@ -233,5 +237,63 @@ const char *auto_tracker(const struct tracker_finding *trackers, size_t count, b
 	for (size_t i = 0; i < count; i++)
 		if (trackers[i].works && (explicit_areas || !trackers[i].areas_only))
 			return trackers[i].name;
+	return NULL;
+}
+
+/* ---- Feeds --------------------------------------------------------------------------------- */
+
+static void find_bpf_feeds(struct feed_finding *bpf, struct feed_finding *images,
+	const struct crn_host *h)
+{
+	const char *enable = h->bpf ? "a kernel with CONFIG_DEBUG_INFO_BTF"
+				    : "CAP_BPF and CAP_PERFMON "
+				      "(kernel.unprivileged_bpf_disabled does not give this)";
+	bool works = h->uffd_async && h->bpf && h->bpf_types;
+
+	*bpf = (struct feed_finding){ "bpf", works, true, "", works ? NULL : enable };
+	*images = (struct feed_finding){ "bpf-images", works, false, "", works ? NULL : enable };
+	snprintf(bpf->detail, sizeof(bpf->detail), "%s",
+		works ? "a twelfth more for every fault of the host, for each session"
+		      : h->bpf ? "the kernel does not tell its types" : reason(h->bpf_error));
+	snprintf(images->detail, sizeof(images->detail), "%s",
+		works ? "a third more for a fault; no mirror: half the memory; explicit areas"
+		      : bpf->detail);
+}
+
+static void find_perf_feed(struct feed_finding *perf, const struct crn_host *h)
+{
+	bool works = h->uffd_async && h->perf_locks;
+
+	*perf = (struct feed_finding){ "perf", works, h->perf_others, "", NULL };
+	if (!h->perf_locks)
+		perf->enable = h->perf_faults ? NEEDS_TRACEFS : NEEDS_PERFMON;
+	else if (!h->perf_others)
+		perf->enable = "for `auto`: CAP_PERFMON, to see the writes of other processes";
+	snprintf(perf->detail, sizeof(perf->detail), "%s%s",
+		works ? "a third more for a fault; 240 KiB of locked memory a thread"
+		      : h->perf_faults ? "no tracepoints of locks: " : "",
+		works ? h->perf_others ? "" : "; by name only" : reason(h->perf_error));
+}
+
+size_t find_feeds(struct feed_finding *out, const struct crn_host *h)
+{
+	struct feed_finding *bpf = &out[0], *perf = &out[1], *scan = &out[2], *images = &out[3];
+
+	find_bpf_feeds(bpf, images, h);
+	find_perf_feed(perf, h);
+	*scan = (struct feed_finding){ "scan", h->uffd_async && h->pagemap_scan, true, "", NULL };
+	snprintf(scan->detail, sizeof(scan->detail), "%s",
+		scan->works ? "two cycles for each page of the surface, at every checkpoint"
+			    : "needs wp_async and pagemap_scan");
+	if (!scan->works)
+		scan->enable = "Linux 6.7 or newer";
+	return FEEDS_MAX;
+}
+
+const char *auto_feed(const struct feed_finding *feeds, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (feeds[i].works && feeds[i].by_auto)
+			return feeds[i].name;
 	return NULL;
 }

@@ -35,6 +35,22 @@ struct tracker_finding {
 /* One for each tracker that Cairn has, best first. */
 size_t find_trackers(struct tracker_finding *out, size_t max, const struct crn_host *host);
 
+/* How async can learn of writes. */
+struct feed_finding {
+	const char *name;
+	bool works;
+	bool by_auto;       /* `auto` takes it, if none before it works */
+	char detail[160];   /* what it costs, or why it does not work */
+	const char *enable; /* how to have it; NULL: it is there */
+};
+
+#define FEEDS_MAX 4
+
+/* Fills FEEDS_MAX, those that `auto` tries in their order. */
+size_t find_feeds(struct feed_finding *out, const struct crn_host *host);
+/* The one that `auto` takes; NULL if none works. */
+const char *auto_feed(const struct feed_finding *feeds, size_t count);
+
 /*
  * The tracker that `auto` takes, for explicit areas and under `cairn run` or for all of a program
  * that opens a session of its own; NULL if none works.

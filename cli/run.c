@@ -59,7 +59,7 @@ static const struct argp_option options[] = {
 	{ "tracker", OPT_TRACKER, "NAME", 0,
 		"auto (default), async, uffd, mprotect, softdirty, fork", 0 },
 	{ "feed", OPT_FEED, "NAME", 0,
-		"how async learns of writes: auto (default), bpf, scan", 0 },
+		"how async learns of writes: auto (default), bpf, bpf-images, perf, scan", 0 },
 	{ "strategy", OPT_STRATEGY, "NAME[:PARAM=VALUE,...]", 0,
 		"which pages to copy eagerly: auto (default), none, decay, ...; see "
 		"cairn-run(1)", 0 },
@@ -91,7 +91,7 @@ static const struct argp_option options[] = {
 static const char *const trackers[] = { "auto", "async", "uffd", "mprotect", "softdirty", "fork",
 	"shadow", "undolog", NULL };
 
-static const char *const feeds[] = { "auto", "bpf", "bpf-images", "scan", NULL };
+static const char *const feeds[] = { "auto", "bpf", "bpf-images", "perf", "scan", NULL };
 
 static bool known(const char *const *names, const char *name)
 {
@@ -426,9 +426,9 @@ static bool tracker_works(const char *name, const char *feed)
 	size_t count;
 
 	crn_host_probe(&host);
-	if (!strcmp(feed, "bpf") || !strcmp(feed, "bpf-images")) {
+	if (*feed && strcmp(feed, "auto") != 0 && strcmp(feed, "scan") != 0) {
 		crn_host_probe_feeds(&host);
-		if (!host.bpf)
+		if (!(strcmp(feed, "perf") ? host.bpf && host.bpf_types : host.perf_locks))
 			return false;
 	}
 	count = find_trackers(found, sizeof(found) / sizeof(found[0]), &host);

@@ -13,12 +13,13 @@
 
 #define TABLE "trackers"
 
-/* `async` by the scan, by the feed that needs none, and by the one that needs no mirror. */
+/* `async` by the scan, by the feeds that need none, and by the one that needs no mirror. */
 static const struct {
 	const char *row, *tracker, *feed;
 } trackers[] = {
 	{ "async", "async", "scan" },
 	{ "async+bpf", "async", "bpf" },
+	{ "async+perf", "async", "perf" },
 	{ "async+images", "async", "bpf-images" },
 	{ "softdirty", "softdirty", NULL },
 	{ "uffd", "uffd", NULL },

@@ -139,8 +139,9 @@ struct cairn_options {
 	uint64_t memory_max;  /* bytes the engine may use; default: half of the machine's RAM */
 	/*
 	 * How "async" learns which pages were written: "auto" (default: the best that this process
-	 * may have and that proves itself), "bpf", "scan"; or "bpf-images", which keeps old pages
-	 * instead of a mirror, on explicit areas (cairn_open(3)). Other trackers take "auto" alone.
+	 * may have and that proves itself), "bpf", "perf", "scan"; or "bpf-images", which keeps old
+	 * pages instead of a mirror, on explicit areas (cairn_open(3)). Other trackers take "auto"
+	 * alone.
 	 */
 	const char *feed;
 };

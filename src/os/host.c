@@ -13,6 +13,7 @@
 #include "os/maps.h"
 #include "os/memory.h"
 #include "os/pagemap.h"
+#include "os/perf.h"
 #include "os/sys.h"
 #include "os/thread.h"
 
@@ -192,8 +193,12 @@ static void probe_bpf(struct crn_host *h)
 {
 	static const uint64_t insns[] = { 0x00000000000000b7ull /* r0 = 0 */, 0x95ull /* exit */ };
 	union bpf_arg arg = { .load = { .type = 17 /* RAW_TRACEPOINT */, .insn_count = 2 } };
-	int program, link;
+	int program, link, types;
 
+	types = (int)crn_sys4(
+		SYS_openat, AT_FDCWD, "/sys/kernel/btf/vmlinux", O_RDONLY | O_CLOEXEC, 0);
+	h->bpf_types = types >= 0;
+	crn_fd_close(types);
 	arg.load.insns = (uintptr_t)insns;
 	arg.load.license = (uintptr_t) "GPL";
 	program = (int)crn_sys3(SYS_bpf, 5 /* BPF_PROG_LOAD */, &arg, sizeof(arg));
@@ -210,29 +215,32 @@ static void probe_bpf(struct crn_host *h)
 	crn_fd_close(program);
 }
 
+/* The events that feed perf opens. Who may not see others may still see himself. */
 static void probe_perf(struct crn_host *h)
 {
-	/* struct perf_event_attr, first version (64 bytes). */
-	struct {
-		uint32_t type, size;
-		uint64_t config, period, sample_type, read_format, flags;
-		uint32_t wakeup, bp_type;
-		uint64_t bp_addr;
-	} attr = {
-		.type = 1 /* SOFTWARE */,
-		.size = 64,
-		.config = 2 /* PAGE_FAULTS */,
-		.period = 1,
-		.sample_type = 8 /* ADDR */,
-		.flags = 1 /* disabled; kernel mode is not excluded */,
-	};
-	int fd;
+	struct crn_perf_points points = { 0 };
+	struct crn_perf_event fault = { .kind = CRN_PERF_FAULTS, .tid = crn_gettid(), .cpu = -1 };
+	struct crn_perf_event lock = { .kind = CRN_PERF_POINT, .tid = crn_gettid(), .cpu = -1 };
+	struct crn_perf_event other = { .kind = CRN_PERF_POINT_TASK, .tid = -1, .cpu = 0 };
+	const size_t ring = 2 * CRN_PAGE_SIZE;
+	void *memory;
 
-	_Static_assert(sizeof(attr) == 64, "ABI");
-	fd = (int)crn_sys5(SYS_perf_event_open, &attr, 0, -1, -1, 8 /* PERF_FLAG_FD_CLOEXEC */);
-	h->perf_error = CRN_MIN(fd, 0);
-	h->perf_faults = fd >= 0;
-	crn_fd_close(fd);
+	h->perf_error = crn_perf_reserve(&memory, 3 * ring);
+	if (h->perf_error < 0)
+		return;
+	h->perf_error = crn_perf_open(&fault, memory, 1);
+	h->perf_faults = h->perf_error >= 0;
+	if (h->perf_faults) {
+		h->perf_error = crn_perf_points(&points);
+		lock.point = other.point = points.acquired;
+	}
+	if (h->perf_error >= 0)
+		h->perf_error = crn_perf_open(&lock, (uint8_t *)memory + ring, 1);
+	h->perf_locks = h->perf_error >= 0;
+	if (h->perf_locks)
+		h->perf_error = crn_perf_open(&other, (uint8_t *)memory + 2 * ring, 1);
+	h->perf_others = h->perf_error >= 0;
+	crn_memory_unmap(memory, 3 * ring);
 }
 
 /* ---- Processor, machine, user ----------------------------------------------- */

@@ -39,9 +39,12 @@ struct crn_host {
 
 	/* Feeds of addresses; filled by crn_host_probe_feeds() alone. */
 	bool bpf; /* raw tracepoint programs load, and page_fault_user can be opened */
+	bool bpf_types; /* the kernel tells where the members of its structures are */
 	int bpf_error;
 	bool perf_faults; /* a page fault ring of this thread, kernel-mode samples included */
-	int perf_error;
+	bool perf_locks;  /* and tracepoints of its taking of locks */
+	bool perf_others; /* and of everybody's */
+	int perf_error;   /* of the first of these that cannot be had */
 
 	/* The processor */
 	bool pkeys;

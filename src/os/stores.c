@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include "base/bits.h"
+#include "os/memory.h"
 #include "os/signal.h"
 #include "os/stores.h"
 #include "os/sys.h"
+
+_Static_assert(offsetof(struct crn_call, result) == 48, "the offsets below");
 
 #define CLONE_CHILD  0x00004100u /* VM | VFORK; no signal at its end */
 #define CLONE_THREAD 0x00054f00u /* VM | FS | FILES | SIGHAND | VFORK | THREAD | SYSVSEM */
@@ -41,6 +45,39 @@ static long stored_by(unsigned long flags, volatile uint8_t *at)
 	return ret;
 }
 
+int crn_call_by_thread(struct crn_call *call)
+{
+	uint64_t mask = crn_signal_mask(SIG_SETMASK, ~0ull);
+	register long r10 __asm__("r10") = 0;
+	register long r8 __asm__("r8") = 0;
+	long ret;
+
+	/* SAFETY: as above. */
+	__asm__ volatile("syscall\n\t"
+			 "test %%rax, %%rax\n\t"
+			 "jnz 1f\n\t"
+			 "mov (%[call]), %%rax\n\t"
+			 "mov 8(%[call]), %%rdi\n\t"
+			 "mov 16(%[call]), %%rsi\n\t"
+			 "mov 24(%[call]), %%rdx\n\t"
+			 "mov 32(%[call]), %%r10\n\t"
+			 "mov 40(%[call]), %%r8\n\t"
+			 "syscall\n\t"
+			 "mov %%rax, 48(%[call])\n\t"
+			 "mov %[exit], %%eax\n\t"
+			 "xor %%edi, %%edi\n\t"
+			 "syscall\n\t"
+			 "ud2\n"
+			 "1:"
+			 : "=a"(ret)
+			 : "a"(SYS_clone), "D"(CLONE_THREAD), "S"(0), "d"(0), "r"(r10), "r"(r8),
+			 [call] "b"(call), [exit] "i"(SYS_exit)
+			 : "rcx", "r11", "memory");
+	crn_signal_mask(SIG_SETMASK, mask);
+	call->tid = (int)CRN_MAX(ret, 0);
+	return (int)CRN_MIN(ret, 0);
+}
+
 int crn_store_by_thread(volatile uint8_t *at)
 {
 	return (int)stored_by(CLONE_THREAD, at);
@@ -54,4 +91,13 @@ int crn_store_by_child(volatile uint8_t *at)
 	while (pid > 0 && crn_sys4(SYS_wait4, pid, &status, 0x40000000 /* __WALL */, 0) == -EINTR)
 		;
 	return (int)pid;
+}
+
+int crn_lock_by_thread(void *page)
+{
+	struct crn_call call = { .nr = SYS_madvise,
+		.args = { (long)page, CRN_PAGE_SIZE, 22 /* MADV_POPULATE_READ */ } };
+	int err = crn_call_by_thread(&call);
+
+	return err < 0 ? err : call.tid;
 }

@@ -81,7 +81,10 @@ static int own_tid(int tid)
 	return own;
 }
 
-int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx)
+/* `name` is what /proc calls it. */
+typedef int (*task_fn)(void *ctx, int tid, int name);
+
+static int each_task(task_fn fn, void *ctx)
 {
 	char buf[1024] __attribute__((aligned(8)));
 	bool foreign = proc_is_foreign();
@@ -96,17 +99,56 @@ int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx)
 	while (!result && (got = crn_sys3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
 		for (long at = 0; at < got && !result;) {
 			const struct dirent_head *entry = (const struct dirent_head *)(buf + at);
-			int tid = tid_of(entry->name);
+			int name = tid_of(entry->name);
+			int tid = name && foreign ? own_tid(name) : name;
 
-			if (tid && foreign)
-				tid = own_tid(tid);
 			if (tid)
-				result = fn(ctx, tid);
+				result = fn(ctx, tid, name);
 			at += entry->length;
 		}
 	}
 	crn_fd_close(fd);
 	return got < 0 ? (int)got : result;
+}
+
+struct each {
+	int (*fn)(void *ctx, int tid);
+	void *ctx;
+};
+
+static int call_each(void *ctx, int tid, int name)
+{
+	struct each *e = ctx;
+
+	return e->fn(e->ctx, tid);
+}
+
+int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx)
+{
+	struct each e = { fn, ctx };
+
+	return each_task(call_each, &e);
+}
+
+static int name_if(void *ctx, int tid, int name)
+{
+	return tid == *(int *)ctx ? name : 0;
+}
+
+bool crn_thread_rests(int tid)
+{
+	char path[48], text[256];
+	const char *state = text;
+
+	crn_format(path, sizeof(path), "/proc/self/task/%d/stat",
+		proc_is_foreign() ? each_task(name_if, &tid) : tid);
+	if (crn_file_read(path, text, sizeof(text)) < 0)
+		return false;
+	for (const char *s = text; *s; s++) /* the name before it may hold anything */
+		if (*s == ')')
+			state = s;
+	return state[0] == ')' && state[1] == ' ' &&
+		(state[2] == 'S' || state[2] == 't' || state[2] == 'T');
 }
 
 static int count_one(void *ctx, int tid)

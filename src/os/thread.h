@@ -40,6 +40,12 @@ int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx);
 /* How many there are now, or -errno. */
 int crn_thread_count(void);
 
+/*
+ * Another thread: is it asleep for a signal or an event, or stopped? Then it is in the midst of no
+ * page fault and holds no lock of the kernel's. False if that cannot be told.
+ */
+bool crn_thread_rests(int tid);
+
 /* Memory that the kernel writes for one thread whenever it likes; a restore leaves it alone. */
 struct crn_thread_words {
 	uintptr_t clear_tid;   /* CLONE_CHILD_CLEARTID word, 4 bytes; 0: none or unknown */

@@ -17,6 +17,7 @@
 
 const struct crn_feed_ops *const crn_feeds[] = {
 	&crn_feed_bpf,
+	&crn_feed_perf,
 	NULL,
 };
 
@@ -84,13 +85,19 @@ static bool reports(struct proof *p, unsigned page)
 	return look(p) >= 0 && crn_range_list_meets(&p->written, at, at + CRN_PAGE_SIZE);
 }
 
+static bool reports_new_task(struct proof *p, unsigned page)
+{
+	return p->feed->ops->births_doubt ? look(p) == CRN_FEED_DOUBT : reports(p, page);
+}
+
 static bool proves_tasks(struct proof *p)
 {
 	uint8_t *at = (uint8_t *)p->pages;
 
 	/* Each may be cause for doubt as it ends. */
-	return crn_store_by_thread(at + 2 * CRN_PAGE_SIZE) >= 0 && reports(p, 2) && settle(p) &&
-		crn_store_by_child(at + 3 * CRN_PAGE_SIZE) >= 0 && reports(p, 3);
+	return crn_store_by_thread(at + 2 * CRN_PAGE_SIZE) >= 0 && reports_new_task(p, 2) &&
+		settle(p) && crn_store_by_child(at + 3 * CRN_PAGE_SIZE) >= 0 &&
+		reports_new_task(p, 3);
 }
 
 static const char *unproven(struct proof *p)

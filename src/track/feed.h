@@ -5,6 +5,7 @@
  *
  *	bpf	feed_bpf.c: programs on the tracepoints of page faults and of the address space's lock
  *	bpf-images	the same, and they copy the page: images.c
+ *	perf	feed_perf.c: rings of perf in which the kernel records the same
  *
  * Law: a feed is used only while it is complete. What is not in `written` after drain() answered 0
  * has not been written since the drain before, whoever writes: other threads, system calls, vfork
@@ -42,6 +43,7 @@ struct crn_image {
 
 struct crn_feed_ops {
 	const char *name;
+	bool births_doubt; /* what a task does at first is not reported: there is doubt instead */
 
 	/* A feed of the calling process's address space. 0, or why there is none. */
 	int (*open)(struct crn_feed **out, struct crn_track_env *env);
@@ -97,7 +99,7 @@ struct crn_feed {
 	const struct crn_feed_ops *ops;
 };
 
-extern const struct crn_feed_ops crn_feed_bpf, crn_feed_bpf_images;
+extern const struct crn_feed_ops crn_feed_bpf, crn_feed_bpf_images, crn_feed_perf;
 
 /* Those of addresses, best first. NULL-terminated. */
 extern const struct crn_feed_ops *const crn_feeds[];

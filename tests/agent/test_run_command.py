@@ -64,7 +64,7 @@ def test_command_line() -> None:
     refused(2, "takes a size", "--memory-max", "12Q", "--", "true")
     refused(2, "takes a size", "--memory-max", "0", "--", "true")
     refused(2, "at least 1M", "--memory-max", "1023K", "--", "true")
-    names = "(auto, bpf, bpf-images, scan)"
+    names = "(auto, bpf, bpf-images, perf, scan)"
     refused(2, f"unknown feed: nonsense {names}", "--feed", "nonsense", "--", "true")
     refused(2, "for tracker async", "--feed", "scan", "--tracker", "uffd", "--", "true")
     refused(2, "for tracker async", "--tracker", "fork", "--feed", "bpf", "--", "true")
@@ -119,8 +119,8 @@ def test_trackers() -> None:
                              capture_output=True, timeout=60)
         right = got.returncode == 126 and not got.stdout and "with feed bpf cannot" in got.stderr
         expect(right, "a feed that may not be had is refused", got)
-    if any(f["name"] == "bpf" and f["works"] for f in json.loads(doctor.stdout)["features"]):
-        for feed in ("bpf", "bpf-images"):
+    for feed in (f["name"] for f in json.loads(doctor.stdout)["feeds"] if f["works"]):
+        if feed != "scan":
             expect(run("--feed", feed, "--", "echo", "ran") == (0, "ran\n", ""), f"{feed} runs it")
 
 

@@ -236,8 +236,9 @@ int __wrap_crn_guarded_copy(void *dst, const void *src, size_t len)
 	return __real_crn_guarded_copy(dst, src, len);
 }
 
-extern const struct crn_feed_ops __real_crn_feed_bpf, __real_crn_feed_bpf_images;
-struct crn_feed_ops __wrap_crn_feed_bpf, __wrap_crn_feed_bpf_images;
+extern const struct crn_feed_ops __real_crn_feed_bpf, __real_crn_feed_bpf_images,
+	__real_crn_feed_perf;
+struct crn_feed_ops __wrap_crn_feed_bpf, __wrap_crn_feed_bpf_images, __wrap_crn_feed_perf;
 
 static int planted_feed_open(struct crn_feed **out, struct crn_track_env *env)
 {
@@ -248,18 +249,30 @@ static int planted_feed_open(struct crn_feed **out, struct crn_track_env *env)
 	return err;
 }
 
+static int planted_perf_open(struct crn_feed **out, struct crn_track_env *env)
+{
+	int err = __real_crn_feed_perf.open(out, env);
+
+	if (err >= 0)
+		(*out)->ops = &__wrap_crn_feed_perf;
+	return err;
+}
+
 /* The proof comes before, and sees a feed that is whole. */
 static int planted_feed_hold(struct crn_feed *feed)
 {
 	P->held = true;
-	return __real_crn_feed_bpf.hold(feed);
+	return feed->ops == &__wrap_crn_feed_perf ? __real_crn_feed_perf.hold(feed)
+						  : __real_crn_feed_bpf.hold(feed);
 }
 
 static int planted_feed_drain(
 	struct crn_feed *feed, struct crn_range_list *written, struct crn_range_list *open)
 {
 	size_t kept = written->count;
-	int doubt = __real_crn_feed_bpf.drain(feed, written, open);
+	int doubt = feed->ops == &__wrap_crn_feed_perf
+		? __real_crn_feed_perf.drain(feed, written, open)
+		: __real_crn_feed_bpf.drain(feed, written, open);
 
 	if (plant != UNFED || !P->held)
 		return doubt;
@@ -318,6 +331,10 @@ static void __attribute__((constructor)) planted_init(void)
 	__wrap_crn_feed_bpf.open = planted_feed_open;
 	__wrap_crn_feed_bpf.hold = planted_feed_hold;
 	__wrap_crn_feed_bpf.drain = planted_feed_drain;
+	__wrap_crn_feed_perf = __real_crn_feed_perf;
+	__wrap_crn_feed_perf.open = planted_perf_open;
+	__wrap_crn_feed_perf.hold = planted_feed_hold;
+	__wrap_crn_feed_perf.drain = planted_feed_drain;
 	__wrap_crn_feed_bpf_images = __real_crn_feed_bpf_images;
 	__wrap_crn_feed_bpf_images.open = planted_images_open;
 	__wrap_crn_feed_bpf_images.hold = planted_feed_hold;
