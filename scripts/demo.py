@@ -58,7 +58,7 @@ class Crash:
     seconds: float
 
 
-def crash(port: int, number: int, patience: float = 5.0) -> Crash:
+def crash(port: int, number: int, patience: float = 60.0) -> Crash:
     """
     Send DEBUG SEGFAULT on a connection of its own and wait for the reset. A write acknowledged just
     before it, on the same connection, must survive (the end of the demo looks).
@@ -142,7 +142,9 @@ class Demo:
         crashes = self.arguments.crashes
         verifier = Verifier(self.cairn.port, self.arguments.connections, self.arguments.seed)
         self.background = BackgroundLoad(self.cairn.port)
-        verifier.step(0.2)  # until redis has accepted everybody
+        verifier.step(0.2)
+        while not all(writer.answered for writer in verifier.writers):  # each has been accepted
+            verifier.step(0.05)
         descriptors = self.cairn.descriptor_count() - len(verifier.writers)
         sent: list[Crash] = []
         say()

@@ -15,7 +15,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from servers import Server, ServerError, search_path
+from servers import PATIENCE, Server, ServerError, search_path
 
 WORKERS = 10
 
@@ -142,7 +142,7 @@ huge_pages = off
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         if done.returncode:
             raise ServerError(f"{' '.join(command)}: {done.stdout[-400:]}")
@@ -198,18 +198,18 @@ ns IN A 127.0.0.1
     def arguments(self) -> list[str]:
         return ["-g", "-n", "1", "-U", "1", "-c", str(self.folder / "named.conf")]
 
-    def ask(self, host: str) -> bytes:
+    def ask(self, host: str, patience: float = PATIENCE) -> bytes:
         """The answer to one question for an A record, without its id."""
         name = b"".join(bytes([len(part)]) + part.encode() for part in host.split("."))
         question = struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + name + b"\0\0\1\0\1"
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            s.settimeout(2)
+            s.settimeout(patience)
             s.connect(("127.0.0.1", self.port))
             s.send(question)
             return s.recv(4096)[2:]
 
     def serves(self) -> bool:
-        return len(self.ask("h1.cairn.test")) > 30
+        return len(self.ask("h1.cairn.test", 2)) > 30
 
 
 def program_path(program: str) -> str | None:

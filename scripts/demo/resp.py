@@ -79,7 +79,7 @@ class Parser:
 class Connection:
     """A plain blocking connection, for setting up and for looking at the end."""
 
-    def __init__(self, port: int, timeout: float = 10.0) -> None:
+    def __init__(self, port: int, timeout: float = 100.0) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self._parser = Parser()
 

@@ -27,6 +27,10 @@ from resp import Connection
 NO_BG_THREAD = "--jemalloc-bg-thread no (a recovery is refused if another thread has run since)"
 
 
+PATIENCE = 100.0  # seconds: more than anything takes on a machine that is busy
+reserved: list[socket.socket] = []  # names of the ports that free_port() has given to this process
+
+
 class ServerError(Exception):
     """The server did not start, or is gone."""
 
@@ -34,17 +38,21 @@ class ServerError(Exception):
 def free_port() -> int:
     """
     Below those that the kernel gives to clients, of which there are thousands: until the server is
-    there, one of them could take it.
+    there, one of them could take it. Another process that looks for one meanwhile must not find
+    the same: a name that is bound as long as this process lives says that it is taken.
     """
     text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
     ports = range(10_000, int(text.split()[0]))
     for port in random.sample(ports, min(50, len(ports))):
+        name = socket.socket(socket.AF_UNIX)
         with socket.socket() as s:
             try:
+                name.bind(f"\0cairn-port-{port}")
                 s.bind(("127.0.0.1", port))
+                reserved.append(name)
                 return port
             except OSError:
-                continue
+                name.close()
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
@@ -102,7 +110,7 @@ class Server:
         program = shutil.which(self.program, path=search_path()) or self.program
         return [*self.under, program, *self.arguments()]
 
-    def start(self, patience: float = 15.0) -> None:
+    def start(self, patience: float = PATIENCE) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)  # servers that drop privileges read from here
         self.prepare()
@@ -146,7 +154,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(self.stop_signal)
         try:
-            status = self.process.wait(10)
+            status = self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             for pid in self.family():
                 try:
@@ -205,7 +213,7 @@ def figures(build: Path, server: Server) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            timeout=10,
+            timeout=PATIENCE,
         )
         if done.returncode:
             continue

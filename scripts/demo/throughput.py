@@ -41,7 +41,7 @@ def requests_per_second(
 ) -> float:
     command = benchmark_command(port, test, requests, connections, pipeline)
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200
     )
     check_benchmark(done.returncode, done.stdout)
     # A row per part, its name and its rate; tests that need data first (lrange) have a row for

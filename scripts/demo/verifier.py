@@ -43,7 +43,7 @@ class Writer:
         self.depth = depth  # requests on their way at a time
         self.findings = findings
         self.random = random.Random(seed * 100003 + index)
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=5)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=100)
         self.socket.setblocking(False)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.parser = Parser()
@@ -318,7 +318,7 @@ class Verifier:
     def answered(self) -> int:
         return sum(w.answered for w in self.writers)
 
-    def finish(self, patience: float = 10.0) -> None:
+    def finish(self, patience: float = 100.0) -> None:
         """Send nothing more and wait for the answers that are due."""
         self.step(patience, sending=False)
         for writer in list(self._by_fd.values()):

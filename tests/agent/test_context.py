@@ -30,7 +30,7 @@ for turn in range(300):
 def run(cairn: str, tracker: str, context: str) -> dict:
     command = [cairn, "run", "--at", "wait", "--tracker", tracker, "--strategy", "last",
                "--context", context, "--stats=json", "--", sys.executable, "-c", PROGRAM]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
     return json.loads(result.stderr.strip().splitlines()[-1])
 
 

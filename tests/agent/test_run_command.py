@@ -19,7 +19,7 @@ failures = 0
 
 
 def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    done = subprocess.run([CAIRN, "run", *arguments], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([CAIRN, "run", *arguments], capture_output=True, text=True, timeout=200,
                           env={**os.environ, **environment})
     return done.returncode, done.stdout, done.stderr
 
@@ -106,7 +106,7 @@ def test_programs(folder: Path) -> None:
 
 def test_trackers() -> None:
     """A tracker that this host cannot run is refused before the program runs; the others run it."""
-    doctor = subprocess.run([CAIRN, "doctor", "--json"], capture_output=True, text=True, timeout=60)
+    doctor = subprocess.run([CAIRN, "doctor", "--json"], capture_output=True, text=True, timeout=200)
     for tracker in json.loads(doctor.stdout)["trackers"]:
         arguments = ("--tracker", tracker["name"], "--", "echo", "ran")
         if tracker["works"]:
@@ -116,7 +116,7 @@ def test_trackers() -> None:
     if os.geteuid() == 0:
         bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--reuid=65534"]
         got = subprocess.run([*bare, CAIRN, "run", "--feed", "bpf", "--", "echo", "ran"], text=True,
-                             capture_output=True, timeout=60)
+                             capture_output=True, timeout=200)
         right = got.returncode == 126 and not got.stdout and "with feed bpf cannot" in got.stderr
         expect(right, "a feed that may not be had is refused", got)
     for feed in (f["name"] for f in json.loads(doctor.stdout)["feeds"] if f["works"]):

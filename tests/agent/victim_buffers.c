@@ -319,7 +319,7 @@ static void *inherits(void *arg)
 		EXPECT(!pthread_create(&t, NULL, dies_with_lock, r));
 		pthread_join(t, NULL);
 		clock_gettime(CLOCK_REALTIME, &when);
-		when.tv_sec += 20;
+		when.tv_sec += 100;
 		for (int i = 0; i < 3; i++) {
 			EXPECT(pthread_mutex_timedlock(&r[i].lock, &when) == EOWNERDEAD);
 			EXPECT(pthread_mutex_consistent(&r[i].lock) == 0);
@@ -505,7 +505,6 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		seconds = atof(argv[1]);
-	alarm(90);
 	EXPECT(!pthread_create(&own, NULL, checkpointer, NULL));
 	for (int i = 0; i < PARTS; i++)
 		if (argc < 3 || !strcmp(argv[2], parts[i].name))

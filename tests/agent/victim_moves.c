@@ -232,7 +232,6 @@ static const struct part {
 
 int main(int argc, char **argv)
 {
-	alarm(90);
 	checkpoint();
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (argc < 2 || !strcmp(argv[1], parts[i].name))

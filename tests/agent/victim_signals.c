@@ -3,6 +3,7 @@
  * What a program can see of signals is as without the agent: actions, masks, stacks, frames,
  * restarts, jumps out of handlers.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -146,26 +147,59 @@ static void test_nesting(void)
 	count[SIGUSR1] = count[SIGUSR2] = 0;
 }
 
+/* Until the parent sleeps in the one call that it makes after the fork. */
+static void await_parent_asleep(void)
+{
+	char path[64], text[256];
+	int asleep = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)getppid());
+	while (asleep < 2) {
+		int fd = open(path, O_RDONLY);
+		ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+		EXPECT(n > 0);
+		text[n] = '\0';
+		close(fd);
+		asleep = strstr(text, ") S ") ? asleep + 1 : 0;
+		usleep(1000);
+	}
+}
+
+/* A child sends SIGALRM to the parent in its sleep, then writes a byte when it sleeps again. */
+static pid_t disturber(int fd)
+{
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	await_parent_asleep();
+	EXPECT(!kill(getppid(), SIGALRM));
+	if (fd >= 0) {
+		await_parent_asleep();
+		EXPECT(write(fd, "x", 1) == 1);
+	}
+	_exit(0);
+}
+
 static void test_interrupted(void)
 {
+	pid_t child;
 	int p[2];
 	char c;
 
 	EXPECT(!pipe(p));
 	install(SIGALRM, count_it, 0);
-	alarm_in(20000);
+	child = disturber(-1);
 	EXPECT(read(p[0], &c, 1) < 0 && errno == EINTR && count[SIGALRM] == 1);
-	alarm_in(20000);
-	EXPECT(poll(NULL, 0, 5000) < 0 && errno == EINTR && count[SIGALRM] == 2);
+	EXPECT(waitpid(child, NULL, 0) == child);
+	child = disturber(-1);
+	EXPECT(poll(NULL, 0, 200000) < 0 && errno == EINTR && count[SIGALRM] == 2);
+	EXPECT(waitpid(child, NULL, 0) == child);
 	install(SIGALRM, count_it, SA_RESTART);
-	if (!fork()) {
-		usleep(60000);
-		EXPECT(write(p[1], "x", 1) == 1);
-		_exit(0);
-	}
-	alarm_in(20000);
+	child = disturber(p[1]);
 	EXPECT(read(p[0], &c, 1) == 1 && count[SIGALRM] == 3);
-	wait(NULL);
+	EXPECT(waitpid(child, NULL, 0) == child);
 	count[SIGALRM] = 0;
 	close(p[0]);
 	close(p[1]);

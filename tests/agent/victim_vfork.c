@@ -52,7 +52,6 @@ int main(void)
 {
 	pthread_t t;
 
-	alarm(90);
 	/* A hole on each side: memory that touches a thread's stack is treated as one. */
 	shared = mmap(NULL, (PAGES + 2) * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	EXPECT(shared != MAP_FAILED);

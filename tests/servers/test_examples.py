@@ -19,7 +19,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, expect, main
+from under_cairn import PATIENCE, Failed, cairn_run, expect, main
 
 BUGS = "null wild readonly stack div overflow jump data ill bus".split()
 BYSTANDERS = 8
@@ -29,7 +29,7 @@ class Line:
     """A connection that talks in lines."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.file = self.socket.makefile("rwb")
 
     def send(self, text: str) -> None:
@@ -77,7 +77,7 @@ class Example:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(10)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -139,7 +139,7 @@ def test_web(server: Example) -> None:
 
 def test_sent_signal(server: Example) -> None:
     server.process.send_signal(signal.SIGSEGV)
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE
     while server.process.poll() is None and time.monotonic() < end:
         time.sleep(0.01)
     expect(server.process.returncode == -signal.SIGSEGV, "a SIGSEGV that was sent kills it")

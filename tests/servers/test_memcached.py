@@ -19,7 +19,7 @@ from servers import MemcachedServer
 def conversation(port: int) -> list[bytes]:
     """Random commands on 20 connections, turn by turn; every answer line in order."""
     chance = random.Random(3)
-    connections = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(20)]
+    connections = [socket.create_connection(("127.0.0.1", port), timeout=100) for _ in range(20)]
     files = [c.makefile("rwb") for c in connections]
     answers = []
     for step in range(3000):
@@ -54,7 +54,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
     with side_by_side(bare, cairn):
         expected, got = conversation(bare.port), conversation(cairn.port)
         expect(len(expected) > 3000 and expected == got, f"{len(got)} answers are the same")
-        expect_checkpoints(build, mode, cairn)
+        expect_checkpoints(build, mode, cairn, lambda: conversation(cairn.port))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import socket
 import time
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, crash, expect, main, need_program
+from under_cairn import PATIENCE, Failed, cairn_run, crash, expect, main, need_program
 
 from servers import Server, ServerError
 from test_web import kind_of_server, wait_until_idle
@@ -34,7 +34,7 @@ def everything(s: socket.socket) -> bytes:
 
 
 def bystander(port: int) -> socket.socket:
-    s = socket.create_connection(("127.0.0.1", port), timeout=10)
+    s = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     s.sendall(HALVES[0])
     return s
 
@@ -63,7 +63,7 @@ def expect_fatal_when_bare(server: Server) -> None:
     server.start()
     before = server.family()
     crash(server.port, MAGIC)
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while server.alive() and server.family() == before and time.monotonic() < end:
         time.sleep(0.02)
     expect(server.family() != before or not server.alive(), "bare, the request ends the process")
@@ -82,7 +82,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
         cairn.start()
         before, family = answers(cairn.port), cairn.family()
         crashes(cairn.port)
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE
         while len(cairn.recoveries()) < CRASHES and time.monotonic() < end:
             time.sleep(0.01)  # the reset reaches its client before the line is written
         expect(len(cairn.recoveries()) == CRASHES, f"{len(cairn.recoveries())} recoveries")

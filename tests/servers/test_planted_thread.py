@@ -16,7 +16,7 @@ import socket
 import time
 from pathlib import Path
 
-from under_cairn import Failed, cairn_run, crash, expect, main, need_program
+from under_cairn import PATIENCE, Failed, cairn_run, crash, expect, main, need_program
 
 from servers import MemcachedServer, ServerError
 
@@ -26,7 +26,7 @@ MAGIC = b"get X-Planted: crash\r\n"
 
 class Client:
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.file = self.socket.makefile("rwb")
 
     def line(self, command: bytes) -> bytes:
@@ -52,11 +52,11 @@ def survived(server: MemcachedServer, client: Client, turn: int) -> bool:
     if client.line(b"set k%d 0 0 5\r\n%05d\r\n" % (turn, turn)) != b"STORED\r\n":
         raise Failed(f"turn {turn}: the write was not acknowledged")
     seen = crash(server.port, MAGIC)
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE
     while server.alive() and len(server.recoveries()) == known and time.monotonic() < end:
         time.sleep(0.005)  # the reset reaches its client before the line is written
     if len(server.recoveries()) == known:
-        status = server.process.wait(3) if server.process else None
+        status = server.process.wait(PATIENCE) if server.process else None
         if status != -signal.SIGSEGV or "recovery refused: SIGSEGV" not in server.last_words():
             raise Failed(f"turn {turn}: not recovered, not refused; status {status}, saw {seen}")
         return False

@@ -52,7 +52,7 @@ def client(program: str, server: Server, *words: str, stdin: str = "") -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=200,
     )
     if done.returncode:
         raise Failed(f"{program}: {done.stdout[-800:]}")
@@ -85,7 +85,7 @@ class Session:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(10)
+        self.process.wait(100)
 
 
 def turn_by_turn(build: Path, mode: str, server: Server) -> None:
@@ -96,7 +96,8 @@ def turn_by_turn(build: Path, mode: str, server: Server) -> None:
         answers = [session.ask(f"SELECT {n} * 3 + count(*) FROM t") for n in range(TURNS)]
         expected = [str(n * 3 + 5000) for n in range(TURNS)]
         expect(answers == expected, f"{TURNS} answers in one session")
-        expect_checkpoints(build, mode, server, more_than=5 if mode == "fork" else 20)
+        more_than = 5 if mode == "fork" else 20
+        expect_checkpoints(build, mode, server, lambda: session.ask("SELECT 1"), more_than)
     finally:
         session.close()
 

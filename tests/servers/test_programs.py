@@ -76,7 +76,7 @@ ROWS: list[tuple[str, list[str], str]] = [
 
 
 def run(command: list[str], text: str) -> tuple[int, str, str]:
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=200)
     return done.returncode, done.stdout, done.stderr
 
 

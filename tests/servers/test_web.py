@@ -14,7 +14,15 @@ import os
 import time
 from pathlib import Path
 
-from under_cairn import cairn_run, expect, expect_checkpoints, main, need_program, side_by_side
+from under_cairn import (
+    PATIENCE,
+    cairn_run,
+    expect,
+    expect_checkpoints,
+    main,
+    need_program,
+    side_by_side,
+)
 
 from heavy_servers import WORKERS, ApacheServer
 from servers import LighttpdServer, NginxServer, Server
@@ -57,7 +65,7 @@ def wait_until_idle(server: Server) -> None:
     lighttpd ends with status 1 when a signal stops it before it has closed its last connection
     (bare as well), so both are stopped when the clients' closes have arrived.
     """
-    end = time.monotonic() + 15
+    end = time.monotonic() + PATIENCE
     while open_connections(server.port) and time.monotonic() < end:
         time.sleep(0.01)
     expect(open_connections(server.port) == 0, "all connections are closed")
@@ -80,7 +88,8 @@ def test(build: Path, mode: str, folder: Path) -> None:
     with side_by_side(bare, cairn):
         compare(bare, cairn)
         load(cairn, 200 if mode == "fork" else 2000)
-        expect_checkpoints(build, mode, cairn, more_than=5 if mode == "fork" else 20)
+        more_than = 5 if mode == "fork" else 20
+        expect_checkpoints(build, mode, cairn, lambda: load(cairn, 100), more_than)
         compare(bare, cairn)
         wait_until_idle(bare)
         wait_until_idle(cairn)

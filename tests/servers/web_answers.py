@@ -40,7 +40,7 @@ def write_files(www: Path) -> None:
 
 def answer(port: int, request: bytes) -> bytes:
     """All that comes back, in two pieces sent, with the date blanked."""
-    with socket.create_connection(("127.0.0.1", port), timeout=15) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=100) as s:
         cut = len(request) * 2 // 3
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         s.sendall(request[:cut])
@@ -59,10 +59,10 @@ def apache_bench(
     port: int, path: str, requests: int, keep_alive: bool, connections: int = 20
 ) -> float:
     """Requests per second; raises if one failed."""
-    command = ["ab", "-q", "-n", str(requests), "-c", str(connections), "-s", "20"]
+    command = ["ab", "-q", "-n", str(requests), "-c", str(connections), "-s", "100"]
     command += ["-k"] if keep_alive else []
     done = subprocess.run(
-        [*command, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, timeout=90
+        [*command, f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, timeout=250
     )
     figures = dict(re.findall(r"^([A-Za-z0-9 -]+):\s+([0-9.]+)", done.stdout, re.MULTILINE))
     complete, failed = figures.get("Complete requests"), figures.get("Failed requests")
