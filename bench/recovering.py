@@ -25,7 +25,7 @@ NAMES = ("redis", "apache", "nginx", "lighttpd")
 
 
 def crash(server: Server, text: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as s:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=100) as s:
         s.sendall(text)
         try:
             if s.recv(100):
@@ -37,7 +37,7 @@ def crash(server: Server, text: bytes) -> None:
 def crashes(server: Server, text: bytes, count: int) -> None:
     for number in range(count):
         crash(server, text)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 100
         while len(server.recoveries()) <= number:
             if time.monotonic() > end or not server.alive():
                 raise ServerError(f"crash {number} was not recovered: {server.last_words()}")

@@ -92,7 +92,7 @@ def web_load(port: int, requests: int) -> float:
     """ab with keep-alive over a file of 4 KiB."""
     command = [shutil.which("ab") or "ab", "-q", "-k", "-c", "20", "-n", str(requests)]
     command = tied([*command, f"http://127.0.0.1:{port}/file"])
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=400)
     lines = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
     rate = lines.get("Requests per second", "").split()
     if done.returncode or lines.get("Failed requests", "").strip() != "0" or not rate:

@@ -112,7 +112,7 @@ def strategies(settings: Settings) -> list[str]:
     known = []
     for name in wanted:
         command = [settings.cairn(), "run", "--strategy", name, "--", "true"]
-        if subprocess.run(command, capture_output=True, timeout=30).returncode == 0:
+        if subprocess.run(command, capture_output=True, timeout=100).returncode == 0:
             known.append(name)
         elif settings.strategies:
             print(f"(no strategy {name})", end=" ", flush=True)

@@ -109,13 +109,13 @@ class CommandLine(unittest.TestCase):
            status: int | None = 0) -> subprocess.CompletedProcess:  # fmt: skip
         done = subprocess.run(
             [compiler or CAIRN_CC, f"-I{ROOT}/include", *words], cwd=self.folder,
-            capture_output=True, text=True, input=stdin, timeout=100)  # fmt: skip
+            capture_output=True, text=True, input=stdin, timeout=250)  # fmt: skip
         if status is not None:
             self.assertEqual(done.returncode, status, done.stderr)
         return done
 
     def run_built(self, name: str = "a.out") -> str:
-        done = subprocess.run([self.folder / name], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([self.folder / name], capture_output=True, text=True, timeout=200)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 

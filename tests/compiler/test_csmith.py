@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 SKIP = 77
-RUN_SECONDS = 60
+RUN_SECONDS = 200
 SWITCHES = ("stack", "aggregate", "redundant", "calls")
 PLANTS = (16, 4, 2)  # every so many-th store
 

@@ -309,9 +309,30 @@ void special_surfaces(void)
 /* ---- other_thread: its stack may not be rolled back under its feet ------------------------- */
 
 static pthread_barrier_t *meet;
+static int other_tid;
+
+/* It goes back to sleep in its next barrier, as soon as it gets a processor. */
+static void await_other_asleep(void)
+{
+	char path[64], text[256];
+	int asleep = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", other_tid);
+	while (asleep < 3) {
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		ssize_t n = read(fd, text, sizeof(text) - 1);
+
+		CHECK(fd >= 0 && n > 0);
+		text[n] = '\0';
+		close(fd);
+		asleep = strstr(text, ") S ") ? asleep + 1 : 0;
+		usleep(2000);
+	}
+}
 
 static void *other_main(void *arg)
 {
+	other_tid = gettid();
 	for (;;) {
 		volatile uint8_t local[512];
 
@@ -347,7 +368,7 @@ void special_threads(void)
 	CHECK_U64((uint64_t)pthread_create(&thread, NULL, other_main, NULL), 0);
 	pthread_barrier_wait(meet);
 	pthread_barrier_wait(meet);
-	usleep(20000); /* it goes back to sleep in the next barrier */
+	await_other_asleep();
 	open_with("all", 1);
 	CHECK_RC(cairn_checkpoint(W->c, &id), CAIRN_TAKEN);
 	*page = 1;
@@ -356,7 +377,7 @@ void special_threads(void)
 	*page = 2;
 	pthread_barrier_wait(meet);
 	pthread_barrier_wait(meet);
-	usleep(20000);
+	await_other_asleep();
 	CHECK_RC(cairn_restore(W->c, id), CAIRN_ETHREADS);
 	CHECK_RC(cairn_rewind(W->c, id), CAIRN_ETHREADS);
 	CHECK_U64(*page, 2);

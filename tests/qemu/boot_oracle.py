@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 SKIP = 77
-TIMEOUT_S = 170
+TIMEOUT_S = 550
 
 
 def skip(feature: str) -> None:

@@ -77,7 +77,7 @@ class Decoder:
 
 
 def bench(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=200)
 
 
 def record(
@@ -88,7 +88,7 @@ def record(
         (["setarch", "-R"] if still else [])
         + [cairn, "run", "--tracker", tracker, "--at", "wait", "--trace", str(trace)]
         + ["--", victim, str(TURNS), *more],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     if "ENOTRACK" in done.stderr:
         print(f"skip: no tracker {tracker} on this host")
@@ -119,7 +119,7 @@ def check_oracle(cairn: str, victim: str, tracker: str, trace: Path) -> None:
         done = subprocess.run(
             ["setarch", "-R", cairn, "run", "--tracker", tracker, "--at", "wait", "--stats=json"]
             + ["--strategy", f"oracle:profile={profile}", "--", victim, str(turns)],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=200,
         )  # fmt: skip
         assert done.returncode == 0, done
         return done.stdout, done.stderr
@@ -142,7 +142,7 @@ def check_bound(cairn: str, victim: str, tracker: str, trace: Path, pages: int) 
     done = subprocess.run(
         [cairn, "run", "--tracker", tracker, "--at", "wait", "--stats=json"]
         + ["--strategy", f"oracle-count:profile={trace}", "--", victim, str(TURNS)],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done
     stats = json.loads(done.stderr.splitlines()[-1])
@@ -155,7 +155,7 @@ def stats_of(cairn: str, victim: str, tracker: str, strategy: str) -> list[dict]
     done = subprocess.run(
         [cairn, "run", "--tracker", tracker, "--at", "wait", "--stats=json"]
         + ["--strategy", strategy, "--", victim, str(TURNS)],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 0, done
     return [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #define CHILDREN_MAX 64
-#define PATIENCE_MS  20000
+#define PATIENCE_MS  60000
 
 extern const char *child_name; /* which ones: cairn-frozen, cairn-keeper */
 

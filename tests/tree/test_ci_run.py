@@ -24,7 +24,7 @@ def ci_run(fake_make: str) -> tuple[int, str]:
             env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
             check=False,
         )
     return result.returncode, result.stdout.splitlines()[-1]

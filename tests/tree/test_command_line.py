@@ -17,7 +17,7 @@ COMMANDS = ("run", "doctor", "profile", "stat")
 
 def cairn(*args: str) -> subprocess.CompletedProcess[str]:
     command = [str(BUILD / "bin" / "cairn"), *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
 class CommandLine(unittest.TestCase):

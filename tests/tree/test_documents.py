@@ -87,7 +87,7 @@ class Documents(unittest.TestCase):
                 check=True,
             )
             result = subprocess.run(
-                [str(program)], capture_output=True, text=True, timeout=60, check=False
+                [str(program)], capture_output=True, text=True, timeout=200, check=False
             )
         self.assertEqual(
             (result.returncode, result.stdout), (0, "back: arena[42] is 1 again\n"), result.stderr
@@ -118,7 +118,7 @@ class Documents(unittest.TestCase):
                 [str(BUILD / "bin/cairn"), command, "--help"],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=200,
                 check=False,
             ).stdout
             manual = (SOURCE / f"docs/man/cairn-{command}.1").read_text().replace("\\-", "-")

@@ -29,7 +29,7 @@ int main(void)
 
 
 def run(*command: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, **options)
 
 
 class Installed(unittest.TestCase):

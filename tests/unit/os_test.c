@@ -340,20 +340,28 @@ static void threads(void **state)
 	assert_int_equal(*(int *)words.clear_tid, getpid());
 }
 
-static void clock_agrees(void **state)
+static bool agrees(const struct crn_clock *clock)
 {
 	struct timespec pause = { 0, 50 * 1000 * 1000 };
-	struct crn_clock clock;
 	uint64_t kernel, ours;
 
-	crn_clock_init(&clock);
 	kernel = crn_clock_kernel_ns();
-	ours = crn_clock_ns(&clock);
+	ours = crn_clock_ns(clock);
 	nanosleep(&pause, NULL);
 	kernel = crn_clock_kernel_ns() - kernel;
-	ours = crn_clock_ns(&clock) - ours;
-	/* 2 %: other work may come in between the two readings. */
-	assert_true(ours > kernel - kernel / 50 && ours < kernel + kernel / 50);
+	ours = crn_clock_ns(clock) - ours;
+	return ours > kernel - kernel / 50 && ours < kernel + kernel / 50;
+}
+
+/* To 2 %, once: other work may come in between two readings. */
+static void clock_agrees(void **state)
+{
+	struct crn_clock clock;
+	int attempts = 0;
+
+	crn_clock_init(&clock);
+	while (!agrees(&clock))
+		assert_true(++attempts < 40);
 }
 
 static void probe_leaves_no_trace(void **state)
