@@ -174,7 +174,7 @@ def reason_of(error: Exception) -> str:
 
 def stat(cairn: str, pid: int) -> dict[str, Any]:
     done = subprocess.run(
-        [cairn, "stat", "--json", str(pid)], capture_output=True, text=True, timeout=10
+        [cairn, "stat", "--json", str(pid)], capture_output=True, text=True, timeout=1000
     )
     return json.loads(done.stdout) if done.returncode == 0 else {}
 

@@ -106,7 +106,8 @@ def test_programs(folder: Path) -> None:
 
 def test_trackers() -> None:
     """A tracker that this host cannot run is refused before the program runs; the others run it."""
-    doctor = subprocess.run([CAIRN, "doctor", "--json"], capture_output=True, text=True, timeout=200)
+    doctor = subprocess.run([CAIRN, "doctor", "--json"], capture_output=True, text=True,
+                         timeout=200)
     for tracker in json.loads(doctor.stdout)["trackers"]:
         arguments = ("--tracker", tracker["name"], "--", "echo", "ran")
         if tracker["works"]:
