@@ -267,7 +267,8 @@ def arguments(command: Command) -> list[str]:
         kinds = [f"shadow_{command.own['region']}", f"tags_{command.tags}"]
     return words + [
         "-Wl,--whole-archive", *(library(f"libcairn_rt_{kind}.a") for kind in kinds),
-        "-Wl,--no-whole-archive", library("libcairn_rt.a"), library("libcairn.a"),
+        "-Wl,--no-whole-archive", library("libcairn_rt_libc.a"), library("libcairn_rt.a"),
+        library("libcairn.a"),
         "-Wl,--export-dynamic-symbol=__cairn_*",
     ]  # fmt: skip
 

@@ -39,8 +39,8 @@ bool Checkpoints::quiet(const Function &f) const
 	if (f.hasFnAttribute(Attribute::NoCallback) || f.doesNotAccessMemory() ||
 		f.onlyReadsMemory())
 		return true;
-	if (name.consume_front("__cairn_wrap_"))
-		return !calls_back(name);
+	if (name.starts_with("__cairn_wrap_"))
+		return options.calls && !f.hasFnAttribute("cairn-calls-back");
 	if (name.starts_with("cairn_") || name.starts_with("__cairn_"))
 		return !begins_interval(name);
 	if (!options.calls || calls_back(name))
@@ -56,6 +56,9 @@ bool Checkpoints::begins(const Function &f) const
 
 	if (begins_interval(f.getName()))
 		return true;
+	// Of libc's functions that the run-time wraps none does; some call back.
+	if (f.getName().starts_with("__cairn_wrap_"))
+		return false;
 	return !options.native_quiet && !quiet(f) && !library.getLibFunc(f.getName(), known);
 }
 

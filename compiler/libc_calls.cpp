@@ -6,27 +6,44 @@ using namespace llvm;
 
 namespace cairn {
 
-#define WRAPPED(name) #name,
-static const char *const wrapped[] = {
+namespace {
+
+struct Wrapped {
+	const char *name, *family;
+
+	// It may call functions of the program, and those take a checkpoint.
+	bool calls_back() const { return StringRef(family) == "callback"; }
+};
+
+} // namespace
+
+#define WRAPPED(family, type, name, ...) { #name, #family },
+#define CUSTOM(family, name) { #name, #family },
+static const Wrapped wrapped[] = {
 #include "rt/wrapped.def"
 };
 #undef WRAPPED
+#undef CUSTOM
 
 void wrap_libc_calls(Module &m, Report &report)
 {
-	for (const char *name : wrapped) {
-		Function *f = m.getFunction(name);
+	for (const Wrapped &w : wrapped) {
+		Function *f = m.getFunction(w.name);
 
 		if (!f || !f->isDeclaration() || f->use_empty())
 			continue;
 		// Its address, too: the program may call it through that.
 		Function *ours = Function::Create(f->getFunctionType(), GlobalValue::ExternalLinkage,
-			Twine("__cairn_wrap_") + name, m);
+			Twine("__cairn_wrap_") + w.name, m);
 		ours->copyAttributesFrom(f);
 		// It reads what is about to be overwritten, and keeps it.
 		ours->removeFnAttr(Attribute::Memory);
+		if (w.calls_back()) {
+			ours->removeFnAttr(Attribute::NoCallback);
+			ours->addFnAttr("cairn-calls-back");
+		}
 		f->replaceAllUsesWith(ours);
-		report.wrapped(name);
+		report.wrapped(w.name);
 	}
 }
 

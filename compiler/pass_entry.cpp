@@ -90,9 +90,9 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		m.addModuleFlag(Module::Max, done_flag, 1);
 		Report report(o.report);
 		insert_sites(m, o, report);
-		Checkpoints checkpoints(m, o);
 		if (o.wrap)
 			wrap_libc_calls(m, report);
+		Checkpoints checkpoints(m, o);
 		report_uncovered_calls(m, report);
 
 		SmallVector<Function *, 64> functions;

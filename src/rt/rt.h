@@ -166,4 +166,15 @@ void crn_rt_start(int argc, char **argv, char **envp);
 void crn_rt_slow(uintptr_t addr);
 void crn_rt_range(uintptr_t addr, size_t len);
 
+/* The open interval cannot be restored, for what happened at addr. Anywhere in the program. */
+static inline void crn_rt_give_up(uintptr_t addr, int why)
+{
+	struct crn_rt *rt = &__cairn_rt;
+
+	if (rt->active && !rt->told) {
+		rt->lost(rt->env, addr, why);
+		rt->told = true;
+	}
+}
+
 #endif

@@ -1,78 +1,89 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Wrappers of libc's functions that write a run of bytes whose length is known before: the program
- * calls these in their place (wrapped.def), so that what they overwrite is kept.
- */
-#include "rt/rt.h"
+/* Bytes and strings: what is written is measured before the call. */
+#include <unistd.h>
+#define WRAPPED_memory CRN_WRAPPER
+#include "rt/wrap.h"
 
-void *memcpy(void *to, const void *from, size_t n);
-void *memmove(void *to, const void *from, size_t n);
-void *memset(void *to, int byte, size_t n);
-void bzero(void *to, size_t n);
-char *strcpy(char *to, const char *from);
-char *stpcpy(char *to, const char *from);
-char *strncpy(char *to, const char *from, size_t n);
-char *strcat(char *to, const char *from);
-char *strncat(char *to, const char *from, size_t n);
-size_t strlen(const char *s);
-size_t strnlen(const char *s, size_t n);
+size_t strlcpy(char *to, const char *from, size_t n);
+size_t strlcat(char *to, const char *from, size_t n);
+void *__memcpy_chk(void *to, const void *from, size_t n, size_t size);
+void *__memmove_chk(void *to, const void *from, size_t n, size_t size);
+void *__mempcpy_chk(void *to, const void *from, size_t n, size_t size);
+void *__memset_chk(void *to, int byte, size_t n, size_t size);
+void __explicit_bzero_chk(void *to, size_t n, size_t size);
+char *__strcpy_chk(char *to, const char *from, size_t size);
+char *__stpcpy_chk(char *to, const char *from, size_t size);
+char *__strncpy_chk(char *to, const char *from, size_t n, size_t size);
+char *__stpncpy_chk(char *to, const char *from, size_t n, size_t size);
+char *__strcat_chk(char *to, const char *from, size_t size);
+char *__strncat_chk(char *to, const char *from, size_t n, size_t size);
 
-/* The pass inserts calls by these names; nothing else declares them. */
-#define WRAPPER(type, name, ...)                                                    \
-	__attribute__((visibility("default"))) type __cairn_wrap_##name(__VA_ARGS__); \
-	type __cairn_wrap_##name(__VA_ARGS__)
-
-WRAPPER(void *, memcpy, void *to, const void *from, size_t n)
+/* Bytes up to and with the first that is `end`. */
+static size_t until(const void *from, int end, size_t n)
 {
-	crn_rt_range((uintptr_t)to, n);
-	return memcpy(to, from, n);
+	const char *at = memchr(from, end, n);
+
+	return at ? (size_t)(at + 1 - (const char *)from) : n;
 }
 
-WRAPPER(void *, memmove, void *to, const void *from, size_t n)
+#include "rt/wrapped.def"
+
+/* ---- Tokens: one byte each, at its end ------------------------------------------------------ */
+
+static char *next_token(char *s, const char *delimiters, char **rest)
 {
-	crn_rt_range((uintptr_t)to, n);
-	return memmove(to, from, n);
+	char *end;
+
+	keep(rest, sizeof(*rest));
+	if (!s)
+		s = *rest;
+	if (s)
+		s += strspn(s, delimiters);
+	if (!s || !*s) {
+		*rest = s;
+		return NULL;
+	}
+	end = s + strcspn(s, delimiters);
+	if (*end) {
+		keep(end, 1);
+		*end++ = 0;
+	}
+	*rest = end;
+	return s;
 }
 
-WRAPPER(void *, memset, void *to, int byte, size_t n)
+/* libc's own place would not come back. */
+static char *token_rest;
+
+WRAPPER(char *, strtok, char *s, const char *delimiters)
 {
-	crn_rt_range((uintptr_t)to, n);
-	return memset(to, byte, n);
+	return next_token(s, delimiters, &token_rest);
 }
 
-WRAPPER(void, bzero, void *to, size_t n)
+WRAPPER(char *, strtok_r, char *s, const char *delimiters, char **rest)
 {
-	crn_rt_range((uintptr_t)to, n);
-	bzero(to, n);
+	return next_token(s, delimiters, rest);
 }
 
-WRAPPER(char *, strcpy, char *to, const char *from)
+WRAPPER(char *, __strtok_r, char *s, const char *delimiters, char **rest)
 {
-	crn_rt_range((uintptr_t)to, strlen(from) + 1);
-	return strcpy(to, from);
+	return next_token(s, delimiters, rest);
 }
 
-WRAPPER(char *, stpcpy, char *to, const char *from)
+WRAPPER(char *, strsep, char **at, const char *delimiters)
 {
-	crn_rt_range((uintptr_t)to, strlen(from) + 1);
-	return stpcpy(to, from);
-}
+	char *s = *at, *end;
 
-/* It fills with zeros all of the n bytes that are left. */
-WRAPPER(char *, strncpy, char *to, const char *from, size_t n)
-{
-	crn_rt_range((uintptr_t)to, n);
-	return strncpy(to, from, n);
-}
-
-WRAPPER(char *, strcat, char *to, const char *from)
-{
-	crn_rt_range((uintptr_t)to + strlen(to), strlen(from) + 1);
-	return strcat(to, from);
-}
-
-WRAPPER(char *, strncat, char *to, const char *from, size_t n)
-{
-	crn_rt_range((uintptr_t)to + strlen(to), strnlen(from, n) + 1);
-	return strncat(to, from, n);
+	keep(at, sizeof(*at));
+	if (!s)
+		return NULL;
+	end = s + strcspn(s, delimiters);
+	if (*end) {
+		keep(end, 1);
+		*end++ = 0;
+		*at = end;
+	} else {
+		*at = NULL;
+	}
+	return s;
 }

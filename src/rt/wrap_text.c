@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* Wide and multibyte characters, character sets, regular expressions. */
+#include <iconv.h>
+#include <limits.h>
+#include <regex.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+#include <stdlib.h>
+#define WRAPPED_text CRN_WRAPPER
+#include "rt/wrap.h"
+
+wchar_t *__wmemcpy_chk(wchar_t *to, const wchar_t *from, size_t n, size_t size);
+wchar_t *__wmemmove_chk(wchar_t *to, const wchar_t *from, size_t n, size_t size);
+wchar_t *__wmemset_chk(wchar_t *to, wchar_t c, size_t n, size_t size);
+wchar_t *__wcscpy_chk(wchar_t *to, const wchar_t *from, size_t size);
+wchar_t *__wcsncpy_chk(wchar_t *to, const wchar_t *from, size_t n, size_t size);
+wchar_t *__wcscat_chk(wchar_t *to, const wchar_t *from, size_t size);
+int __vswprintf_chk(wchar_t *to, size_t n, int flag, size_t size, const wchar_t *format,
+	va_list ap);
+int __wctomb_chk(char *to, wchar_t c, size_t size);
+size_t __wcrtomb_chk(char *to, wchar_t c, mbstate_t *state, size_t size);
+size_t __mbstowcs_chk(wchar_t *to, const char *from, size_t n, size_t size);
+size_t __wcstombs_chk(char *to, const wchar_t *from, size_t n, size_t size);
+int __xpg_strerror_r(int code, char *to, size_t n);
+
+/* wcstok ends the token with one character. */
+static void wide_token(wchar_t *s, const wchar_t *delimiters)
+{
+	if (!s)
+		return;
+	s += wcsspn(s, delimiters);
+	s += wcscspn(s, delimiters);
+	if (*s)
+		OBJECT(s)
+}
+
+#include "rt/wrapped.def"
+
+WRAPPER(int, swprintf, wchar_t *to, size_t n, const wchar_t *format, ...)
+{
+	va_list ap;
+	int len;
+
+	ARRAY(to, n)
+	va_start(ap, format);
+	len = vswprintf(to, n, format, ap);
+	va_end(ap);
+	return len;
+}
+
+WRAPPER(int, __swprintf_chk, wchar_t *to, size_t n, int flag, size_t size, const wchar_t *format,
+	...)
+{
+	va_list ap;
+	int len;
+
+	ARRAY(to, CRN_MIN(n, size))
+	va_start(ap, format);
+	len = __vswprintf_chk(to, n, flag, size, format, ap);
+	va_end(ap);
+	return len;
+}

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* Locks, semaphores and attributes, which libc keeps in memory of the program. */
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#define WRAPPED_thread CRN_WRAPPER
+#include "rt/wrap.h"
+#include "rt/wrapped.def"

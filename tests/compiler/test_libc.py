@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Memory that libc and the kernel write comes back, and libc's functions do what they always do.
+
+    test_libc.py [--plant OBJECT] CAIRN_CC ROOT LEVEL
+
+--plant links wrappers that keep one byte less than is written: it must be seen.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+
+def build(compiler: str, args: argparse.Namespace, output: str, *words: str) -> None:
+    source = Path(__file__).parent / "libc_calls.c"
+    subprocess.run(
+        [compiler, f"-{args.level}", "-D_GNU_SOURCE", "-fno-builtin", f"-I{args.root}/include",
+         str(source), "-o", output, *words, "-lm"],
+        check=True,
+    )  # fmt: skip
+
+
+def run(*command: str) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def check(args: argparse.Namespace) -> None:
+    library = Path(args.cairn_cc).parent.parent / "lib"
+    build("cc", args, "plain", f"-L{library}", f"-Wl,-rpath,{library}", "-lcairn")
+    want = run("./plain").stdout
+    assert want.count("\n") >= 60, want
+    for flags in (
+        ["-fcairn-tracker=shadow"], ["-fcairn-tracker=shadow", "-fcairn-region=16"],
+        ["-fcairn-tracker=undolog"], ["-fcairn-tracker=shadow", "-D_FORTIFY_SOURCE=2"],
+    ):  # fmt: skip
+        build(args.cairn_cc, args, "hooked", *flags)
+        tracker = flags[0].partition("=")[2]
+        got = run("./hooked", tracker)
+        assert got.returncode == 0, f"{flags}: {got.stderr}"
+        assert got.stdout == want, f"{flags}: other results\n{got.stdout}\nfor\n{want}"
+
+
+def check_plant(args: argparse.Namespace) -> None:
+    build(args.cairn_cc, args, "planted", "-fcairn-tracker=undolog", args.plant)
+    got = run("./planted", "undolog")
+    assert got.returncode == 1 and "has not come back" in got.stderr, got.stderr
+    print(got.stderr)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--plant")
+    parser.add_argument("cairn_cc")
+    parser.add_argument("root")
+    parser.add_argument("level")
+    args = parser.parse_args()
+    if args.plant:
+        check_plant(args)
+    else:
+        check(args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
