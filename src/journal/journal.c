@@ -37,12 +37,17 @@ static int table_reserve(struct crn_journal *j, void **table, size_t *capacity, 
 	return 0;
 }
 
-static int staging_reserve(struct crn_journal *j, size_t more)
+__attribute__((noinline)) static int staging_grow(struct crn_journal *j, size_t more)
+{
+	return table_reserve(j, (void **)&j->staging, &j->staging_capacity, j->staging_count,
+		j->staging_count + more, sizeof(*j->staging));
+}
+
+static inline int staging_reserve(struct crn_journal *j, size_t more)
 {
 	if (crn_likely(j->staging_count + more <= j->staging_capacity))
 		return 0;
-	return table_reserve(j, (void **)&j->staging, &j->staging_capacity, j->staging_count,
-		j->staging_count + more, sizeof(*j->staging));
+	return staging_grow(j, more);
 }
 
 static int frames_reserve(struct crn_journal *j, size_t count)
@@ -178,7 +183,7 @@ static void *sink_exchange(struct crn_sink *sink, uintptr_t addr, void *old)
 	struct crn_journal *j = of_sink(sink);
 
 	/* More may come than was prepared for, when handlers save pages meanwhile. */
-	if (!j->spare_count || staging_reserve(j, 1) < 0)
+	if (crn_unlikely(!j->spare_count) || staging_reserve(j, 1) < 0)
 		return NULL;
 	stage(j, addr, CRN_FORM_WHOLE, old);
 	j->whole_count++;

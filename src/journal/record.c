@@ -34,16 +34,6 @@ struct crn_cursor crn_cursor_open(const struct crn_journal *j, const struct crn_
 	return c;
 }
 
-void crn_cursor_step(struct crn_cursor *c)
-{
-	c->at++;
-	if (--c->left && c->frame &&
-		(const uint8_t *)c->at == c->frame->bytes + CRN_FIFO_CAPACITY) {
-		c->frame = c->frame->next;
-		c->at = (const struct crn_entry *)c->frame->bytes;
-	}
-}
-
 static void swap(struct crn_entry *a, struct crn_entry *b)
 {
 	struct crn_entry t = *a;

@@ -94,7 +94,15 @@ static inline struct crn_record *crn_record_at(const struct crn_journal *j, uint
 uint32_t crn_record_lower(const struct crn_journal *j, uint64_t id);
 
 struct crn_cursor crn_cursor_open(const struct crn_journal *j, const struct crn_record *r);
-void crn_cursor_step(struct crn_cursor *c);
+static inline void crn_cursor_step(struct crn_cursor *c)
+{
+	c->at++;
+	if (--c->left && c->frame &&
+		(const uint8_t *)c->at == c->frame->bytes + CRN_FIFO_CAPACITY) {
+		c->frame = c->frame->next;
+		c->at = (const struct crn_entry *)c->frame->bytes;
+	}
+}
 
 /* Sort by page, in place, without recursion. Quick if it is sorted already. */
 void crn_entries_sort(struct crn_entry *e, size_t count);

@@ -213,6 +213,15 @@ int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_
 {
 	int kept = 0;
 
+	/* turn_page's way of nearly every hot page. */
+	if (crn_likely(*old && sink->exchange && !doubtful && !m->env->closed &&
+		    !m->replaced.count)) {
+		*slot = sink->exchange(sink, page, *old);
+		CRN_ASSERT(*slot);
+		load(m, slot, (const void *)page);
+		*old = *slot;
+		return 0;
+	}
 	if (crn_likely(!m->replaced.count))
 		CRN_TRY(kept = turn_page(m, slot, *old, page, doubtful, sink));
 	else

@@ -35,6 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/bits.h"
+#include "base/check.h"
 #include "os/maps.h"
 #include "track/faults.h"
 #include "track/feed.h"
@@ -150,6 +151,16 @@ void undo_close(void *t);
 int undo_area_add(void *t, struct crn_area *area);
 void undo_area_drop(void *t, struct crn_area *area);
 struct undo_area *undo_find(const struct crn_undo_pages *u, uintptr_t addr);
+/* The area of a page that has one; consecutive pages are nearly always of the `last` one. */
+static inline struct undo_area *undo_area_of(
+	const struct crn_undo_pages *u, struct undo_area *last, uintptr_t page)
+{
+	if (last && page >= last->begin && page < last->end)
+		return last;
+	last = undo_find(u, page);
+	CRN_ASSERT(last);
+	return last;
+}
 /*
  * What mprotect has closed no longer counts as data of the process (RLIMIT_DATA), and does again
  * when it is opened, which must not fail: a store would have nowhere to go. -ENOMEM if the limit
@@ -215,8 +226,6 @@ int undo_hot_area_begin(struct crn_undo_pages *u, struct undo_area *a);
 size_t undo_hot_area_count(struct crn_undo_pages *u, struct undo_area *a, size_t *bare);
 int undo_hot_area_turn(struct crn_undo_pages *u, struct undo_area *a, struct crn_sink *sink);
 int undo_hot_area_show(struct crn_undo_pages *u, struct undo_area *a, struct crn_sink *sink);
-/* Hand an open page's old content to the sink and take its present content as the new old one. */
-int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink);
 /*
  * Save and open the clean pages of [begin, end) of one area; the gate is closed. Pages for which
  * there is no frame are opened all the same and reported as lost.
@@ -227,6 +236,13 @@ void undo_save_page(
 	struct crn_undo_pages *u, undo_word *w, uintptr_t page, uintptr_t flags);
 /* Append to saved[]. Any context inside the gate. */
 void undo_note_saved(struct crn_undo_pages *u, uintptr_t page);
+
+/* ---- undo_turn.c: old content changes hands ---- */
+/* Hand an open page's old content to the sink and take its present content as the new old one. */
+int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink);
+/* At the end of an interval: `saved` pages of saved[], hot pages, hot areas; or hot pages alone. */
+int undo_hand_over(struct crn_undo_pages *u, size_t saved, struct crn_sink *sink);
+int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink);
 
 /* ---- undo_choice.c: hot pages, by a strategy ---- */
 
