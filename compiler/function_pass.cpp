@@ -3,6 +3,7 @@
 #include "cover.h"
 #include "writes.h"
 #include "llvm/Analysis/ValueTracking.h"
+#include "llvm/IR/Module.h"
 
 using namespace llvm;
 
@@ -14,11 +15,32 @@ static bool on_stack(const Value *pointer)
 	return isa<AllocaInst>(getUnderlyingObject(pointer, 12));
 }
 
-template <typename List> static unsigned leave_out_stack(List &list)
+// Surely inside of that variable, so that it can go nowhere else. The guard (Options::guard) needs a
+// hook before every other store, whatever makes its saving needless.
+static bool inside_variable(const Write &w)
+{
+	const DataLayout &layout = w.at->getModule()->getDataLayout();
+	APInt offset(layout.getIndexTypeSizeInBits(w.pointer->getType()), 0);
+	auto *variable = dyn_cast<AllocaInst>(
+		w.pointer->stripAndAccumulateConstantOffsets(layout, offset, true));
+	auto size = variable ? variable->getAllocationSize(layout) : std::nullopt;
+
+	return size && !size->isScalable() && !offset.isNegative() &&
+		offset.getZExtValue() + w.size <= size->getFixedValue();
+}
+
+static bool inside_variable(const LongWrite &)
+{
+	return false;
+}
+
+template <typename List> static unsigned leave_out_stack(List &list, bool guard)
 {
 	unsigned before = list.size();
 
-	llvm::erase_if(list, [](const auto &w) { return on_stack(w.pointer); });
+	llvm::erase_if(list, [guard](const auto &w) {
+		return on_stack(w.pointer) && (!guard || inside_variable(w));
+	});
 	return before - list.size();
 }
 
@@ -32,8 +54,8 @@ void instrument(Function &f, const Options &o, const Checkpoints &checkpoints, H
 		report.unknown(f, u);
 	figures.writes = found.writes.size() + found.long_writes.size() + found.lane_writes.size();
 	if (o.stack) {
-		figures.stack = leave_out_stack(found.writes);
-		figures.stack += leave_out_stack(found.long_writes);
+		figures.stack = leave_out_stack(found.writes, o.guard);
+		figures.stack += leave_out_stack(found.long_writes, o.guard);
 	}
 	if (o.lose)
 		llvm::erase_if(found.writes, [&](const Write &) { return ++stores % o.lose == 0; });

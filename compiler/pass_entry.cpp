@@ -47,12 +47,12 @@ bool wants_hooks(const Function &f)
 		!f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation) && !is_resolver(f);
 }
 
-// Hooks that save nothing: no session can be opened (src/rt/rt_start.c).
-void say_save_is_off(Module &m)
+// A fact about hooks that the run-time asks for: it is true if any code says so.
+void say(Module &m, const char *name)
 {
 	Type *byte = Type::getInt8Ty(m.getContext());
 	auto *mark = new GlobalVariable(m, byte, true, GlobalValue::WeakODRLinkage,
-		ConstantInt::get(byte, 1), "__cairn_save_off");
+		ConstantInt::get(byte, 1), name);
 
 	appendToUsed(m, mark);
 }
@@ -105,7 +105,9 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 			instrument(*f, o, checkpoints, hooks, report, stores);
 		require_shape(m, o);
 		if (!o.save)
-			say_save_is_off(m);
+			say(m, "__cairn_save_off");
+		if (o.guard)
+			say(m, "__cairn_guard_on");
 		report.total(m, hooks);
 		return PreservedAnalyses::none();
 	}

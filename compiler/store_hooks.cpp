@@ -12,6 +12,8 @@ namespace cairn {
 // Longer writes are one call for the undo log: entries of eight bytes each would cost more code.
 static constexpr uint64_t log_inline_max = 32;
 static constexpr uint64_t log_entry = 16;
+// Below it are logs and the engine: CRN_RT_IMAGE_AT.
+static constexpr uint64_t primary_begin = 0x550000000000;
 
 Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.getContext())
 {
@@ -20,7 +22,8 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 
 	slow = m.getOrInsertFunction("__cairn_slow", nothing, pointer);
 	range = m.getOrInsertFunction("__cairn_range", nothing, pointer, word);
-	for (FunctionCallee f : { slow, range }) {
+	stray = m.getOrInsertFunction("__cairn_stray", nothing, pointer);
+	for (FunctionCallee f : { slow, range, stray }) {
 		auto *declared = cast<Function>(f.getCallee());
 
 		declared->setCallingConv(CallingConv::PreserveAll);
@@ -73,6 +76,21 @@ void Hooks::check_tag(Instruction *at, Value *pointer)
 	Value *clean = b.CreateICmpNE(tag, saved);
 	IRBuilder<> cold(SplitBlockAndInsertIfThen(clean, at->getIterator(), false, unlikely));
 	call(cold, slow, { pointer });
+}
+
+// undo log, with the guard: if (p < primary memory || [p, p + size) touches the state) stray(p)
+void Hooks::check_stray(Instruction *at, Value *pointer, uint64_t size)
+{
+	IRBuilder<> b(at);
+	Value *address = b.CreatePtrToInt(pointer, b.getInt64Ty());
+	Value *low = b.CreateICmpULT(b.CreateLShr(address, 40), b.getInt64(primary_begin >> 40));
+	Value *end = b.CreateAdd(address, b.getInt64(size - 1));
+	Value *distance = b.CreateSub(end, b.CreatePtrToInt(state, b.getInt64Ty()));
+	Value *touches = b.CreateICmpULT(distance, b.getInt64(4096 + size - 1));
+
+	IRBuilder<> cold(SplitBlockAndInsertIfThen(b.CreateOr(low, touches), at->getIterator(),
+		false, unlikely));
+	call(cold, stray, { pointer });
 }
 
 // undo log: read the old content, take room for it, write it there; the word that makes an entry valid
@@ -159,10 +177,13 @@ void Hooks::before(const Write &w)
 	Value *length = ConstantInt::get(Type::getInt64Ty(context), w.size);
 
 	if (options.tracker == Tracker::UndoLog) {
-		if (w.size > log_inline_max || !options.save)
+		if (w.size > log_inline_max || !options.save) {
 			call_range(w.at, w.pointer, length);
-		else
-			append(w.at, w.pointer, w.size);
+			return;
+		}
+		if (options.guard)
+			check_stray(w.at, w.pointer, w.size);
+		append(w.at, w.pointer, w.size);
 		return;
 	}
 	if (w.size > options.region()) {

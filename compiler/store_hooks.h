@@ -27,13 +27,14 @@ private:
 	const Options &options;
 	llvm::Module &module;
 	llvm::LLVMContext &context;
-	llvm::FunctionCallee slow, range;
+	llvm::FunctionCallee slow, range, stray;
 	llvm::GlobalVariable *state;
 	llvm::MDNode *unlikely;
 
 	void call(llvm::IRBuilder<> &b, llvm::FunctionCallee hook,
 		llvm::ArrayRef<llvm::Value *> args);
 	void check_tag(llvm::Instruction *at, llvm::Value *pointer);
+	void check_stray(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void append(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void call_range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);
 };

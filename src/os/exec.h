@@ -4,10 +4,11 @@
 #define CRN_OS_EXEC_H
 
 /*
- * Begin the program anew without randomised addresses. Returns only if that is no help: -ERANGE
- * (they are not randomised), or what the kernel refused.
+ * Begin the program anew with the layout of addresses that most programs have, and not randomised.
+ * A stack without a limit makes the kernel take another layout: it gets one of 64 GiB. Returns only
+ * if that is no help: -ERANGE (it was so already), or what the kernel refused.
  */
-int crn_exec_unrandomised(char **argv, char **envp);
+int crn_exec_default_layout(char **argv, char **envp);
 
 _Noreturn void crn_exit_process(int status);
 

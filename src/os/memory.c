@@ -83,6 +83,38 @@ uint64_t crn_memory_data_used(void)
 	return kib << 10;
 }
 
+/* Exactly there, where nothing is mapped. */
+static int map_free(uintptr_t addr, size_t len, int prot)
+{
+	long at = crn_sys6(SYS_mmap, (long)addr, (long)len, prot,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+
+	if (at < 0 && at > -4096)
+		return (int)at;
+	if (at == (long)addr)
+		return 0;
+	crn_sys2(SYS_munmap, at, len); /* a kernel that does not know the flag took it as a hint */
+	return -EEXIST;
+}
+
+int crn_memory_inhibit(uintptr_t addr, size_t len)
+{
+	return map_free(addr, len, PROT_NONE);
+}
+
+/* The first page of an earlier session's stays (session/session.c): then the next place. */
+static long reserve_at(uintptr_t addr, size_t len)
+{
+	int err = -EEXIST;
+
+	for (int i = 0; i < CRN_RESERVE_PLACES && err == -EEXIST; i++, addr += CRN_RESERVE_MAX) {
+		err = map_free(addr, len, PROT_NONE);
+		if (err >= 0)
+			return (long)addr;
+	}
+	return err;
+}
+
 int crn_memory_reserve(void **base, size_t *size)
 {
 	size_t left = address_space_left();
@@ -93,7 +125,8 @@ int crn_memory_reserve(void **base, size_t *size)
 	if (left < CRN_RESERVE_MAX)
 		want = left / 2 & ~((2ul << 20) - 1);
 	for (; want >= CRN_RESERVE_MIN; want = want / 2 & ~((2ul << 20) - 1)) {
-		at = map(want, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+		at = *base ? reserve_at((uintptr_t)*base, want)
+			   : map(want, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
 		if (at > 0 || (at < -4095))
 			break;
 	}
@@ -283,15 +316,7 @@ int crn_memory_force_write(uintptr_t addr, const void *src, size_t len)
 
 int crn_memory_map_at(uintptr_t addr, size_t len)
 {
-	long at = crn_sys6(SYS_mmap, (long)addr, (long)len, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-
-	if (at < 0 && at > -4096)
-		return (int)at;
-	if (at == (long)addr)
-		return 0;
-	crn_sys2(SYS_munmap, at, len); /* a kernel that does not know the flag took it as a hint */
-	return -EEXIST;
+	return map_free(addr, len, PROT_READ | PROT_WRITE);
 }
 
 static int wiped_at_fork(void *at, size_t len)

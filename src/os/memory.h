@@ -20,8 +20,10 @@
 /*
  * Reserve the engine's range: PROT_NONE, private, anonymous, MAP_NORESERVE, wiped on fork, not in
  * core dumps, no huge pages. As big as the address space limits allow, 1 TiB at most; with a finite
- * RLIMIT_AS at most half of what is left of it. -ENOMEM below CRN_RESERVE_MIN.
+ * RLIMIT_AS at most half of what is left of it. -ENOMEM below CRN_RESERVE_MIN. *base: where it is
+ * to be, or at one of the CRN_RESERVE_PLACES terabytes from there on; NULL: anywhere.
  */
+#define CRN_RESERVE_PLACES 16
 #define CRN_RESERVE_MAX (1ul << 40)
 #define CRN_RESERVE_MIN (16ul << 20)
 int crn_memory_reserve(void **base, size_t *size);
@@ -79,6 +81,8 @@ int crn_memory_map_at(uintptr_t addr, size_t len);
 int crn_memory_span(void **at, size_t len);
 /* The same in place of whole pages that are mapped: zeros, private, wiped in a child. */
 int crn_memory_renew(void *page, size_t len);
+/* Addresses that nobody can use: -EEXIST if somebody does. */
+int crn_memory_inhibit(uintptr_t addr, size_t len);
 
 /* The heap's end: brk(2) as the kernel has it, returning where the end is then. 0 asks. */
 uintptr_t crn_memory_break(uintptr_t end);

@@ -27,5 +27,6 @@
 	.text
 	HOOK	__cairn_slow, crn_rt_slow		/* (address) */
 	HOOK	__cairn_range, crn_rt_range		/* (address, length) */
+	HOOK	__cairn_stray, crn_rt_stray		/* (address) */
 
 	.section .note.GNU-stack, "", @progbits

@@ -7,6 +7,10 @@
  *	primary   0x550000000000  2 TiB  PIE image, brk heap     0x7c0000000000  4 TiB  mappings, stack
  *	shadow    primary ^ 0x100000000000: 0x450000000000 and 0x6c0000000000
  *	tags      primary >> shift, one byte for each region of 1 << shift bytes
+ *	engine    0x200000000000  32 TiB  the arena, lists of regions and tags, the undo log
+ *
+ * All that keeps checkpoints lies below the primary memory: no tag is mapped for it, so that a hook
+ * before a store that strays there ends in SIGSEGV (stray_guard.c).
  *
  * Who may run when: hooks run between any two instructions of the program, in its signal handlers
  * too. Until a session is open, and in a forked child, they are inert: they save nothing.
@@ -25,6 +29,13 @@ struct crn_track_env;
 #define CRN_RT_IMAGE_LEN  (2ul << 40)
 #define CRN_RT_MAPS_AT    0x7c0000000000ul
 #define CRN_RT_MAPS_LEN   (4ul << 40)
+
+#define CRN_RT_ENGINE_AT  0x200000000000ul
+#define CRN_RT_ENGINE_LEN (32ul << 40)
+#define CRN_RT_LIST_AT    0x300000000000ul /* of regions; the undo log */
+#define CRN_RT_PAGES_AT   0x340000000000ul /* list of pages of tags */
+#define CRN_RT_LISTED_AT  0x380000000000ul /* a byte for each page of tags */
+#define CRN_RT_LIST_MAX   (4ul << 40)      /* bytes of each */
 
 enum crn_rt_kind { CRN_RT_SHADOW = 1, CRN_RT_UNDOLOG = 2 };
 
@@ -52,6 +63,7 @@ struct crn_rt_shape {
 	void (*save)(uintptr_t addr, size_t len); /* crn_rt_range */
 	bool (*one_thread)(void);                 /* as far as libc knows */
 	bool (*saves)(void);                      /* not built with -fcairn-save=off */
+	bool (*guarded)(void);                    /* built with -fcairn-guard=on */
 };
 
 /*
@@ -99,6 +111,7 @@ extern struct crn_rt __cairn_rt;
 extern const uint32_t __cairn_tags; /* tag_kind.c */
 bool crn_rt_one_thread(void);
 bool crn_rt_saves(void);
+bool crn_rt_guarded(void);
 
 static inline struct crn_rt *crn_rt(void)
 {
@@ -113,7 +126,7 @@ static inline uint8_t *crn_rt_tag(uintptr_t addr, uint32_t shift)
 /* A byte for each page of tags: is it in the list of tag pages? */
 static inline uint8_t *crn_rt_tag_page_listed(uintptr_t tag)
 {
-	return (uint8_t *)(tag >> 12);
+	return (uint8_t *)(CRN_RT_LISTED_AT + (tag >> 12));
 }
 
 static inline void *crn_rt_shadow(uintptr_t addr)
@@ -154,6 +167,17 @@ static inline uint64_t crn_log_need(size_t len)
 {
 	return (len <= 8 ? 0 : (len + 15) & ~15ul) + sizeof(struct crn_log_entry);
 }
+
+/* Does a write touch the page of state, which lies in the program's image? */
+static inline bool crn_rt_strays(uintptr_t addr, size_t len)
+{
+	return addr + len - 1 - (uintptr_t)&__cairn_rt < 4096 + len - 1;
+}
+
+/* The write of [addr, ...) would damage what keeps checkpoints: SIGSEGV. Returns if handlers do. */
+void crn_rt_stray(uintptr_t addr);
+/* With -fcairn-guard=on: nobody can map tags of what keeps checkpoints. 0 or -errno. */
+int crn_rt_guard_start(void);
 
 /* Once, before anything of the program runs (.preinit_array of the executable). */
 void crn_rt_start(int argc, char **argv, char **envp);

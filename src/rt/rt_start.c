@@ -37,6 +37,16 @@ static bool in_window(uintptr_t addr)
 	return addr - CRN_RT_IMAGE_AT < CRN_RT_IMAGE_LEN || addr - CRN_RT_MAPS_AT < CRN_RT_MAPS_LEN;
 }
 
+/* Where the kernel puts what is mapped without an address. */
+static uintptr_t next_mapping(void)
+{
+	void *page = NULL;
+
+	if (crn_memory_map(&page, CRN_PAGE_SIZE) >= 0)
+		crn_memory_unmap(page, CRN_PAGE_SIZE);
+	return (uintptr_t)page;
+}
+
 static int open_window(uintptr_t primary, size_t len)
 {
 	uint32_t shift = __cairn_shape.shift;
@@ -70,12 +80,12 @@ void crn_rt_start(int argc, char **argv, char **envp)
 	if (__cairn_shape.kind != CRN_RT_SHADOW)
 		return;
 	/*
-	 * With more random bits than by default (vm.mmap_rnd_bits) addresses may lie anywhere:
-	 * then once more without.
+	 * With more random bits than by default (vm.mmap_rnd_bits), the legacy layout, or a stack
+	 * without a limit, addresses may lie anywhere: then once more without.
 	 */
 	if (!in_window((uintptr_t)&__cairn_rt) || !in_window((uintptr_t)&err) ||
-		!in_window(break_at)) {
-		err = crn_exec_unrandomised(argv, envp);
+		!in_window(break_at) || !in_window(next_mapping())) {
+		err = crn_exec_default_layout(argv, envp);
 		refuse("its addresses are outside of what the shadow covers", err);
 	}
 	err = open_window(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
@@ -83,4 +93,7 @@ void crn_rt_start(int argc, char **argv, char **envp)
 		err = open_window(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
 	if (err < 0)
 		refuse("6 TiB of address space for the shadow", err);
+	err = crn_rt_guard_start();
+	if (err < 0)
+		refuse("the addresses that -fcairn-guard keeps free", err);
 }

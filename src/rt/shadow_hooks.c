@@ -31,6 +31,7 @@ const struct crn_rt_shape __cairn_shape = {
 	.save = crn_rt_range,
 	.one_thread = crn_rt_one_thread,
 	.saves = crn_rt_saves,
+	.guarded = crn_rt_guarded,
 };
 
 static __attribute__((section(".preinit_array"), used)) void (*start)(int, char **, char **) =
@@ -108,6 +109,8 @@ static void save(uintptr_t region)
 	volatile uint8_t *tag = crn_rt_tag(region, CRN_SHIFT);
 	uint8_t value = saved(rt);
 
+	if (crn_unlikely(crn_rt_strays(region, REGION)))
+		crn_rt_stray(region);
 	if (crn_unlikely(rt->ending)) {
 		rt->late = true;
 		return;

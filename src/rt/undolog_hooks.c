@@ -16,6 +16,7 @@ const struct crn_rt_shape __cairn_shape = {
 	.save = crn_rt_range,
 	.one_thread = crn_rt_one_thread,
 	.saves = crn_rt_saves,
+	.guarded = crn_rt_guarded,
 };
 
 static __attribute__((section(".preinit_array"), used)) void (*start)(int, char **, char **) =
@@ -90,6 +91,8 @@ void crn_rt_range(uintptr_t addr, size_t len)
 
 	if (!rt->active || !len)
 		return;
+	if (crn_unlikely(addr < CRN_RT_IMAGE_AT || crn_rt_strays(addr, len)))
+		crn_rt_stray(addr);
 	for (;;) {
 		cur = *(volatile uint64_t *)&rt->log_cur;
 		if (need > rt->log_end - rt->log_base || cur + need > rt->log_end) {

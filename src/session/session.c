@@ -14,6 +14,7 @@
 #include "os/memory.h"
 #include "os/pkey.h"
 #include "os/thread.h"
+#include "rt/rt.h"
 #include "track/feed.h"
 #include "track/undo_pages.h"
 
@@ -436,6 +437,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	if (!o.memory_max)
 		o.memory_max = host.memory_bytes / 2;
 
+	base = ops->caps & CRN_TRACK_STORES ? (void *)CRN_RT_ENGINE_AT : NULL;
 	CRN_TRY(crn_memory_reserve(&base, &reserved));
 	/* The agent writes to its tables at any time: with it pages are closed instead. */
 	if (o.flags & CAIRN_PROTECT && !omit)

@@ -8,6 +8,16 @@
 
 const struct crn_rt_shape __cairn_shape __attribute__((weak)) = { .kind = 0 };
 
+int crn_kept_span(uintptr_t at, size_t len, void **out)
+{
+	void *place = (void *)at;
+
+	CRN_TRY(crn_memory_unmap(place, CRN_RT_LIST_MAX));
+	CRN_TRY(crn_memory_span(&place, len));
+	*out = place;
+	return 0;
+}
+
 /* ---- Logs -------------------------------------------------------------------------------- */
 
 int crn_log_walk(uintptr_t begin, uintptr_t end, crn_undo_fn fn, void *ctx)

@@ -52,6 +52,12 @@ struct crn_kept {
 int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct crn_hook_ops *hooks);
 void crn_kept_close(struct crn_kept *k);
 
+/*
+ * Room of the engine's at a fixed place (rt/rt.h), CRN_RT_LIST_MAX bytes at most: zeros, not
+ * committed. What a process has of its parent's there goes. 0 or -errno.
+ */
+int crn_kept_span(uintptr_t at, size_t len, void **out);
+
 /* Walk a log in [begin, end), newest entry first. */
 int crn_log_walk(uintptr_t begin, uintptr_t end, crn_undo_fn fn, void *ctx);
 

@@ -125,10 +125,11 @@ static void shadow_close(void *tracker)
 /* As much as memory_max allows; a list that is full makes the interval one that is not restored. */
 static int list_open(struct shadow *t)
 {
-	void *at = NULL;
+	uint64_t entries = t->kept.env->memory_max / region();
+	void *at;
 
-	t->list_size = crn_page_up(t->kept.env->memory_max / region() * sizeof(uint64_t));
-	CRN_TRY(crn_memory_span(&at, t->list_size));
+	t->list_size = CRN_MIN(crn_page_up(entries * sizeof(uint64_t)), CRN_RT_LIST_MAX);
+	CRN_TRY(crn_kept_span(CRN_RT_LIST_AT, t->list_size, &at));
 	crn_rt()->dirty = crn_rt()->dirty_cur = at;
 	crn_rt()->dirty_end = crn_rt()->dirty + t->list_size / sizeof(uint64_t);
 	return 0;

@@ -4,6 +4,7 @@
 #include "base/copy.h"
 #include "base/status.h"
 #include "os/memory.h"
+#include "track/kept_intervals.h"
 
 #define EPOCH_LAST 255
 
@@ -109,38 +110,44 @@ static size_t list_size(void)
 	return crn_page_up((pages + CRN_PAGE_SIZE) * sizeof(uint64_t));
 }
 
-static void pages_close(size_t windows_open)
+/* The byte map spans the gap between the windows, too: nothing of it is committed. */
+static void *listed_place(size_t *len)
+{
+	size_t last;
+	uint8_t *first = tags_of(0, &last), *end = tags_of(1, &last) + last;
+	uint8_t *begin = crn_rt_tag_page_listed((uintptr_t)first);
+
+	*len = (size_t)(crn_rt_tag_page_listed((uintptr_t)end) - begin);
+	return begin;
+}
+
+static void pages_close(void)
 {
 	size_t len;
+	void *listed = listed_place(&len);
 
-	for (size_t i = 0; i < windows_open; i++) {
-		uint8_t *tags = tags_of(i, &len);
-
-		crn_memory_unmap(crn_rt_tag_page_listed((uintptr_t)tags), len / CRN_PAGE_SIZE);
-	}
-	if (crn_rt()->tag_pages)
-		crn_memory_unmap(crn_rt()->tag_pages, list_size());
+	crn_memory_unmap(listed, len);
+	crn_memory_unmap((void *)CRN_RT_PAGES_AT, list_size());
 	crn_rt()->tag_pages = crn_rt()->tag_pages_cur = crn_rt()->tag_pages_end = NULL;
 }
 
 static int pages_open(void)
 {
-	void *list = NULL;
+	void *list, *listed;
 	size_t len;
+	int err;
 
-	CRN_TRY(crn_memory_span(&list, list_size()));
+	CRN_TRY(crn_kept_span(CRN_RT_PAGES_AT, list_size(), &list));
+	listed = listed_place(&len);
+	crn_memory_unmap(listed, len);
+	err = crn_memory_span(&listed, len);
+	if (err < 0) {
+		crn_memory_unmap(list, list_size());
+		return err;
+	}
 	crn_rt()->tag_pages_cur = list;
 	crn_rt()->tag_pages_end = (uint64_t *)list + list_size() / sizeof(uint64_t);
 	crn_rt()->tag_pages = list;
-	for (size_t i = 0; i < CRN_ARRAY_SIZE(windows); i++) {
-		void *listed = crn_rt_tag_page_listed((uintptr_t)tags_of(i, &len));
-		int err = crn_memory_span(&listed, len / CRN_PAGE_SIZE);
-
-		if (err < 0) {
-			pages_close(i);
-			return err;
-		}
-	}
 	return 0;
 }
 
@@ -155,6 +162,6 @@ void crn_tags_close(void)
 {
 	crn_rt()->epoch = 0;
 	if (crn_rt()->tag_pages)
-		pages_close(CRN_ARRAY_SIZE(windows));
+		pages_close();
 	(void)give_back();
 }

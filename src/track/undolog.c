@@ -97,7 +97,7 @@ static void undolog_close(void *tracker)
 static int undolog_open(void **out, struct crn_track_env *env)
 {
 	struct undolog *t = crn_block_alloc(env->arena, sizeof(*t));
-	void *at = NULL;
+	void *at;
 	int err = CAIRN_EMEMORY;
 
 	if (!t)
@@ -105,8 +105,8 @@ static int undolog_open(void **out, struct crn_track_env *env)
 	err = crn_kept_open(&t->kept, env, &hooks);
 	if (err < 0)
 		goto err_block;
-	t->size = crn_page_up(env->memory_max);
-	err = crn_memory_span(&at, t->size);
+	t->size = CRN_MIN(crn_page_up(env->memory_max), CRN_RT_LIST_MAX);
+	err = crn_kept_span(CRN_RT_LIST_AT, t->size, &at);
 	if (err < 0)
 		goto err_kept;
 	/* Still inert: hooks run between these, too. */

@@ -229,6 +229,37 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn("-fcairn-save=off", done.stderr)
 
+    def test_other_layouts(self) -> None:
+        """Where mappings lie elsewhere the program begins anew; /proc knows it as before."""
+        self.write("names.c", """
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <string.h>
+            int main(int argc, char **argv)
+            {
+                char *text = malloc(1 << 20);
+                FILE *f;
+                memset(text, 0, 1 << 20);
+                for (int i = 1; i < argc; i++) {
+                    f = fopen(argv[i], "r");
+                    printf("%zu ", fread(text, 1, 1 << 20, f));
+                    for (char *s = text; *s; s += strlen(s) + 1)
+                        printf("%s|", s);
+                    memset(text, 0, 1 << 20);
+                    fclose(f);
+                }
+                return 0;
+            }""")
+        self.cc("-O1", "names.c", "-o", "names")
+        command = ["./names", "/proc/self/cmdline", "/proc/self/environ", "/proc/self/comm"]
+        want = f"{len(chr(0).join(command)) + 1} {'|'.join(command)}|9 A=b c|D=|6 names\n|"
+        for before in ([], ["setarch", "-R"], ["setarch", "-L"], ["prlimit", "--stack=unlimited"],
+                       ["setarch", "-L", "-R", "prlimit", "--stack=unlimited"]):  # fmt: skip
+            done = subprocess.run([*before, "env", "-i", "A=b c", "D=", *command],
+                                  cwd=self.folder, capture_output=True, text=True)  # fmt: skip
+            self.assertEqual((done.returncode, done.stdout), (0, want),
+                             f"{before} {done.stderr}")  # fmt: skip
+
     def test_little_address_space(self) -> None:
         limit = ["prlimit", f"--as={1 << 40}"]
         self.cc("program.c", "part.c")

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stray stores stop before they damage a checkpoint (LMC, section IV-B; "Techniques for in-memory
+ * checkpointing", section 3.3).
+ *
+ * Shadow: a hook looks at the tag of the address before the store. Tags of the shadow, of the tags,
+ * of the engine's memory, and tags of those tags in turn are the metatagmap. Nothing of it is
+ * mapped, and with -fcairn-guard=on nothing can be: so the look itself ends in SIGSEGV. The page of
+ * state is in the program's image and has tags, but they never say "saved": each store to it comes
+ * to the slow path. So the guard costs hooks nothing.
+ *
+ * Undo log: hooks compare the address with the begin of the primary memory and with that page.
+ */
+#include "rt/rt.h"
+#include "base/bits.h"
+#include "base/status.h"
+#include "os/memory.h"
+
+#define LOWEST (16ul << 20) /* nobody maps that low */
+
+/* The pass defines it in code whose hooks guard. */
+extern const char __cairn_guard_on __attribute__((weak));
+
+bool crn_rt_guarded(void)
+{
+	return &__cairn_guard_on;
+}
+
+/*
+ * SAFETY: as all hooks. Page 0 is nobody's; its fault is the program's, or its handler's that goes
+ * back to a checkpoint.
+ */
+void crn_rt_stray(uintptr_t addr)
+{
+	(void)*(volatile char *)(addr & (CRN_PAGE_SIZE - 1));
+}
+
+/* The tags of [at, at+len), their tags, and so on. */
+static int inhibit_tags(uintptr_t at, size_t len)
+{
+	uint32_t shift = __cairn_shape.shift;
+
+	for (at >>= shift, len >>= shift; at >= LOWEST; at >>= shift, len >>= shift) {
+		uintptr_t end = crn_page_up(at + len);
+
+		CRN_TRY(crn_memory_inhibit(crn_page_down(at), end - crn_page_down(at)));
+	}
+	return 0;
+}
+
+static int inhibit_window(uintptr_t primary, size_t len)
+{
+	uint32_t shift = __cairn_shape.shift;
+
+	CRN_TRY(inhibit_tags(primary ^ CRN_RT_SHADOW_XOR, len));
+	return inhibit_tags(primary >> shift, len >> shift);
+}
+
+int crn_rt_guard_start(void)
+{
+	if (!crn_rt_guarded() || __cairn_shape.kind != CRN_RT_SHADOW)
+		return 0;
+	CRN_TRY(inhibit_window(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN));
+	CRN_TRY(inhibit_window(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN));
+	return inhibit_tags(CRN_RT_ENGINE_AT, CRN_RT_ENGINE_LEN);
+}
