@@ -55,6 +55,7 @@ check: build ## The quick tests: under a minute, no privileges needed
 bench: ## Measure (half an hour; BENCH=part, ROUNDS=n, QUICK=1, FRESH=1), results/ and a report
 	@scripts/install_deps.sh build bench
 	@scripts/install_deps.sh --optional servers
+	@scripts/install_deps.sh --optional compiler $(if $(findstring lmc,$(BENCH)),programs)
 	@$(MAKE) --no-print-directory build
 	@$(VENV)/bin/python bench/run.py --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(QUICK),--quick) $(if $(FRESH),--fresh) $(if $(STRATEGIES),--strategies $(STRATEGIES)) $(BENCH)
@@ -96,5 +97,5 @@ uninstall: ## Remove what the last `make install` from this tree installed
 clean: ## Remove the build trees
 	@rm -rf build build-dev build-asan build-tsan
 
-distclean: clean ## Also remove results/ and the Python environment
-	@rm -rf results $(VENV)
+distclean: clean ## Also remove results/, build-programs/ and the Python environment
+	@rm -rf results build-programs $(VENV)

@@ -7,6 +7,8 @@ a fair one.
 
 from __future__ import annotations
 
+import lmc_report
+
 PROTOTYPE_CYCLES = 73_000  # 15 scattered pages of 64 MiB: faults, whole scan, copy
 PROTOTYPE_BPF_CYCLES = 56_000  # the same by tracepoints
 PROTOTYPE_PERF_CYCLES = 65_000  # and by a ring of perf
@@ -104,4 +106,4 @@ def rows(lines: list[dict]) -> list[list[str]]:
         for line in lines:
             if line["table"] == part and line["row"] == "recover" and "ratio" in line:
                 found += _ratio(f"{part}, recovering, beside bare", line["ratio"], 1, limit, True)
-    return found
+    return found + lmc_report.goals(lines)

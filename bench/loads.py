@@ -74,7 +74,7 @@ def _web(kind: type[NginxServer] | type[LighttpdServer] | type[ApacheServer]) ->
     return make
 
 
-def _ab(server: Server, requests: int) -> float:
+def ab_load(server: Server, requests: int) -> float:
     ab = [shutil.which("ab") or "ab", "-q", "-k", "-c", str(CONNECTIONS), "-n", str(requests)]
     said = _run([*ab, f"http://127.0.0.1:{server.port}/file"], "ab")
     if not re.search(r"Failed requests:\s+0\n", said) or "Non-2xx" in said:
@@ -121,11 +121,11 @@ PROGRAMS = {
     program.name: program
     for program in (
         Program(
-            "apache", ("apache2", "ab"), "requests", _web(ApacheServer), _ab, 25_000, 3_000
+            "apache", ("apache2", "ab"), "requests", _web(ApacheServer), ab_load, 25_000, 3_000
         ),
-        Program("nginx", ("nginx", "ab"), "requests", _web(NginxServer), _ab, 25_000, 3_000),
+        Program("nginx", ("nginx", "ab"), "requests", _web(NginxServer), ab_load, 25_000, 3_000),
         Program(
-            "lighttpd", ("lighttpd", "ab"), "requests", _web(LighttpdServer), _ab, 25_000, 3_000
+            "lighttpd", ("lighttpd", "ab"), "requests", _web(LighttpdServer), ab_load, 25_000, 3_000
         ),
         Program(
             "postgres",

@@ -26,6 +26,8 @@ LOOKS = {
     "mprotect": (RED, "D"),
     "fork": (PINK, "v"),
     "softdirty": (YELLOW, "P"),
+    "shadow": (BLACK, "*"),
+    "undolog": (ORANGE, "X"),
     "none": (GREY, "o"),
     "last": (YELLOW, "v"),
     "active-rnd": (PINK, "s"),
@@ -70,6 +72,7 @@ def draw(lines: list[dict], folder: Path) -> tuple[set[str], str]:
     except ImportError:
         return set(), "plots are left out: matplotlib is not installed"
     matplotlib.use("Agg")
+    import lmc_plots
     import plots_smc
 
     drawn: set[str] = set()
@@ -82,7 +85,7 @@ def draw(lines: list[dict], folder: Path) -> tuple[set[str], str]:
         for part in PARTS:
             if any(x["table"] == part and "ratio" in x for x in lines):
                 drawn.add(_servers(lines, folder, part))
-        drawn |= plots_smc.draw(lines, folder)
+        drawn |= plots_smc.draw(lines, folder) | lmc_plots.draw(lines, folder)
     return drawn, ""
 
 

@@ -15,7 +15,7 @@ except ImportError:
     Progress = None  # type: ignore[assignment, misc]
 
 # Seconds of one step, until there are figures of this run.
-GUESSES = {"native": 30.0, "servers": 90.0, "smc": 6.0, "traces": 15.0}
+GUESSES = {"native": 30.0, "servers": 90.0, "smc": 6.0, "traces": 15.0, "lmc": 3.0}
 
 
 def hours(seconds: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import goals
+import lmc_report
 import report_smc
 from plots import draw
 from serving import PARTS as SERVER_PARTS
@@ -299,7 +300,7 @@ def sections(lines: list[dict]) -> list[Section]:
         *(lambda part=part: serving(lines, part) for part in SERVER_PARTS),
     ]
     found = [section for make in makers if (section := make())]
-    return found + report_smc.sections(lines, Section)
+    return found + report_smc.sections(lines, Section) + lmc_report.sections(lines, Section)
 
 
 def goals_section(lines: list[dict]) -> Section | None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-Measure, and write the report. Without arguments everything, smc and traces in their quick form, in
-about half an hour:
+Measure, and write the report. Without arguments everything, smc, traces and lmc in their quick
+form, in about half an hour:
 
     run.py [--build DIR] [--results DIR] [--toy] [PART...]
 
@@ -11,6 +11,7 @@ about half an hour:
     redis nginx lighttpd redis-1 redis-pipeline    servers at a checkpoint per wake-up
     smc             the SMC paper's evaluation: smc.PROGRAM, hmmsearch, recovery
     traces          recorded runs through every strategy: traces.PROGRAM
+    lmc             programs built by cairn-cc: lmc.stores, lmc.PROGRAM (fetches and builds them)
     native, servers                                 all of either
     report FILE                                     only the report, from an earlier run's lines
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +35,10 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "scripts" / "demo"))
 
 import hmmsearch  # noqa: E402
+import lmc_programs  # noqa: E402
+import lmc_runs  # noqa: E402
+import lmc_servers  # noqa: E402
+import lmc_stores  # noqa: E402
 import recovering  # noqa: E402
 import report  # noqa: E402
 import serving  # noqa: E402
@@ -47,7 +53,8 @@ NATIVE = ("table1", "trackers", "restore", "empty", "handover", "keep", "hot", "
 SERVERS = serving.PARTS
 SMC = (*(f"smc.{name}" for name in PROGRAMS), "hmmsearch", "recovery")
 TRACES = tuple(f"traces.{name}" for name in PROGRAMS)
-GROUPS = {"native": NATIVE, "servers": SERVERS, "smc": SMC, "traces": TRACES}
+LMC = ("lmc.stores", *(f"lmc.{name}" for name in lmc_programs.RECIPES))
+GROUPS = {"native": NATIVE, "servers": SERVERS, "smc": SMC, "traces": TRACES, "lmc": LMC}
 GROUPS["all"] = tuple(part for group in GROUPS.values() for part in group)
 
 
@@ -131,9 +138,29 @@ def smc_settings(arguments: argparse.Namespace) -> smc.Settings:
     )
 
 
-def missing(part: str, build: Path) -> str | None:
+def missing_lmc(part: str, arguments: argparse.Namespace) -> str | None:
+    name, build = part.split(".")[1], arguments.build
+    if name == "stores":
+        return lmc_stores.missing(build)
+    if arguments.toy:
+        return "not at toy size"
+    if lmc_programs.RECIPES[name].built():
+        why = None
+    elif arguments.parts:
+        why = lmc_programs.missing(name, build)
+    else:
+        why = f"not built yet (BENCH={part} fetches and builds it)"
+    if not why and name not in lmc_runs.WORKS and not shutil.which("ab"):
+        why = "ab is not installed"
+    return why
+
+
+def missing(part: str, arguments: argparse.Namespace) -> str | None:
+    build = arguments.build.resolve()
     if part in NATIVE:
         return None
+    if part in LMC:
+        return missing_lmc(part, arguments)
     if part in SERVERS:
         return serving.missing(part, build)
     if not (build / "bin" / "cairn").exists():
@@ -151,6 +178,12 @@ def steps_of(part: str, settings: smc.Settings) -> int:
     """How many runs it will report, for the estimate of the time that is left."""
     if part.startswith("smc."):
         return smc.steps(settings)
+    if part == "lmc.stores":
+        return lmc_stores.steps(settings)
+    if part in LMC:
+        name = part.split(".")[1]
+        runs = name in lmc_runs.WORKS
+        return lmc_runs.steps(name, settings) if runs else lmc_servers.steps(settings)
     return hmmsearch.steps(settings) if part == "hmmsearch" else 1
 
 
@@ -169,7 +202,12 @@ def measure(
         return hmmsearch.measure(settings, log)
     if part == "recovery":
         return recovering.measure(settings)
+    if part == "lmc.stores":
+        return lmc_stores.measure(settings, log)
     group, name = part.split(".")
+    if group == "lmc":
+        kind = lmc_runs if name in lmc_runs.WORKS else lmc_servers
+        return kind.measure(name, settings, log)
     if group == "smc":
         return smc.measure(name, settings, log)
     return tracing.measure(name, settings, arguments.keep_traces)
@@ -195,7 +233,7 @@ def wanted_parts(arguments: argparse.Namespace, results: Results) -> list[str]:
     for part in expand(arguments.parts):
         if part in results.whole:
             print(f"{part}: is there already")
-        elif reason := missing(part, arguments.build.resolve()):
+        elif reason := missing(part, arguments):
             print(f"{part}: skipped: {reason}")
         else:
             wanted.append(part)

@@ -4,7 +4,7 @@
 #
 #	install_deps.sh [--check|--optional] SET...
 #
-#	SET         build | test | compiler | servers | qemu | demo | bench | lint
+#	SET         build | test | compiler | servers | qemu | demo | bench | programs | lint
 #	--check     install nothing; name what is missing and fail
 #	--optional  what cannot be installed is named, but is no failure (its tests are skipped)
 #
@@ -41,6 +41,9 @@ packages_of() {
 	qemu) echo qemu-system-x86 ;; # the soft-dirty tracker, on another kernel
 	demo) echo redis-server redis-tools python3 ;;
 	bench) echo python3-venv hmmer ;;
+	programs) # sources that `make bench BENCH=lmc` builds with cairn-cc
+		echo dpkg-dev make autoconf tcl libdivsufsort-dev apache2-utils
+		;;
 	lint) echo clang-format-14 shellcheck git ;;
 	*)
 		echo "install_deps.sh: unknown set '$1'" >&2

@@ -58,16 +58,25 @@ void __cairn_site(uint32_t *count, uint32_t every)
 		say("no checkpoint", err);
 }
 
-/* As the agent's --stats=json, at the end of each process that has sites: CAIRN_STATS=json. */
+/* CAIRN_STATS=json. Asked at the start: programs clear their environment. */
+static bool wants_figures;
+
+static __attribute__((constructor)) void ask_for_figures(void)
+{
+	const char *wanted = getenv("CAIRN_STATS");
+
+	wants_figures = wanted && !strcmp(wanted, "json");
+}
+
+/* As the agent's --stats=json, at the end of each process that has sites. */
 static __attribute__((destructor)) void tell_figures(void)
 {
 	struct cairn_stats s = { .size = sizeof(s) };
-	const char *wanted = getenv("CAIRN_STATS");
 	char line[512];
 	size_t len;
 	int fd;
 
-	if (!wanted || strcmp(wanted, "json") || !__cairn_rt.site_session ||
+	if (!wants_figures || !__cairn_rt.site_session ||
 		cairn_stats(__cairn_rt.site_session, &s) < 0)
 		return;
 	len = crn_format(line, sizeof(line),

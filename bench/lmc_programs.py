@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""
+Real programs built by cairn-cc, from Debian's sources, in build-programs/ of this tree (which git
+ignores). Each is configured and made once, as any source is (CC=cairn-cc ./configure && make); its
+objects are bitcode, so the other variants are links of the same objects:
+
+    plain      the same compiler and options, no hooks: what ratios are taken to
+    shadow, undolog     with a checkpoint at each site
+
+    lmc_programs.py [--build DIR] [PROGRAM...]      fetch and build what there is not
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+STORE = ROOT / "build-programs"
+VARIANTS = ("plain", "shadow", "undolog")
+PATIENCE = 3600  # seconds, of one command: the machine may be busy
+
+
+class BuildError(Exception):
+    """One line: what could not be had."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one program is built. Its commands have CC, FLAGS (with the sites) and STORE."""
+
+    name: str
+    source: str  # Debian's source package
+    sites: tuple[str, ...]
+    binary: str  # in the source's folder
+    make: str  # also makes the binary alone anew when it is missing
+    configure: str = "true"
+    prepare: str = "true"  # before: what a release tarball has and Debian's source has not
+    packages: tuple[str, ...] = ()
+
+    def path(self, variant: str) -> Path:
+        return STORE / "bin" / f"{self.name}-{variant}"
+
+    def built(self) -> bool:
+        return all(self.path(variant).exists() for variant in VARIANTS)
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe(
+            "lua",
+            "lua5.4",
+            ("os_clock",),
+            "lua",
+            "cd src && ls *.c | grep -v '^luac.c$' |"
+            " xargs $CC $FLAGS -DLUA_USE_LINUX -DLUA_COMPAT_5_3 -o ../lua -lm -ldl",
+            prepare='echo \'#define DEB_HOST_MULTIARCH "."\' > src/lua5.4-deb-multiarch.h',
+        ),
+        Recipe(
+            "nginx",
+            "nginx",
+            ("epoll_wait:return",),
+            "objs/nginx",
+            'make -f objs/Makefile CC="$CC" LINK="$CC" binary',
+            './configure --with-cc="$CC" --with-cc-opt="$FLAGS" --with-ld-opt="$FLAGS"'
+            " --without-http_rewrite_module --without-http_gzip_module",
+        ),
+        Recipe(
+            "lighttpd",
+            "lighttpd",
+            ("epoll_wait:return",),
+            "src/lighttpd",
+            'make -C src versionstamp.h lighttpd CC="$CC" LDFLAGS="$FLAGS"',
+            './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --without-pcre2 --without-zlib'
+            " --without-bzip2",
+        ),
+        Recipe(
+            "sqlite",
+            "sqlite3",
+            ("speedtest1_exec", "speedtest1_run"),
+            "speedtest1",
+            'make -o sqlite3.c speedtest1 BCC="$CC $FLAGS" TCC="$CC $FLAGS -I. -Isrc"',
+            './configure CC="$CC" CFLAGS="$FLAGS" --disable-shared --disable-readline'
+            " && make sqlite3.c",
+            packages=("tcl",),
+        ),
+        Recipe(
+            "hmmer",
+            "hmmer",
+            ("p7_pli_NewSeq",),
+            "src/hmmsearch",
+            'make -C easel CC="$CC" && make -C src CC="$CC" libhmmer.a hmmsearch',
+            './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --disable-threads',
+            prepare="autoconf && cd easel && autoconf",
+            packages=("autoconf", "libdivsufsort-dev"),
+        ),
+    )
+}
+
+
+# ---- fetching
+
+
+def _source_lists() -> str:
+    """Debian's own entries of this host's lists, for sources."""
+    found = []
+    for path in (Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")):
+        text = path.read_text() if path.is_file() else ""
+        for line in text.splitlines() if path.suffix == ".list" else ():
+            if re.match(r"deb\s.*debian", line):
+                found.append(re.sub(r"^deb\s", "deb-src ", line))
+        for entry in text.split("\n\n") if path.suffix == ".sources" else ():
+            fields = dict(re.findall(r"^(\w[\w-]*):\s*(.+)$", entry, re.MULTILINE))
+            if "debian" in fields.get("URIs", ""):
+                for suite in fields["Suites"].split():
+                    where = fields["URIs"].split()[0]
+                    found.append(f"deb-src {where} {suite} {fields['Components']}")
+    return "\n".join(dict.fromkeys(found)) + "\n"
+
+
+def _apt(*words: str, folder: Path | None = None) -> str:
+    """apt with lists of its own: the host's are left as they are."""
+    own = STORE / "apt"
+    if not (own / "configuration").exists():
+        for name in ("lists/partial", "cache/archives/partial"):
+            (own / name).mkdir(parents=True, exist_ok=True)
+        (own / "sources.list").write_text(_source_lists())
+        (own / "configuration").write_text(
+            f'Dir::Etc::sourcelist "{own}/sources.list";\nDir::Etc::sourceparts "-";\n'
+            f'Dir::State::lists "{own}/lists";\nDir::Cache "{own}/cache";\n'
+        )
+        _apt("apt-get", "update")
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env={**os.environ, "APT_CONFIG": str(own / "configuration")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    if done.returncode:
+        raise BuildError(f"{' '.join(words)}: {(done.stderr.splitlines() or ['failed'])[-1]}")
+    return done.stdout
+
+
+def fetch(package: str) -> Path:
+    """Its unpacked source. The newest that is to be had: lists may name one that is gone."""
+    folder = STORE / "src" / package
+    there = [path for path in folder.glob("*/") if (path / "debian").exists()]
+    if there:
+        return there[0]
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    versions = re.findall(r"^Version: (\S+)", _apt("apt-cache", "showsrc", package), re.MULTILINE)
+    trouble = f"no source of {package}"
+    for version in reversed(versions):
+        try:
+            _apt("apt-get", "-q", "source", f"{package}={version}", folder=folder)
+            return next(path for path in folder.glob("*/") if (path / "debian").exists())
+        except BuildError as error:
+            trouble = str(error)
+    raise BuildError(trouble)
+
+
+# ---- building
+
+
+def plain_cc(cairn_cc: Path, folder: Path) -> Path:
+    """The compiler that cairn-cc calls, without its options: a script in that folder."""
+    question = [cairn_cc, "-###", "-x", "c", "-c", "/dev/null"]
+    said = subprocess.run(question, capture_output=True, text=True).stderr
+    clang = re.search(r'"(/[^"]*clang[^"]*)"', said)
+    if not clang:
+        raise BuildError(f"{cairn_cc} -### names no clang")
+    version = re.search(r"clang version (\d+)", said)
+    path = folder / "plain-cc"
+    path.write_text(
+        "#!/bin/bash\nwords=()\n"
+        'for word; do [[ $word == -fcairn-* ]] || words+=("$word"); done\n'
+        f"exec {clang[1]} -flto=full -fPIE --ld-path=$(command -v ld.lld-{version[1]})"
+        ' -Qunused-arguments "${words[@]}"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+class Builder:
+    def __init__(self, recipe: Recipe, cairn_cc: Path) -> None:
+        self.recipe, self.cairn_cc = recipe, cairn_cc
+        self.folder = STORE / recipe.name
+        self.log = STORE / f"{recipe.name}.log"
+
+    def run(self, command: str, compiler: str) -> None:
+        flags = " ".join(["-O2", *(f"-fcairn-site={site}" for site in self.recipe.sites)])
+        names = {"CC": compiler, "FLAGS": flags, "STORE": str(STORE)}
+        with self.log.open("a") as log:
+            log.write(f"--- {command} [CC={compiler}]\n")
+            log.flush()
+            done = subprocess.run(
+                ["nice", "-n", "10", "bash", "-c", command],
+                cwd=self.folder,
+                env={**os.environ, **names},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                timeout=PATIENCE,
+            )
+        if done.returncode:
+            last = (self.log.read_text(errors="replace").splitlines() or [""])[-1]
+            raise BuildError(f"{self.recipe.name}: {command[:60]}: {last[:200]} ({self.log})")
+
+    def build(self) -> None:
+        recipe = self.recipe
+        source = fetch(recipe.source)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(source, self.folder, symlinks=True)
+        self.log.write_text("")
+        cc = str(self.cairn_cc)
+        self.run(recipe.prepare, cc)
+        self.run(recipe.configure, cc)
+        compilers = {"shadow": cc, "undolog": f"{cc} -fcairn-tracker=undolog"}
+        recipe.path("plain").parent.mkdir(exist_ok=True)
+        compilers["plain"] = str(plain_cc(self.cairn_cc, STORE / "bin"))
+        for variant, compiler in compilers.items():
+            binary = self.folder / recipe.binary
+            binary.unlink(missing_ok=True)
+            self.run(recipe.make, compiler)
+            shutil.copy2(binary, recipe.path(variant))
+
+
+def missing(name: str, build: Path) -> str | None:
+    """Why it cannot be built here, or None."""
+    if not (build / "bin" / "cairn-cc").exists():
+        return "cairn-cc is not built (scripts/install_deps.sh compiler)"
+    for package in RECIPES[name].packages:
+        done = subprocess.run(["dpkg-query", "-W", package], capture_output=True)
+        if done.returncode:
+            return f"{package} is not installed (scripts/install_deps.sh programs)"
+    return None
+
+
+def built(name: str, build: Path) -> Recipe:
+    """The program with its variants; builds what there is not."""
+    recipe = RECIPES[name]
+    if not recipe.built():
+        Builder(recipe, (build / "bin" / "cairn-cc").resolve()).build()
+    return recipe
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--build", type=Path, default=Path("build"))
+    parser.add_argument("programs", nargs="*")
+    arguments = parser.parse_args()
+    status = 0
+    for name in arguments.programs or RECIPES:
+        try:
+            why = missing(name, arguments.build)
+            if why:
+                raise BuildError(f"{name}: {why}")
+            recipe = built(name, arguments.build)
+            print(f"{name}: {recipe.path('shadow')} and others", flush=True)
+        except BuildError as error:
+            print(f"lmc_programs.py: {error}", file=sys.stderr, flush=True)
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

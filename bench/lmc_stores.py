@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""
+"Techniques for efficient in-memory checkpointing", Figures 1 to 3: 1 KB written byte by byte in
+each iteration of a checkpointed loop, by range, by repeats and by the size of a region. A round
+runs each variant once, in an order that rotates; ratios are taken to the run without checkpoints of
+the same round.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from lmc_programs import plain_cc
+from smc import RunLog, Settings
+
+HERE = Path(__file__).resolve().parent
+REGIONS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+PAGES = ("fork", "mprotect", "softdirty", "uffd", "async")
+
+
+def variants(settings: Settings) -> dict[str, tuple[str, str]]:
+    """The program (by its region; "": without hooks) and tracker of each row."""
+    found = {"none": ("", "none"), "shadow": ("128", "shadow"), "undolog": ("undolog", "undolog")}
+    if settings.toy:
+        return found
+    found |= {tracker: ("", tracker) for tracker in PAGES}
+    regions = (16, 1024) if settings.quick else REGIONS
+    return found | {f"shadow, {n}": (str(n), "shadow") for n in regions if n != 128}
+
+
+def steps(settings: Settings) -> int:
+    return settings.rounds * len(variants(settings))
+
+
+def missing(build: Path) -> str | None:
+    if not (build / "bin" / "cairn-cc").exists():
+        return "cairn-cc is not built (scripts/install_deps.sh compiler)"
+    return None
+
+
+def compile_all(settings: Settings, folder: Path) -> None:
+    """One program for each kind of hooks; what measures has none."""
+    build, root = settings.build, HERE.parent
+    words = ["-O2", "-D_GNU_SOURCE", f"-I{root}/include", f"-I{HERE}/native"]
+    measure = folder / "measure.o"
+    native = [plain_cc(build / "bin" / "cairn-cc", folder), *words, "-fno-lto"]
+    subprocess.run([*native, "-c", HERE / "native" / "measure.c", "-o", measure], check=True)
+    source = HERE / "native" / "bench_stores.c"
+    for kind in {kind for kind, _ in variants(settings).values()}:
+        own = [f"-fcairn-region={kind}"] if kind.isdigit() else [f"-fcairn-tracker={kind}"]
+        command = [str(build / "bin" / "cairn-cc"), *own]
+        libraries: list[str] = []
+        if not kind:
+            command, libraries = native[:1], [str(build / "lib" / "libcairn.a")]
+        out = folder / f"stores-{kind or 'plain'}"
+        subprocess.run([*command, *words, source, measure, *libraries, "-o", out], check=True)
+
+
+def one_run(folder: Path, kind: str, tracker: str, toy: bool) -> dict[str, Any]:
+    """Cycles of each point, by "range repeats"."""
+    command = [folder / f"stores-{kind or 'plain'}", tracker, *(["--toy"] if toy else [])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f"bench_stores {tracker}: {done.stderr[-300:]}")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    for line in lines:
+        if "missing" in line:
+            raise RuntimeError(line["missing"])
+    return {f"{line['range']} {line['repeats']}": line["cycles"] for line in lines}
+
+
+def measure(settings: Settings, log: RunLog) -> Iterator[dict]:
+    rows = variants(settings)
+    found: dict[str, list[dict[str, float]]] = {row: [] for row in rows}
+    trouble: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="cairn-bench-") as name:
+        folder = Path(name)
+        compile_all(settings, folder)
+        for number in range(settings.rounds):
+            turn = number % len(rows)
+            order = list(rows)[turn:] + list(rows)[:turn]
+            for row in order:
+                if row in trouble:
+                    continue
+                kind, tracker = rows[row]
+                figures = log.run(
+                    row, number, lambda k=kind, t=tracker: one_run(folder, k, t, settings.toy)
+                )
+                if "trouble" in figures:
+                    trouble[row] = figures["trouble"]
+                else:
+                    found[row].append(figures)
+    yield from lines(found, trouble)
+
+
+def lines(found: dict[str, list[dict[str, float]]], trouble: dict[str, str]) -> Iterator[dict]:
+    for row, rounds in found.items():
+        if row in trouble:
+            yield {"table": "lmc.stores", "row": row, "missing": trouble[row]}
+            continue
+        for point in rounds[0]:
+            written_range, repeats = map(int, point.split())
+            ratios = [mine[point] / its[point] for mine, its in zip(rounds, found["none"])]
+            yield {
+                "table": "lmc.stores",
+                "row": row,
+                "range": written_range,
+                "repeats": repeats,
+                "cycles": round(median(one[point] for one in rounds)),
+                "ratio": round(median(ratios), 3),
+                "ratio_least": round(min(ratios), 3),
+                "ratio_most": round(max(ratios), 3),
+                "rounds": len(rounds),
+            }

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The microbenchmark of "Techniques for efficient in-memory checkpointing" (Figures 2 and 3, and
+ * Figure 1's sizes of regions): each iteration of a checkpointed loop writes 1 KB byte by byte to
+ * places spread over a range of R bytes, every write r + 1 times.
+ *
+ * One source, built without hooks and by cairn-cc for each of its trackers; the page trackers run
+ * in the one without. Prints, for each figure, the cycles of an iteration, the checkpoint included.
+ *
+ *	bench_stores none|TRACKER [--toy]      "none": no checkpoints
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cairn/cairn.h"
+#include "measure.h"
+
+#define WRITES    1024
+#define RANGE_MAX (32 * MIB)
+
+static char area[RANGE_MAX] __attribute__((aligned(4096)));
+static uint32_t places[WRITES];
+static cairn_t *session;
+
+static void pick_places(size_t range)
+{
+	uint64_t state = 0x9e3779b97f4a7c15ull;
+
+	for (int i = 0; i < WRITES; i++) {
+		state = state * 6364136223846793005ull + 1442695040888963407ull;
+		places[i] = (state >> 33) % range;
+	}
+}
+
+/* As it would be in a program: the compiler may not know that a write is the same as the last. */
+static __attribute__((noinline)) void write_all(volatile char *to, int repeats, char value)
+{
+	for (int i = 0; i < WRITES; i++) {
+		/* Unrolled, a part of the repeats would be known to be repeats. */
+#pragma clang loop unroll(disable)
+		for (int r = 0; r <= repeats; r++)
+			to[places[i]] = value;
+	}
+}
+
+static void measure_point(const char *row, size_t range, int repeats, int iterations)
+{
+	struct series s = { 0 };
+	uint64_t id;
+
+	pick_places(range);
+	for (int i = -3; i < iterations; i++) {
+		uint64_t begin = tick();
+		int ret = session ? cairn_checkpoint(session, &id) : 0;
+
+		write_all(area, repeats, (char)i);
+		if (i >= 0)
+			series_add(&s, begin, tick());
+		if (ret < 0)
+			fail(row, cairn_strerror(ret));
+	}
+	emit("stores", row, &s, 1, "\"range\":%zu,\"repeats\":%d", range, repeats);
+	series_free(&s);
+}
+
+static int iterations_of(const char *tracker)
+{
+	if (toy)
+		return 5;
+	/* With a page fault for each of up to 1024 pages of an iteration. */
+	if (strcmp(tracker, "none") != 0 && strcmp(tracker, "shadow") != 0 &&
+		strcmp(tracker, "undolog") != 0)
+		return 40;
+	return 1000;
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options options = CAIRN_OPTIONS_INIT;
+	const char *tracker = argc > 1 ? argv[1] : "";
+	int iterations, err;
+
+	if (!*tracker || tracker[0] == '-')
+		fail("bench_stores", "usage: bench_stores none|TRACKER [--toy]");
+	measure_begin(argc - 1, argv + 1);
+	iterations = iterations_of(tracker);
+	memset(area, 1, sizeof(area));
+	if (strcmp(tracker, "none") != 0) {
+		options.tracker = tracker;
+		options.memory_max = 1024 * MIB;
+		err = cairn_open(&session, &options);
+		if (err < 0) {
+			emit_missing("stores", tracker, cairn_strerror(err));
+			return 0;
+		}
+	}
+	for (size_t range = 32; range <= RANGE_MAX; range *= 4)
+		measure_point(tracker, range, 4, iterations);
+	for (int repeats = 0; repeats <= 16; repeats = repeats ? repeats * 2 : 1)
+		measure_point(tracker, 128 * 1024, repeats, iterations);
+	return 0;
+}
