@@ -77,7 +77,7 @@ RECIPES = {
             "lighttpd",
             ("epoll_wait:return",),
             "src/lighttpd",
-            'make -C src versionstamp.h lighttpd CC="$CC" LDFLAGS="$FLAGS"',
+            'make -C src versionstamp parsers lighttpd CC="$CC" LDFLAGS="$FLAGS"',
             './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --without-pcre2 --without-zlib'
             " --without-bzip2",
         ),

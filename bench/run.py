@@ -152,6 +152,8 @@ def missing_lmc(part: str, arguments: argparse.Namespace) -> str | None:
         why = f"not built yet (BENCH={part} fetches and builds it)"
     if not why and name not in lmc_runs.WORKS and not shutil.which("ab"):
         why = "ab is not installed"
+    if not why and name == "hmmer":
+        why = hmmsearch.missing()  # its model is made by Debian's hmmbuild
     return why
 
 

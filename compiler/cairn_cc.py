@@ -129,7 +129,8 @@ class Command:
         elif name in SWITCHES and value in ("on", "off"):
             self.switches[name] = value
         elif name == "site" and SITE.fullmatch(value):
-            self.sites.append(value)
+            if value not in self.sites:  # as often as CFLAGS and LDFLAGS are both on a line
+                self.sites.append(value)
         elif name == "report" and not equals:
             self.report = True
         elif name == "unit" and not equals:

@@ -272,7 +272,7 @@ class CommandLine(unittest.TestCase):
 
     def test_sites(self) -> None:
         """A function of the program, static and small; one of libc, every tenth time."""
-        sites = ["-fcairn-site=turn", "-fcairn-site=usleep:return/10"]
+        sites = ["-fcairn-site=turn", "-fcairn-site=usleep:return/10", "-fcairn-site=turn"]
         self.write("sites.c", SITES)
         for words, checkpoints in (
             (["-O2"], {3, 5 + 2}), (["-O0", "-g", "-fcairn-tracker=undolog"], {3, 5 + 2}),
