@@ -5,6 +5,7 @@
 #include "os/bpf.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
+#include "os/signal.h"
 #include "os/sys.h"
 
 /* union bpf_attr, the parts used here; the kernel takes a longer one whose tail is zero. */
@@ -74,13 +75,19 @@ int crn_bpf_array(size_t size, void **memory)
 int crn_bpf_load(const struct crn_bpf_insn *insns, size_t count)
 {
 	union bpf_arg arg = { .all = { 0 } };
+	uint64_t mask;
+	int fd;
 
 	arg.load.type = PROG_TYPE_RAW_TRACEPOINT;
 	arg.load.insn_count = (uint32_t)count;
 	arg.load.insns = (uintptr_t)insns;
 	/* The helpers for tracing are offered to programs that say they are under the GPL. */
 	arg.load.license = (uintptr_t) "Dual MIT/GPL";
-	return bpf(PROG_LOAD, &arg);
+	/* The verifier gives up, with EAGAIN, while a signal waits for us. */
+	mask = crn_signal_mask(SIG_SETMASK, ~0ull);
+	fd = bpf(PROG_LOAD, &arg);
+	crn_signal_mask(SIG_SETMASK, mask);
+	return fd;
 }
 
 int crn_bpf_attach(const char *tracepoint, int program)

@@ -35,12 +35,14 @@
 #include "os/keeper.h"
 #include "os/memory.h"
 #include "os/userfault.h"
-#include "track/feed.h"
-#include "track/undo_pages.h"
+#include "track/images.h"
 
 #define FEATURES                                                                    \
 	(CRN_UFFD_PAGEFAULT_FLAG_WP | CRN_UFFD_WP_ASYNC | CRN_UFFD_WP_UNPOPULATED | \
 		CRN_UFFD_WP_SHMEM)
+
+/* So many intervals without a past, one after the other, are told of. */
+#define LOST_MANY 16u
 
 /* Somebody may be where he can write unseen for long: so often it is looked again. */
 #define SETTLE_TRIES 3
@@ -57,9 +59,10 @@ static void set(undo_word *w, uintptr_t value)
 
 /* ---- What has been written ------------------------------------------------------------------ */
 
-static void tell_lost(struct crn_undo_pages *u, uintptr_t page, int why)
+void crn_images_lost(struct crn_undo_pages *u, uintptr_t page, int why)
 {
-	u->lost = true;
+	u->lost = u->lost_now = true;
+	u->lost_why = why;
 	crn_debug("the old content of %lx is lost: %s", page, cairn_strerror(why));
 	u->env->lost(u->env, page, why);
 }
@@ -72,7 +75,7 @@ static void lose(struct crn_undo_pages *u, undo_word *w, uintptr_t page, int why
 	(void)crn_guarded_copy(&byte, (const void *)page, 1);
 	set(w, (get(w) & (UNDO_SEALED | UNDO_EXEC)) | UNDO_OPEN | UNDO_LOST);
 	undo_note_saved(u, page);
-	tell_lost(u, page, why);
+	crn_images_lost(u, page, why);
 }
 
 static void note_image(void *arg, const struct crn_image *image)
@@ -108,6 +111,22 @@ static void note_image(void *arg, const struct crn_image *image)
 	undo_note_saved(u, image->page);
 }
 
+/* Who has written to such a page was to report it before: by now it is open, or was missed. */
+static void judge_strange(struct crn_undo_pages *u)
+{
+	for (size_t i = 0; i < u->strange.count; i++) {
+		const struct crn_page_run *run = &u->strange.at[i];
+
+		for (uintptr_t p = run->begin; p < run->end; p += CRN_PAGE_SIZE) {
+			struct undo_area *a = undo_find(u, p);
+
+			if (a && !(get(undo_word_of(a, p)) & UNDO_OPEN))
+				lose(u, undo_word_of(a, p), p, CAIRN_EFAILED);
+		}
+	}
+	crn_range_list_shrink(&u->strange, 0);
+}
+
 /* Take what has been reported. 0, or negative: the feed is broken, or there is no memory. */
 static int drain(struct crn_undo_pages *u)
 {
@@ -120,6 +139,8 @@ static int drain(struct crn_undo_pages *u)
 	doubt = u->feed->ops->images(u->feed, note_image, u, &u->open);
 	crn_range_list_normalise(&u->open);
 	u->doubt |= doubt > 0;
+	if (doubt >= 0)
+		judge_strange(u);
 	return CRN_MIN(doubt, 0);
 }
 
@@ -147,7 +168,7 @@ static int find_unreported(struct crn_undo_pages *u, struct undo_area *a)
 /* A mapping is not what it was: watch what is there now. */
 static void watch_again(struct crn_undo_pages *u, struct undo_area *a)
 {
-	tell_lost(u, a->begin, CAIRN_EFAILED);
+	crn_images_lost(u, a->begin, CAIRN_EFAILED);
 	undo_gate_close(u);
 	(void)a->guard->begin(u, a);
 	undo_gate_open(u);
@@ -200,7 +221,7 @@ static void doubt_files(struct crn_undo_pages *u)
 		uint32_t flags = u->areas[i]->area->flags;
 
 		if ((flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE)
-			tell_lost(u, u->areas[i]->begin, CAIRN_EFAILED);
+			crn_images_lost(u, u->areas[i]->begin, CAIRN_EFAILED);
 	}
 }
 
@@ -215,158 +236,6 @@ static int images_settle(void *t)
 		CRN_TRY(scan(u));
 	return 0;
 }
-
-/* ---- Protecting and opening ----------------------------------------------------------- */
-
-static int change(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool protect)
-{
-	int err;
-
-	do
-		err = crn_uffd_protect(u->uffd, begin, end - begin, protect);
-	while (err < 0 && crn_keeper_mend(u->env->keeper) > 0);
-	return err;
-}
-
-static int protect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
-{
-	return change(u, begin, end, true);
-}
-
-struct opening {
-	struct crn_undo_pages *u;
-	uintptr_t begin, end;
-};
-
-/* Somebody else has had the page opened: his image is right, not the copy that was made here. */
-static void prefer_image(void *arg, const struct crn_image *image)
-{
-	struct opening *o = arg;
-	struct undo_area *a;
-	uintptr_t word;
-	undo_word *w;
-
-	if (image->page < o->begin || image->page >= o->end)
-		return;
-	a = undo_find(o->u, image->page);
-	w = undo_word_of(a, image->page);
-	word = get(w);
-	if (word & UNDO_BUSY)
-		return; /* not the first */
-	if (image->old && image->calm && undo_frame(word)) {
-		crn_copy_page(undo_frame(word), image->old);
-	} else if (!image->calm || !(image->absent && word & UNDO_EMPTY)) {
-		undo_frame_drop(o->u, word);
-		word = (word & (UNDO_FLAGS & ~UNDO_ZERO)) | UNDO_LOST;
-		tell_lost(o->u, image->page, CAIRN_EFAILED);
-	}
-	set(w, word | UNDO_BUSY);
-}
-
-/* The pages have been copied and listed just now. */
-static int open_pages(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
-{
-	struct opening o = { .u = u, .begin = begin, .end = end };
-	struct undo_area *a = undo_find(u, begin);
-
-	if (!u->feed->ops->late(u->feed, prefer_image, &o))
-		tell_lost(u, begin, CAIRN_EFAILED);
-	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		set(undo_word_of(a, page), get(undo_word_of(a, page)) & ~(uintptr_t)UNDO_BUSY);
-	return change(u, begin, end, false);
-}
-
-/* Pages of anonymous memory that hold nothing are known to be zeros, if they cannot be copied. */
-static int mark_empty(struct crn_undo_pages *u, struct undo_area *a, bool mark)
-{
-	struct crn_page_run runs[64];
-
-	for (uintptr_t p = a->begin; mark && p < a->end; p += CRN_PAGE_SIZE)
-		set(undo_word_of(a, p), get(undo_word_of(a, p)) | UNDO_EMPTY);
-	for (uintptr_t cursor = a->begin; cursor < a->end;) {
-		struct crn_scan look = {
-			.start = cursor,
-			.end = a->end,
-			.vec = (uintptr_t)runs,
-			.vec_len = CRN_ARRAY_SIZE(runs),
-			/* What is protected and empty counts as swapped. */
-			.category_anyof_mask = CRN_PAGE_PRESENT | (mark ? CRN_PAGE_SWAPPED : 0),
-			.return_mask = CRN_PAGE_PRESENT,
-		};
-		long n = crn_pagemap_scan(u->pagemap, &look);
-
-		CRN_TRY((int)CRN_MIN(n, 0));
-		cursor = look.walk_end;
-		for (long i = 0; i < n; i++) {
-			for (uintptr_t p = runs[i].begin; p < runs[i].end; p += CRN_PAGE_SIZE)
-				set(undo_word_of(a, p),
-					get(undo_word_of(a, p)) & ~(uintptr_t)UNDO_EMPTY);
-		}
-	}
-	return 0;
-}
-
-static void images_end(struct crn_undo_pages *u, struct undo_area *a)
-{
-	/* Fails where parts are gone: with the descriptor the rest ends. */
-	(void)crn_uffd_unregister(u->uffd, a->begin, a->end - a->begin);
-}
-
-/* What is not empty must be there when it is copied. */
-static int images_begin(struct crn_undo_pages *u, struct undo_area *a)
-{
-	bool plain = !(a->area->flags & (CRN_AREA_FILE | CRN_AREA_SHARED));
-	size_t len = a->end - a->begin;
-	int err;
-
-	if (plain)
-		CRN_TRY(mark_empty(u, a, true));
-	else
-		(void)crn_memory_populate_read((void *)a->begin, len);
-	CRN_TRY(crn_uffd_register(u->uffd, a->begin, len));
-	err = undo_protect_closed(u, a, a->begin, a->end, false);
-	/* Another thread may have written to it until it was protected. */
-	if (err >= 0 && plain)
-		err = mark_empty(u, a, false);
-	if (err < 0)
-		images_end(u, a);
-	return err;
-}
-
-/* A fault was reported, of a page that has been protected meanwhile: it may be open again. */
-static void keep_open(void *arg, const struct crn_image *image)
-{
-	struct crn_undo_pages *u = arg;
-	uintptr_t end = image->page + CRN_PAGE_SIZE;
-	struct undo_area *a = undo_find(u, image->page);
-
-	if (a && get(undo_word_of(a, image->page)) & UNDO_OPEN &&
-		crn_range_list_add(&u->open, image->page, end) < 0)
-		tell_lost(u, image->page, CAIRN_EMEMORY);
-}
-
-static void images_protected(struct crn_undo_pages *u, size_t count)
-{
-	size_t before = u->open.count;
-
-	if (!u->feed->ops->late(u->feed, keep_open, u)) {
-		for (size_t i = 0; i < count; i++)
-			if (crn_range_list_add(&u->open, u->saved[i],
-				    u->saved[i] + CRN_PAGE_SIZE) < 0)
-				tell_lost(u, u->saved[i], CAIRN_EMEMORY);
-	}
-	if (u->open.count != before)
-		crn_range_list_normalise(&u->open);
-}
-
-static const struct undo_guard guard_images = {
-	.whole_kinds = true,
-	.begin = images_begin,
-	.end = images_end,
-	.protect = protect,
-	.open = open_pages,
-	.protected = images_protected,
-};
 
 /* ---- Areas ------------------------------------------------------------------------------- */
 
@@ -423,6 +292,7 @@ static void images_close(void *t)
 	crn_debug("feed %s: %lu scans", u->feed->ops->name, (unsigned long)u->scans);
 	crn_range_list_close(&u->open);
 	crn_range_list_close(&u->unreported);
+	crn_range_list_close(&u->strange);
 	while (u->area_count)
 		undo_area_drop(u, u->areas[u->area_count - 1]->area);
 	u->feed->ops->close(u->feed);
@@ -441,13 +311,14 @@ static int images_open(void **out, struct crn_track_env *env)
 	err = crn_feed_prove(&feed, &crn_feed_bpf_images, env, fd, true);
 	if (err < 0)
 		goto err_uffd;
-	err = undo_open(&u, env, &guard_images);
+	err = undo_open(&u, env, &crn_images_guard);
 	if (err < 0)
 		goto err_feed;
 	u->feed = feed;
 	u->uffd = fd;
 	crn_range_list_open(&u->open, env->arena);
 	crn_range_list_open(&u->unreported, env->arena);
+	crn_range_list_open(&u->strange, env->arena);
 	err = u->pagemap < 0 ? u->pagemap : crn_keeper_hold(env->keeper, &u->uffd, NULL);
 	if (err < 0) {
 		images_close(u);
@@ -463,12 +334,26 @@ err_uffd:
 	return err;
 }
 
+/* Nothing wrong is ever put back; but nothing at all may be of no use either. */
+static void count_lost(struct crn_undo_pages *u)
+{
+	u->lost_intervals = u->lost_now ? u->lost_intervals + 1 : 0;
+	u->lost_now = false;
+	if (u->lost_intervals == LOST_MANY)
+		crn_warn("feed %s: the past of %u intervals in a row could not be kept, the last "
+			 "one for %s: feed auto keeps a mirror instead",
+			u->feed->ops->name, LOST_MANY,
+			u->lost_why == CAIRN_EMEMORY ? "lack of memory"
+						     : "writes that raise no fault");
+}
+
 static int images_interval_end(void *t, struct crn_sink *sink)
 {
 	struct crn_undo_pages *u = t;
 
 	CRN_TRY(images_settle(u));
 	u->feed->ops->calm(u->feed);
+	count_lost(u);
 	return undo_interval_end(u, sink);
 }
 

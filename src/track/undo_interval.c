@@ -12,12 +12,6 @@
 #include "os/thread.h"
 #include "track/undo_pages.h"
 
-/*
- * Pages that nobody wrote, between two that are protected again, may be included in the same call:
- * setting what is set costs less than a call.
- */
-#define GAP_PAGES 8
-
 static uintptr_t get(const undo_word *w)
 {
 	return atomic_load_explicit(w, memory_order_relaxed);
@@ -46,86 +40,6 @@ static void sort_pages(_Atomic uintptr_t *pages, size_t count)
 				p[at] = p[at - gap];
 			p[at] = page;
 		}
-	}
-}
-
-/* ---- Protecting again ------------------------------------------------------------ */
-
-static bool mapped(struct crn_undo_pages *u, uintptr_t page)
-{
-	struct crn_mapping m;
-
-	return crn_maps_find(&u->maps, page, &m) > 0;
-}
-
-/*
- * Protection of a run was refused: find out page by page which can be, and what becomes of the
- * others.
- */
-static void protect_singly(
-	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end, bool exec)
-{
-	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
-		undo_word *w = undo_word_of(a, page);
-		int err;
-
-		if (!(get(w) & UNDO_OPEN))
-			continue;
-		err = a->guard->protect(u, page, page + CRN_PAGE_SIZE, exec);
-		if (err >= 0)
-			continue;
-		if (err == -ENOENT || !mapped(u, page)) {
-			/*
-			 * The mapping has gone away, perhaps another one is in its place: nothing
-			 * to protect until the session notices.
-			 */
-			set(w, get(w) | UNDO_SEALED);
-			continue;
-		}
-		set(w, (get(w) | UNDO_HOT) & ~(uintptr_t)UNDO_SAME);
-		if (!atomic_exchange(&u->limit_told, 1))
-			crn_warn("the kernel's limit of mappings (vm.max_map_count) is reached: "
-				 "pages stay open and are copied at every checkpoint");
-	}
-}
-
-/* May the page at `next` be protected in one call with a run that ends at `end`? */
-static bool joins(const struct crn_undo_pages *u, const struct undo_area *a, uintptr_t end,
-	uintptr_t next, uintptr_t exec)
-{
-	uintptr_t next_word;
-
-	if (next >= a->end || next - end > GAP_PAGES * CRN_PAGE_SIZE)
-		return false;
-	next_word = get(undo_word_of(a, next));
-	if (next_word & (UNDO_HOT | UNDO_SEALED) || (next_word & UNDO_EXEC) != exec ||
-		undo_in_flight(u, next))
-		return false;
-	for (; end < next; end += CRN_PAGE_SIZE) {
-		uintptr_t word = get(undo_word_of(a, end));
-
-		if (word & (UNDO_OPEN | UNDO_SEALED) || (word & UNDO_EXEC) != exec)
-			return false;
-	}
-	return true;
-}
-
-static void protect_saved(struct crn_undo_pages *u, size_t count)
-{
-	struct undo_area *a = NULL;
-
-	for (size_t i = 0; i < count;) {
-		uintptr_t begin = u->saved[i], end = begin + CRN_PAGE_SIZE, word;
-
-		a = undo_area_of(u, a, begin);
-		word = get(undo_word_of(a, begin));
-		i++;
-		if (word & (UNDO_HOT | UNDO_SEALED) || undo_in_flight(u, begin))
-			continue;
-		for (; i < count && joins(u, a, end, u->saved[i], word & UNDO_EXEC); i++)
-			end = u->saved[i] + CRN_PAGE_SIZE;
-		if (a->guard->protect(u, begin, end, word & UNDO_EXEC) < 0)
-			protect_singly(u, a, begin, end, word & UNDO_EXEC);
 	}
 }
 
@@ -194,7 +108,7 @@ static int end_interval(struct crn_undo_pages *u, struct crn_sink *sink, bool *q
 		undo_heed(u);
 	saved = atomic_load(&u->saved_count);
 	sort_pages(u->saved, saved);
-	protect_saved(u, saved);
+	undo_protect_saved(u, saved);
 	if (u->guard->protected)
 		u->guard->protected(u, saved);
 	err = undo_hand_over(u, saved, sink);

@@ -95,6 +95,11 @@ struct undo_guard {
 	void (*end)(struct crn_undo_pages *u, struct undo_area *a);
 	int (*protect)(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec);
 	int (*open)(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec);
+	/*
+	 * Protect what has been written in the range, in which words are of pages that are to be
+	 * protected or clean. NULL: there is no such call; then clean pages are protected as well.
+	 */
+	int (*dense)(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end);
 	/* The first `count` pages of saved[] have been protected. Or NULL. */
 	void (*protected)(struct crn_undo_pages *u, size_t count);
 };
@@ -129,6 +134,11 @@ struct crn_undo_pages {
 	struct crn_feed *feed;
 	struct crn_range_list open;       /* pages that stay open because a fault may not be over */
 	struct crn_range_list unreported; /* scratch */
+	/* Written pages that were protected with others and have not been reported by then. */
+	struct crn_range_list strange;
+	unsigned lost_intervals; /* in a row */
+	bool lost_now;           /* in the open interval */
+	int lost_why;
 	uint64_t scans;
 	uint32_t own_depth;
 	bool owns; /* the gate is closed, and calls are the engine's own */
@@ -209,6 +219,10 @@ void undo_gate_close_to_read(struct crn_undo_pages *u);
 bool undo_gate_is_mine(const struct crn_undo_pages *u);
 /* The calling thread's pointer, or 0 where it cannot be had without a system call. */
 uintptr_t undo_thread_pointer(const struct crn_undo_pages *u);
+
+/* ---- undo_protect.c ---- */
+/* Protect the first `count` pages of saved[], which are sorted, but for those that stay open. */
+void undo_protect_saved(struct crn_undo_pages *u, size_t count);
 
 /* ---- undo_interval.c: what track.h's table asks for ---- */
 int undo_interval_begin(void *t);

@@ -121,6 +121,38 @@ static void thread_store(uint8_t *at)
 	CHECK(!pthread_join(thread, NULL));
 }
 
+/* A thread that was there before, and stays: no cause for doubt. */
+static struct {
+	pthread_t thread;
+	int ask[2], done[2];
+} asked;
+
+static void *asked_main(void *arg)
+{
+	uint8_t *at;
+
+	while (read(asked.ask[0], &at, sizeof(at)) == sizeof(at)) {
+		store(at);
+		if (write(asked.done[1], "x", 1) != 1)
+			break;
+	}
+	return arg;
+}
+
+static void asked_start(void)
+{
+	CHECK(!pipe(asked.ask) && !pipe(asked.done));
+	CHECK(!pthread_create(&asked.thread, NULL, asked_main, NULL));
+}
+
+static void asked_store(uint8_t *at)
+{
+	char done;
+
+	CHECK(write(asked.ask[1], &at, sizeof(at)) == sizeof(at));
+	CHECK(read(asked.done[0], &done, 1) == 1);
+}
+
 static void vfork_store(uint8_t *at)
 {
 	volatile pid_t pid = vfork();
@@ -220,6 +252,7 @@ static const struct writer {
 	{ "store", store, BY_FAULT },
 	{ "read", read_call, BY_FAULT },
 	{ "thread", thread_store, BY_FAULT_AND_DOUBT }, /* its stack is mapped */
+	{ "asked", asked_store, BY_FAULT },
 	{ "vfork", vfork_store, BY_FAULT_AND_DOUBT }, /* it takes the lock as it ends */
 	{ "vmwritev", own_vmwritev, UNSEEN },
 	{ "foreign", foreign_vmwritev, UNSEEN },
@@ -233,6 +266,8 @@ static void run_writer(const struct writer *w)
 {
 	uint64_t start;
 
+	if (w->write == asked_store)
+		asked_start();
 	open_area();
 	start = scans();
 	for (size_t i = 0; i < ROUNDS; i++) {
@@ -285,6 +320,25 @@ static void run_overflow(void)
 	}
 }
 
+/* Many single pages that lie close together, time and again: they are protected in one call. */
+static void run_scattered(void)
+{
+	open_area();
+	for (unsigned round = 0; round < 8; round++) {
+		for (size_t p = 0; p < 200; p += 2) {
+			store(area + p * PAGE);
+			check_past(p);
+		}
+		CHECK_OK(cairn_rewind(c, newest));
+		for (size_t p = 0; p < 200; p++)
+			CHECK_U64(area[p * PAGE], before(p));
+		for (size_t p = 1; p < 200; p += 3)
+			area[p * PAGE + 1]++;
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	}
+	CHECK_U64(area[PAGE + 1], before(1) + 8);
+}
+
 /* All descriptors are closed: nothing is lost, whether the feed lives on or not. */
 static void run_closed(void)
 {
@@ -324,6 +378,8 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(name, "overflow"))
 		run_overflow();
+	else if (!strcmp(name, "scattered"))
+		run_scattered();
 	else if (!strcmp(name, "closed"))
 		run_closed();
 	else if (!strcmp(name, "quiet"))

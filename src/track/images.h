@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* What images.c, the tracker, and images_guard.c, its protection of pages, share. */
+#ifndef CRN_IMAGES_H
+#define CRN_IMAGES_H
+
+#include "track/feed.h"
+#include "track/undo_pages.h"
+
+extern const struct undo_guard crn_images_guard;
+
+/* The old content of a page is not known: the past of the open interval is lost. */
+void crn_images_lost(struct crn_undo_pages *u, uintptr_t page, int why);
+
+#endif
