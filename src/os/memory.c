@@ -177,6 +177,13 @@ int crn_memory_advise(void *addr, size_t len, int advice)
 	return (int)crn_sys3(SYS_madvise, addr, len, advice);
 }
 
+bool crn_memory_mapped(uintptr_t page)
+{
+	uint8_t resident;
+
+	return crn_sys3(SYS_mincore, page, CRN_PAGE_SIZE, &resident) == 0;
+}
+
 int crn_memory_unguard(void *page)
 {
 	return crn_memory_advise(page, CRN_PAGE_SIZE, MADV_GUARD_REMOVE);

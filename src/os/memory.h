@@ -6,6 +6,7 @@
 #ifndef CRN_OS_MEMORY_H
 #define CRN_OS_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -61,6 +62,9 @@ int crn_memory_populate_read(void *addr, size_t len);
  * threads store meanwhile. 0 or -errno (-EFAULT: beyond the end of its file).
  */
 int crn_memory_own(void *page);
+
+/* Is the page part of any mapping? One system call. */
+bool crn_memory_mapped(uintptr_t page);
 
 /*
  * Read or write [addr, addr+len) whatever the protection of the mapping, as a debugger does

@@ -107,6 +107,8 @@ long crn_pagemap_populated(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
 {
 	struct crn_scan scan = {
+		.category_inverted = CRN_PAGE_PFNZERO,
+		.category_mask = CRN_PAGE_PFNZERO,
 		.category_anyof_mask = CRN_PAGE_PRESENT | CRN_PAGE_SWAPPED,
 		.return_mask = CRN_PAGE_PRESENT,
 	};

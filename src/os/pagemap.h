@@ -92,9 +92,9 @@ int crn_pagemap_entries(int pagemap, uintptr_t addr, uint64_t *entries, size_t c
 
 /*
  * The populated (present or swapped) parts of [*cursor, end) as runs, whichever way the kernel
- * offers; cursor as above. A page that only maps the shared zero page, or holds nothing but a
- * userfaultfd marker, may be reported as well: the answer is "may hold something". Runs written, or
- * -errno.
+ * offers; cursor as above. A page that holds nothing but a userfaultfd marker may be reported as
+ * well, and without PAGEMAP_SCAN one that only maps the shared zero page, as after a load: the
+ * answer is "may hold something". Runs written, or -errno.
  */
 long crn_pagemap_populated(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);

@@ -159,6 +159,12 @@ static void stay(cairn_t *c, uint64_t id, const struct crn_piece *p, bool open_i
 {
 	int err;
 
+	/*
+	 * What a stack has grown by is nobody's, and hot: it would be copied at every checkpoint.
+	 * The agent lets no other thread run on it, and does not run there itself.
+	 */
+	if (c->agent && p->flags & CRN_AREA_STACK)
+		(void)crn_memory_advise((void *)p->begin, p->end - p->begin, MADV_DONTNEED);
 	/* Trackers that cannot bring a mapping back have not made anything older. */
 	if (p->flags & CRN_PIECE_REFUSED || !c->ops->area_gone)
 		return;

@@ -342,11 +342,32 @@ static bool must_look(const cairn_t *c)
 	return c->mode != CRN_SURFACE_NONE || c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS);
 }
 
+/*
+ * A stack grows without a call that anybody is told of. Trackers with a mirror find its pages by
+ * themselves; for the others: what it grows by begins just below the area.
+ */
+static bool stack_has_grown(const cairn_t *c)
+{
+	uintptr_t low = 0;
+
+	if (c->ops->caps & CRN_TRACK_MIRROR)
+		return false;
+	for (size_t i = c->area_count; i-- > 0;) {
+		if (c->areas[i]->flags & CRN_AREA_STACK)
+			low = c->areas[i]->begin;
+		else if (low)
+			break;
+	}
+	return low && crn_memory_mapped(low - CRN_PAGE_SIZE);
+}
+
 static int follow(cairn_t *c, enum crn_follow how)
 {
 	struct crn_changes found = { NULL, 0, 0 };
 	int err;
 
+	if (c->control->watched && stack_has_grown(c))
+		c->control->maps_stale = true;
 	c->env.dropped = !c->control->watched || c->control->maps_stale;
 	if (!must_look(c))
 		return 0;

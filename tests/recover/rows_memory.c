@@ -312,6 +312,31 @@ static void body_kernel_writes(bool again)
 		munmap(area, LEN);
 }
 
+/* A checkpoint from the end of a stack that has grown far since the last one. */
+static void descend(int depth)
+{
+	volatile char frame[4096];
+
+	for (size_t i = 0; i < sizeof(frame); i++)
+		frame[i] = 'a';
+	if (depth > 0)
+		descend(depth - 1);
+	else
+		tick();
+	for (size_t i = 0; i < sizeof(frame); i++)
+		CHECK(frame[i] == 'a');
+	for (size_t i = 0; depth == 0 && i < sizeof(frame); i++)
+		frame[i] = 'b';
+	if (depth == 0)
+		crash_once();
+}
+
+static void body_deep(bool again)
+{
+	outside->count = 1;
+	descend(200);
+}
+
 const struct row rows_memory[] = {
 	{"mmap", NULL, body_mmap, false, false},
 	{"mmap_file", NULL, body_mmap_file, false, false},
@@ -331,5 +356,6 @@ const struct row rows_memory[] = {
 	{"brk", NULL, body_brk, false, false},
 	{"malloc", setup_malloc, body_malloc, false, false},
 	{"kernel_writes", setup_area, body_kernel_writes, false, false},
+	{"deep_stack", NULL, body_deep, false, false, true},
 	{0},
 };

@@ -206,6 +206,7 @@ static void populated(void **state)
 	uint8_t *m = mmap(NULL, pages * CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint8_t there[300] = { 0 }, seen[300] = { 0 };
+	struct crn_host host;
 	int fd = crn_pagemap_open();
 	uintptr_t cursor = (uintptr_t)m, end = cursor + pages * CRN_PAGE_SIZE;
 	uint64_t entry;
@@ -216,6 +217,9 @@ static void populated(void **state)
 		m[i * CRN_PAGE_SIZE] = 1;
 		there[i] = 1;
 	}
+	crn_host_probe(&host);
+	for (size_t i = 0; host.pagemap_scan && i < pages; i += 5)
+		(void)*(volatile uint8_t *)(m + i * CRN_PAGE_SIZE); /* the shared zero page */
 	/* Few runs at a time, so that the cursor has to move on. */
 	while (cursor < end) {
 		struct crn_page_run runs[4];
