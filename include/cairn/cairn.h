@@ -167,7 +167,9 @@ struct cairn_options {
  * "decay" under "async", "uffd" and "mprotect"; the others have no hot pages and take "none" alone.
  *
  * Returns 0; CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESTRATEGY, CAIRN_ESURFACE, CAIRN_EOPTION,
- * CAIRN_EBUSY, -EINVAL (a feed for a tracker that has none), -ENOMEM, or what the kernel refused.
+ * CAIRN_EBUSY, -EINVAL (a feed for a tracker that has none), -ENOMEM, CAIRN_EUNSUPPORTED ("uffd" or
+ * "mprotect" while another process uses this memory, as after clone(CLONE_VM); it is seen if there
+ * is one thread), or what the kernel refused.
  * When the process runs under `cairn run`, this joins the engine that is there and returns its
  * handle.
  */

@@ -165,6 +165,12 @@ int crn_thread_count(void)
 	return err < 0 ? err : count;
 }
 
+/* Of a process with one thread unshare asks just that, and then changes nothing. */
+bool crn_memory_shared(void)
+{
+	return crn_sys1(SYS_unshare, 0x100 /* CLONE_VM */) == -EINVAL && crn_thread_count() == 1;
+}
+
 /*
  * What glibc 2.35 and later tell of their rseq registration. Weak: absent with other libcs and in a
  * program whose libc registered none (__rseq_size is 0 then).

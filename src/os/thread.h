@@ -46,6 +46,12 @@ int crn_thread_count(void);
  */
 bool crn_thread_rests(int tid);
 
+/*
+ * Does another process use this memory (CLONE_VM without CLONE_THREAD)? False also if that cannot
+ * be known: if there are more threads than one, or unshare is forbidden.
+ */
+bool crn_memory_shared(void);
+
 /* Memory that the kernel writes for one thread whenever it likes; a restore leaves it alone. */
 struct crn_thread_words {
 	uintptr_t clear_tid;   /* CLONE_CHILD_CLEARTID word, 4 bytes; 0: none or unknown */

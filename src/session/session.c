@@ -326,6 +326,12 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	if (!(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS)) && !c->agent &&
 		!crn_streq(o->surface, "none"))
 		return CAIRN_EAREAONLY;
+	if (c->ops->caps & CRN_TRACK_PROTECTS && crn_memory_shared()) {
+		crn_error("another process uses this memory and would die of its first store to "
+			  "what %s closes: begin it after the session, or take another tracker",
+			c->ops->name);
+		return CAIRN_EUNSUPPORTED;
+	}
 	CRN_TRY(crn_surface_parse(c, o->surface));
 	if (c->ops->caps & CRN_TRACK_STORES && c->mode != CRN_SURFACE_ALL)
 		return CAIRN_EUNSUPPORTED; /* such a tracker has no areas */

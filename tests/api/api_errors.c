@@ -5,10 +5,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "../lib/harness.h"
 
 #define PAGE      4096ul
@@ -431,6 +434,33 @@ static void test_close_leaves_nothing(void)
 		test_fail("50 sessions left %d descriptors", open_descriptors() - descriptors);
 }
 
+static int sleep_until_killed(void *unused)
+{
+	for (;;)
+		pause();
+	return 0;
+}
+
+/* Another process in our memory has no handler of ours. Where unshare is forbidden nobody can tell. */
+static void test_shared_memory(void)
+{
+	struct cairn_options o = with_defaults();
+	uint8_t *stack = map_pages(4, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	int child = clone(sleep_until_killed, stack + 4 * PAGE, CLONE_VM | SIGCHLD, NULL);
+
+	CHECK(child > 0);
+	if (unshare(CLONE_VM) == -1 && errno == EINVAL && areas_only) {
+		CHECK_RC(cairn_open(&c, &o), CAIRN_EUNSUPPORTED);
+	} else if (!areas_only) {
+		CHECK_OK(cairn_open(&c, &o));
+		CHECK_OK(cairn_close(c));
+	}
+	CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+	munmap(stack, 4 * PAGE);
+	CHECK_OK(cairn_open(&c, &o));
+	CHECK_OK(cairn_close(c));
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o;
@@ -448,6 +478,7 @@ int main(int argc, char **argv)
 	CHECK_OK(cairn_close(c));
 	test_open_errors();
 	test_open_newer_struct();
+	test_shared_memory();
 	test_default_strategy();
 	c = test_open(&o);
 	munmap(area + 4 * PAGE, 2 * PAGE);
