@@ -441,7 +441,7 @@ static int sleep_until_killed(void *unused)
 	return 0;
 }
 
-/* Another process in our memory has no handler of ours. Where unshare is forbidden nobody can tell. */
+/* Another process in our memory has no handler of ours. Without unshare nobody can tell. */
 static void test_shared_memory(void)
 {
 	struct cairn_options o = with_defaults();
