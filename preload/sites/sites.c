@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include "base/bits.h"
 #include "base/copy.h"
@@ -107,6 +109,27 @@ static int open_engine(void)
 	return 0;
 }
 
+static bool limit_below(int resource, uint64_t least)
+{
+	uint64_t limit[2];
+
+	return crn_sys4(SYS_prlimit64, 0, resource, NULL, limit) == 0 && limit[0] < least;
+}
+
+/* Which lowered limit may be why, as the rest of a line. */
+static const char *limit_behind(int err)
+{
+	if (err == CAIRN_EMEMORY || err == -ENOMEM) {
+		if (limit_below(RLIMIT_AS, RLIM_INFINITY))
+			return "; RLIMIT_AS (ulimit -v) is low";
+		if (limit_below(RLIMIT_DATA, RLIM_INFINITY))
+			return "; RLIMIT_DATA (ulimit -d) is low";
+	}
+	if ((err == -EMFILE || err == CAIRN_ENOTRACK) && limit_below(RLIMIT_NOFILE, 64))
+		return "; RLIMIT_NOFILE (ulimit -n) is low";
+	return "";
+}
+
 /*
  * At the first site at which no vfork child lives that would meet closed pages without our
  * descriptors. A session that cannot be opened is reported once; the program runs on without.
@@ -131,7 +154,7 @@ static bool session_ready(void)
 	if (ret == 0)
 		return true;
 	crn_agent->session_refused = true;
-	crn_error("no checkpoints: %s", cairn_strerror(ret));
+	crn_error("no checkpoints: %s%s", cairn_strerror(ret), limit_behind(ret));
 	return false;
 }
 

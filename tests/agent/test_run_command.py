@@ -148,6 +148,13 @@ def test_limits() -> None:
     shell = f"ulimit -S -f 0; exec {CAIRN} run -- echo limited"
     got = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     expect((got.returncode, got.stdout) == (0, "limited\n"), "cairn run under a limit", got)
+    for limit, value in (("NOFILE", 4), ("DATA", 4 << 20), ("AS", 1 << 20)):
+        inner = "import resource as r, select;"
+        inner += f"r.setrlimit(r.RLIMIT_{limit}, ({value}, {value}));"
+        inner += "select.select([], [], [], 0); print('alive')"
+        got = run("--at", "wait", "--", sys.executable, "-c", inner)
+        right = got[:2] == (0, "alive\n") and f"RLIMIT_{limit} (ulimit" in got[2]
+        expect(right, f"it runs on without checkpoints, and is told of RLIMIT_{limit}", got)
 
 
 def test_children() -> None:
