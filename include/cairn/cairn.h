@@ -258,7 +258,8 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
  * system call: there SIGSEGV and the other faults are unblocked and the rest is left. Must be
  * called by the thread that took it.
  * Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
- * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (strategy "oracle-count").
+ * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (strategy "oracle-count"; a mapping of the surface that the
+ * tracker cannot take, as the log has said).
  */
 CRN_API CRN_MUST_CHECK int cairn_restore(cairn_t *c, uint64_t id);
 

@@ -80,6 +80,12 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 			"the kernel would read the program's memory after a checkpoint");
 		call->result = -EOPNOTSUPP;
 		return true;
+	case NR_MSEAL:
+		if (!crn_output_matters())
+			return false;
+		refuse_once(2 + NR_MSEAL % 30, row->name, "no tracker could open sealed memory again");
+		call->result = -ENOSYS;
+		return true;
 	}
 	if (row->effect != CRN_EFFECT_REFUSE)
 		return false;

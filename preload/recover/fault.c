@@ -52,6 +52,8 @@ static const char *obstacle(const struct crn_thread *t, int *tid)
 	if (crn_effects_check() < 0)
 		return e->unrecoverable;
 	ret = crn_memory_restorable(crn_agent->session, crn_agent->newest);
+	if (ret == CAIRN_EUNSUPPORTED)
+		return "a mapping is not tracked, as an earlier line says";
 	return ret < 0 ? cairn_strerror(ret) : NULL;
 }
 

@@ -167,6 +167,7 @@ struct cairn {
 
 	bool taken_told;       /* the log has the first mapping that somebody else's uffd has */
 	bool agent;            /* opened by the agent: joins are always welcome */
+	bool partial;          /* the tracker could not take some mapping of the surface */
 	bool unreadable;       /* the program has made a part of some area so */
 	bool cut;              /* a file is shorter than some area that maps it */
 	bool cuttable;         /* there are areas of files that somebody may cut short */

@@ -246,10 +246,11 @@ static int find_awkward(cairn_t *c)
 	CRN_TRY(crn_grow(c, (void **)&c->awkward.at, &c->awkward.capacity, c->layout.count,
 		sizeof(*c->awkward.at)));
 	c->awkward.count = 0;
-	c->unreadable = false;
+	c->unreadable = c->partial = false;
 	for (size_t i = 0; i < c->layout.count; i++) {
 		const struct crn_piece *p = &c->layout.at[i];
 
+		c->partial |= (p->flags & CRN_PIECE_REFUSED) != 0;
 		if ((p->prot & rw) == rw)
 			continue;
 		c->awkward.at[c->awkward.count++] = *p;

@@ -196,6 +196,8 @@ int crn_restore_check(cairn_t *c, uint64_t id)
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_NOTE));
 	CRN_TRY(crn_mark_usable(c, id)); /* a mapping that vanished may have ended it */
 	CRN_TRY(check_files(c));
+	if (c->partial) /* half of the surface would go back */
+		return CAIRN_EUNSUPPORTED;
 	return crn_layout_undoable(c, id);
 }
 
