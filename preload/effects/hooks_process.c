@@ -83,7 +83,7 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 	case NR_MSEAL:
 		if (!crn_output_matters())
 			return false;
-		refuse_once(2 + NR_MSEAL % 30, row->name, "no tracker could open sealed memory again");
+		refuse_once(2 + NR_MSEAL % 30, row->name, "sealed memory cannot be opened again");
 		call->result = -ENOSYS;
 		return true;
 	}

@@ -229,9 +229,13 @@ print(answer, ctypes.get_errno(), pages[4096])
 
 
 def test_guard_pages() -> None:
-    """MADV_GUARD_INSTALL is answered as by a kernel that lacks it: no checkpoint could read on."""
+    """Guard pages and seals are answered as by a kernel that lacks them."""
     got = run("--at", "wait", "--", "python3", "-c", GUARD)
     expect(got[:2] == (0, "-1 22 3\n"), "guard pages are not installed", got)
+    seal = GUARD.replace("libc.madvise(", "libc.syscall(462, ").replace("4096, 102)", "8192, 0)")
+    for tracker in ("uffd", "mprotect"):  # what these close must be opened again
+        got = run("--at", "wait", "--tracker", tracker, "--", "python3", "-c", seal)
+        expect(got[:2] == (0, "-1 38 3\n"), f"memory is not sealed under {tracker}", got)
 
 
 LOOPS = """
