@@ -107,9 +107,10 @@ static int probe(const struct crn_host *host)
 
 /* ---- RLIMIT_DATA ------------------------------------------------------------------------- */
 
+/* NULL: an area that is being added; what was opened there for calls on their way is no more. */
 static bool counts(const struct undo_area *a)
 {
-	return a->guard == &undo_guard_mprotect && !(a->area->flags & CRN_AREA_SHARED);
+	return a && a->guard == &undo_guard_mprotect && !(a->area->flags & CRN_AREA_SHARED);
 }
 
 static size_t count_open(const struct crn_undo_pages *u)

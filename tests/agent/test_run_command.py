@@ -155,6 +155,10 @@ def test_limits() -> None:
         got = run("--at", "wait", "--", sys.executable, "-c", inner)
         right = got[:2] == (0, "alive\n") and f"RLIMIT_{limit} (ulimit" in got[2]
         expect(right, f"it runs on without checkpoints, and is told of RLIMIT_{limit}", got)
+    inner = "import resource as r, select; r.setrlimit(r.RLIMIT_DATA, (1 << 30, 1 << 30));"
+    inner += "e = select.epoll(); [e.poll(0.001) for _ in range(5)]; print('alive')"
+    got = run("--at", "wait", "--tracker", "mprotect", "--", sys.executable, "-c", inner)
+    expect(got == (0, "alive\n", ""), "a limit that leaves room, and a buffer of a call", got)
 
 
 def test_children() -> None:
