@@ -133,6 +133,8 @@ class Command:
                 self.sites.append(value)
         elif name == "report" and not equals:
             self.report = True
+        elif name == "threads" and not equals:
+            self.switches["threads"] = "on"
         elif name == "unit" and not equals:
             self.unit = True
         elif name == "test-lose" and value.isdigit():
@@ -141,6 +143,9 @@ class Command:
             raise Wrong(f"-fcairn-{name} has no value '{value}' (man cairn-cc)")
         else:
             raise Wrong(f"no option '{word}' (man cairn-cc lists them)")
+
+    def threads(self) -> bool:
+        return "threads" in self.switches
 
     def per_unit(self) -> bool:
         """Hooks when a unit is compiled, not when it is linked."""
@@ -226,6 +231,11 @@ def check(command: Command) -> None:
         if command.has("-static") and not command.has("-static-pie"):
             raise Wrong("-static: use -static-pie, an instrumented program must be position "
                         "independent")
+    if command.threads() and command.own["tracker"] != "shadow":
+        raise Wrong("-fcairn-threads is for -fcairn-tracker=shadow: a log cannot tell which thread "
+                    "stored first")
+    if command.threads() and command.tags == "epoch":
+        raise Wrong("-fcairn-threads and -fcairn-tags=epoch do not go together")
     if command.switches.get("save") == "off" and command.own["tracker"] != "shadow":
         raise Wrong("-fcairn-save=off is for -fcairn-tracker=shadow")
 
@@ -265,7 +275,8 @@ def arguments(command: Command) -> list[str]:
         words += ["-pie"]
     kinds = ["undolog"]
     if command.own["tracker"] == "shadow":
-        kinds = [f"shadow_{command.own['region']}", f"tags_{command.tags}"]
+        threads = "_threads" if command.threads() else ""
+        kinds = [f"shadow_{command.own['region']}{threads}", f"tags_{command.tags}"]
     return words + [
         "-Wl,--whole-archive", *(library(f"libcairn_rt_{kind}.a") for kind in kinds),
         "-Wl,--no-whole-archive", library("libcairn_rt_libc.a"), library("libcairn_rt.a"),

@@ -155,10 +155,25 @@ bool Checkpoints::call(const CallBase &c) const
 	return to->isDeclaration() && (pointers || !targets.empty());
 }
 
+// May another thread's checkpoint come before what follows? One must not race with stores, so that it
+// takes an order between threads to let it in.
+static bool synchronises(const Instruction &i)
+{
+	if (auto *c = dyn_cast<CallBase>(&i))
+		return !isa<IntrinsicInst>(c) && !c->hasFnAttr(Attribute::NoSync);
+	if (auto *l = dyn_cast<LoadInst>(&i))
+		return isStrongerThanMonotonic(l->getOrdering());
+	if (auto *s = dyn_cast<StoreInst>(&i))
+		return isStrongerThanMonotonic(s->getOrdering());
+	return isa<FenceInst>(i) || isa<AtomicRMWInst>(i) || isa<AtomicCmpXchgInst>(i);
+}
+
 bool Checkpoints::at(const Instruction &i) const
 {
 	auto *c = dyn_cast<CallBase>(&i);
 
+	if (options.threads && synchronises(i))
+		return true;
 	// Where setjmp returns again, anything may have happened since it was called.
 	return c && (call(*c) || c->hasFnAttr(Attribute::ReturnsTwice));
 }

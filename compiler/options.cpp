@@ -54,7 +54,7 @@ Options Options::parse(const char *text)
 	SmallVector<StringRef, 16> items;
 	struct { const char *key; bool *to; } const switches[] = {
 		{ "save", &o.save }, { "link", &o.link }, { "off", &o.off },
-		{ "guard", &o.guard }, { "stack", &o.stack }, { "aggregate", &o.aggregate },
+		{ "guard", &o.guard }, { "threads", &o.threads }, { "stack", &o.stack }, { "aggregate", &o.aggregate },
 		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "wrap", &o.wrap },
 		{ "native-quiet", &o.native_quiet }, { "report", &o.report },
 	};

@@ -26,6 +26,7 @@ struct Options {
 	bool link = false;        // the final link of a program: all of its code is in the module
 	bool off = false;         // do nothing
 	bool guard = false;       // stray stores stop (src/rt/stray_guard.c)
+	bool threads = false;     // hooks of several threads at once (LMC, IV-D)
 	bool stack = true;        // leave out stores to the stack
 	bool aggregate = true;    // one check for stores off one base
 	bool redundant = true;    // leave out what a dominating store has saved

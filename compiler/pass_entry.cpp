@@ -74,7 +74,8 @@ void require_shape(Module &m, const Options &o)
 		require(m, "__cairn_abi_undolog");
 		return;
 	}
-	require(m, "__cairn_abi_shadow_" + std::to_string(o.region()));
+	require(m, "__cairn_abi_shadow_" + std::to_string(o.region()) +
+			(o.threads ? "_threads" : ""));
 	require(m, o.epoch ? "__cairn_abi_tags_epoch" : "__cairn_abi_tags_one");
 }
 

@@ -64,6 +64,7 @@ struct crn_rt_shape {
 	bool (*one_thread)(void);                 /* as far as libc knows */
 	bool (*saves)(void);                      /* not built with -fcairn-save=off */
 	bool (*guarded)(void);                    /* built with -fcairn-guard=on */
+	bool threads;                             /* built with -fcairn-threads */
 };
 
 /*
@@ -161,6 +162,13 @@ static inline bool crn_rt_take(void *cursor, uint64_t from, uint64_t to)
 			 : "r"(to)
 			 : "memory");
 	return done;
+}
+
+/* The same where hooks of other threads come, too. */
+static inline bool crn_rt_take_shared(void *cursor, uint64_t from, uint64_t to)
+{
+	return __atomic_compare_exchange_n((uint64_t *)cursor, &from, to, false, __ATOMIC_SEQ_CST,
+		__ATOMIC_RELAXED);
 }
 
 static inline uint64_t crn_log_need(size_t len)

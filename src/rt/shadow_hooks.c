@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The shadow's half of the hooks: the first store to a region of 1 << CRN_SHIFT bytes since the
- * checkpoint saves it (LMC, sections II and III). Compiled once for each size of region; a program
- * links the one that its code was instrumented for, or does not link.
+ * checkpoint saves it (LMC, sections II and III). Compiled for each size of region, and with
+ * CRN_THREADS for programs of several threads (section IV-D); a program links what its code was
+ * instrumented for, or does not link.
+ *
+ * Threads need no lock, and no smaller region. Whoever stores to a region has seen its tag say
+ * "saved", or has saved it himself. So several may copy it at once: what one reads before it sees
+ * the tag clean is old content, and writing that once more does no harm. Loads and stores are in
+ * the program's order on x86-64. Only lists are shared: there a locked instruction takes the room.
  *
  * A tag of a clean region is not what saved() says. How all become clean at the checkpoint is
  * track/tags.c.
@@ -12,8 +18,9 @@
 #include "base/status.h"
 
 #ifndef CRN_SHIFT /* for readers' tools alone */
-#define CRN_SHIFT  7
-#define CRN_REGION 128
+#define CRN_SHIFT   7
+#define CRN_NAME    128
+#define CRN_THREADS 0
 #endif
 #define REGION    (1ul << CRN_SHIFT)
 #define NAMED_(n) __cairn_abi_shadow_##n
@@ -21,8 +28,8 @@
 
 typedef uint64_t word __attribute__((may_alias));
 
-/* Instrumented code refers to this by its region's size. */
-const char NAMED(CRN_REGION) __attribute__((visibility("default"))) = 1;
+/* Instrumented code refers to this by its region's size, and whether it has threads. */
+const char NAMED(CRN_NAME) __attribute__((visibility("default"))) = 1;
 const struct crn_rt_shape __cairn_shape = {
 	.kind = CRN_RT_SHADOW,
 	.shift = CRN_SHIFT,
@@ -32,6 +39,7 @@ const struct crn_rt_shape __cairn_shape = {
 	.one_thread = crn_rt_one_thread,
 	.saves = crn_rt_saves,
 	.guarded = crn_rt_guarded,
+	.threads = CRN_THREADS,
 };
 
 static __attribute__((section(".preinit_array"), used)) void (*start)(int, char **, char **) =
@@ -50,6 +58,11 @@ static uint8_t saved(const struct crn_rt *rt)
 	return __cairn_tags == CRN_TAGS_EPOCH ? (uint8_t)rt->epoch : 1;
 }
 
+static bool take(uint64_t **cursor, uint64_t from, uint64_t to)
+{
+	return CRN_THREADS ? crn_rt_take_shared(cursor, from, to) : crn_rt_take(cursor, from, to);
+}
+
 /* Append to one of the lists. False: it is full. */
 static bool append(uint64_t **cursor, uint64_t *const *end, uint64_t entry)
 {
@@ -59,7 +72,7 @@ static bool append(uint64_t **cursor, uint64_t *const *end, uint64_t entry)
 		at = *(uint64_t *volatile *)cursor;
 		if (crn_unlikely(at == *end))
 			return false;
-	} while (!crn_rt_take(cursor, (uint64_t)at, (uint64_t)(at + 1)));
+	} while (!take(cursor, (uint64_t)at, (uint64_t)(at + 1)));
 	*(volatile uint64_t *)at = entry;
 	return true;
 }
@@ -78,9 +91,9 @@ static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
 }
 
 /*
- * Copy the region, unless a signal handler saves it meanwhile: its stores come after that, so what
- * was read before the tag was seen clean is old content, and may be written even if the handler has
- * written it already. False: the handler did all.
+ * Copy the region, unless a signal handler or another thread saves it meanwhile: its stores come
+ * after that, so what was read before the tag was seen clean is old content, and may be written
+ * even if that has been done already. False: somebody else did all.
  */
 static bool copy_region(uintptr_t region, const volatile uint8_t *tag, uint8_t saved)
 {

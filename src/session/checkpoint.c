@@ -133,7 +133,7 @@ static void marks_follow_journal(cairn_t *c)
  * Where the kernel put the main thread's first frame: above it there are only arguments and
  * environment.
  */
-static uintptr_t start_of_stack(void)
+uintptr_t crn_stack_start(void)
 {
 	char text[1024];
 	long n = crn_file_read("/proc/self/stat", text, sizeof(text));
@@ -165,7 +165,7 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 		top = m.end;
 		kind = crn_streq(m.name, "[heap]") ? CRN_STACK_IN_HEAP : CRN_STACK_OTHER;
 		if (crn_streq(m.name, "[stack]")) {
-			uintptr_t start = start_of_stack();
+			uintptr_t start = crn_stack_start();
 
 			kind = CRN_STACK_OWN;
 			if (start > rsp && start < m.end)

@@ -387,6 +387,11 @@ bool crn_may_put(const cairn_t *c, uintptr_t page);
 void crn_lost(struct crn_track_env *env, uintptr_t addr, int why);
 /* Note the calling thread's rseq area, tid word and robust list. */
 int crn_exempt_self(cairn_t *c);
+/*
+ * For trackers without areas, in programs of several threads: others' stacks and thread-local
+ * variables, too, for their registers do not come back. CAIRN_EUNSUPPORTED: one is in the heap.
+ */
+int crn_exempt_other_stacks(cairn_t *c);
 /* And those of every other thread. */
 int crn_exempt_all(cairn_t *c);
 
@@ -421,6 +426,8 @@ int crn_tracing_close(cairn_t *c);
 
 /* ---- other_threads.c */
 /* Has another thread run in the open interval? 0 or CAIRN_ETHREADS; fills c->other_stacks. */
+/* An address in the main thread's stack; 0 if /proc does not tell. */
+uintptr_t crn_stack_start(void);
 int crn_other_threads_check(cairn_t *c, uint64_t id);
 bool crn_on_other_stack(const cairn_t *c, uintptr_t page);
 

@@ -5,6 +5,7 @@
  * on a thread's stack. (The agent, which has every thread's registers, decides for itself.)
  */
 #include "session/engine.h"
+#include "base/copy.h"
 #include "os/thread.h"
 
 struct stacks {
@@ -64,6 +65,37 @@ static int check_thread(void *ctx, int tid)
 			: c->ops->page.collect(c->tracker, stack.begin, stack.end - stack.begin))
 		return CAIRN_ETHREADS; /* written, or not even tracked all through */
 	return crn_ranges_add(c, &c->other_stacks, stack.begin, stack.end);
+}
+
+static int exempt_stack(void *ctx, int tid)
+{
+	struct stacks *s = ctx;
+	struct crn_mapping m;
+	uintptr_t at = 0;
+	size_t len;
+
+	if (tid == s->self)
+		return 0;
+	if (tid == crn_getpid())
+		at = crn_stack_start();
+	else if (crn_robust_list_of(tid, &at, &len) < 0)
+		return 0; /* it has ended */
+	if (!at || crn_maps_find(&s->c->maps, at, &m) <= 0)
+		return 0;
+	if (crn_streq(m.name, "[heap]"))
+		return CAIRN_EUNSUPPORTED;
+	/* Of a thread that libc made: the descriptor, with the list, is at the upper end. */
+	return crn_ranges_add(s->c, &s->c->builtin, m.begin,
+		tid == crn_getpid() ? m.end : crn_page_up(at + len));
+}
+
+int crn_exempt_other_stacks(cairn_t *c)
+{
+	struct stacks s = { .c = c, .self = crn_gettid() };
+
+	CRN_TRY(crn_exempt_all(c));
+	c->thread_seen = 0; /* threads come and go */
+	return crn_thread_each(exempt_stack, &s);
 }
 
 int crn_other_threads_check(cairn_t *c, uint64_t id)

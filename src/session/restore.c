@@ -15,6 +15,7 @@
 #include "os/guarded.h"
 #include "os/signal.h"
 #include "os/thread.h"
+#include "rt/rt.h"
 
 /* ---- Content --------------------------------------------------------------------------------- */
 
@@ -226,9 +227,12 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 
 	c->skip = skip;
 	/* What libc and the kernel write for other threads is no store of the program's. */
-	CRN_TRY(c->mode == CRN_SURFACE_NONE || c->ops->caps & CRN_TRACK_STORES
-			? crn_exempt_self(c)
-			: crn_exempt_all(c));
+	if (c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads && !__cairn_shape.one_thread())
+		CRN_TRY(crn_exempt_other_stacks(c));
+	else if (c->mode == CRN_SURFACE_NONE || c->ops->caps & CRN_TRACK_STORES)
+		CRN_TRY(crn_exempt_self(c));
+	else
+		CRN_TRY(crn_exempt_all(c));
 	if (!checked)
 		CRN_TRY(crn_restore_check(c, id));
 	c->target = id;

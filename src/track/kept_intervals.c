@@ -111,14 +111,19 @@ static void begin(struct crn_kept *k, uint64_t id)
 		rt->lost(rt->env, 0, -EINTR);
 }
 
+/* Hooks of two threads at once would mix up what they keep, if they are not made for that. */
+static bool threads_right(const struct crn_kept *k)
+{
+	return __cairn_shape.threads || k->env->one_thread || __cairn_shape.one_thread();
+}
+
 int crn_kept_take(void *t, uint64_t id)
 {
 	struct crn_kept *k = t;
 	bool first = !crn_rt()->active;
 	int err = 0;
 
-	/* Hooks of two threads at once would mix up what they keep. */
-	if (!k->env->one_thread && !__cairn_shape.one_thread())
+	if (!threads_right(k))
 		return CAIRN_ETHREADS;
 	k->hooks->stop();
 	if (!first && k->env->keep > 1)
@@ -170,7 +175,7 @@ int crn_kept_check(void *t, uint64_t id)
 {
 	struct crn_kept *k = t;
 
-	if (!k->env->one_thread && !__cairn_shape.one_thread())
+	if (!threads_right(k))
 		return CAIRN_ETHREADS;
 	if (id != k->open && (!k->count || interval_at(k, 0)->id > id))
 		return CAIRN_EEVICTED;

@@ -2,9 +2,12 @@
 /*
  * A signal handler stores between any two instructions of a hook, and of cairn_checkpoint: nothing
  * of that is lost. The processor's trap flag brings a SIGTRAP after each instruction; in run n the
- * handler stores at the n-th. argv: TRACKER.
+ * handler stores at the n-th. argv: TRACKER, and "thread": then another thread stores while the
+ * handler waits for it.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,6 +29,7 @@ static struct shared {
 	cairn_t *session;
 	volatile long n, steps; /* the handler stores at step n */
 	volatile int fired, runs, refused;
+	volatile int turn; /* of the other thread: 0 there is none, 1 it waits, 2 it stores */
 	uint64_t ids[2];
 } *shared;
 
@@ -63,7 +67,24 @@ __attribute__((disable_sanitizer_instrumentation)) static void trapped(
 		return;
 	shared->fired = 1;
 	u->uc_mcontext.gregs[REG_EFL] &= ~TRAP_ON; /* the rest at full speed */
-	handler_stores();
+	if (!shared->turn) {
+		handler_stores();
+		return;
+	}
+	shared->turn = 2;
+	while (shared->turn == 2)
+		sched_yield();
+}
+
+static void *other_thread(void *arg)
+{
+	for (shared->turn = 1; shared->turn; sched_yield()) {
+		if (shared->turn == 2) {
+			handler_stores();
+			shared->turn = 1;
+		}
+	}
+	return arg;
 }
 
 static unsigned char pattern(size_t i)
@@ -162,9 +183,9 @@ int main(int argc, char **argv)
 {
 	struct sigaction trap = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO };
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	pthread_t thread;
 	cairn_t *c;
 
-	(void)argc;
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED && !sigaction(SIGTRAP, &trap, NULL));
 	o.tracker = argv[1];
@@ -172,10 +193,21 @@ int main(int argc, char **argv)
 	fill();
 	CHECK_OK(cairn_open(&c, &o));
 	CHECK_OK(cairn_area_exclude(c, shared, 4096));
+	if (argc > 2) {
+		CHECK(!pthread_create(&thread, NULL, other_thread, NULL));
+		while (!shared->turn)
+			sched_yield();
+	}
 	in_hooks(c, false);
 	CHECK(shared->runs > 20);
 	in_hooks(c, true);
 	dprintf(1, "%d instructions of hooks", shared->runs);
+	if (argc > 2) {
+		shared->turn = 0;
+		CHECK(!pthread_join(thread, NULL));
+		CHECK_OK(cairn_close(c));
+		return 0;
+	}
 	shared->runs = 0;
 	in_checkpoint(c);
 	dprintf(1, ", %d of checkpoints, %d refused\n", shared->runs, shared->refused);

@@ -199,6 +199,8 @@ class CommandLine(unittest.TestCase):
             (["-fcairn-region=100", "program.c"], "'100'"),
             (["-fcairn-site=a+b", "program.c"], "'a+b'"),
             (["-fcairn-tags=bits", "program.c"], "'bits'"),
+            (["-fcairn-threads", "-fcairn-tracker=undolog", "program.c"], "-fcairn-threads"),
+            (["-fcairn-threads", "-fcairn-tags=epoch", "program.c"], "-fcairn-tags=epoch"),
             (["-no-pie", "program.c"], "position independent"),
             (["-static", "program.c"], "-static-pie"),
             (["-m32", "program.c"], "-m32"),
@@ -213,6 +215,9 @@ class CommandLine(unittest.TestCase):
         self.cc("-fcairn-unit", "-c", "-fcairn-tags=epoch", "part.c")
         done = self.cc("program.c", "part.o", status=1)
         self.assertIn("__cairn_abi_tags_epoch", done.stderr)
+        self.cc("-fcairn-unit", "-c", "part.c")
+        done = self.cc("-fcairn-threads", "program.c", "part.o", status=1)
+        self.assertIn("__cairn_abi_shadow_128", done.stderr)
 
     def test_one_set_of_hooks(self) -> None:
         """A unit that has its hooks keeps them, and gets no others, when it comes again."""
