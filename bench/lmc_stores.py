@@ -21,6 +21,7 @@ from smc import RunLog, Settings
 
 HERE = Path(__file__).resolve().parent
 REGIONS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+MODES = ("tags=bzero", "tags=mmap", "tags=dontneed", "tags=epoch", "guard=on", "threads")
 PAGES = ("fork", "mprotect", "softdirty", "uffd", "async")
 
 
@@ -30,6 +31,8 @@ def variants(settings: Settings) -> dict[str, tuple[str, str]]:
     if settings.toy:
         return found
     found |= {tracker: ("", tracker) for tracker in PAGES}
+    found |= {f"shadow {mode}": (mode, "shadow") for mode in MODES}
+    found["undolog guard=on"] = ("undolog guard=on", "undolog")
     regions = (16, 1024) if settings.quick else REGIONS
     return found | {f"shadow, {n}": (str(n), "shadow") for n in regions if n != 128}
 
@@ -44,6 +47,16 @@ def missing(build: Path) -> str | None:
     return None
 
 
+def own_flags(kind: str) -> list[str]:
+    """A size of regions, a tracker, or options without their -fcairn-."""
+    words = [f"region={kind}"] if kind.isdigit() else kind.split()
+    return ["-fcairn-" + (f"tracker={word}" if word == "undolog" else word) for word in words]
+
+
+def program(folder: Path, kind: str) -> Path:
+    return folder / f"stores-{kind.replace(' ', '-') or 'plain'}"
+
+
 def compile_all(settings: Settings, folder: Path) -> None:
     """One program for each kind of hooks; what measures has none."""
     build, root = settings.build, HERE.parent
@@ -53,18 +66,17 @@ def compile_all(settings: Settings, folder: Path) -> None:
     subprocess.run([*native, "-c", HERE / "native" / "measure.c", "-o", measure], check=True)
     source = HERE / "native" / "bench_stores.c"
     for kind in {kind for kind, _ in variants(settings).values()}:
-        own = [f"-fcairn-region={kind}"] if kind.isdigit() else [f"-fcairn-tracker={kind}"]
-        command = [str(build / "bin" / "cairn-cc"), *own]
+        command = [str(build / "bin" / "cairn-cc"), *own_flags(kind)]
         libraries: list[str] = []
         if not kind:
             command, libraries = native[:1], [str(build / "lib" / "libcairn.a")]
-        out = folder / f"stores-{kind or 'plain'}"
+        out = program(folder, kind)
         subprocess.run([*command, *words, source, measure, *libraries, "-o", out], check=True)
 
 
 def one_run(folder: Path, kind: str, tracker: str, toy: bool) -> dict[str, Any]:
     """Cycles of each point, by "range repeats"."""
-    command = [folder / f"stores-{kind or 'plain'}", tracker, *(["--toy"] if toy else [])]
+    command = [program(folder, kind), tracker, *(["--toy"] if toy else [])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode:
         raise RuntimeError(f"bench_stores {tracker}: {done.stderr[-300:]}")

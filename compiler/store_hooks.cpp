@@ -94,38 +94,16 @@ void Hooks::check_stray(Instruction *at, Value *pointer, uint64_t size)
 }
 
 // undo log: read the old content, take room for it, write it there; the word that makes an entry valid
-// comes last. If a signal handler came in between and took room, too: then once more (src/rt/rt.h).
+// comes last (src/rt/rt.h). Should a signal handler come between reading and taking, its entries are
+// older in the log, and what was read is older still: undone in that order, it is right.
 void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 {
-	checks++;
-	BasicBlock *before = at->getParent();
-	BasicBlock *rest = before->splitBasicBlock(at->getIterator(), "cairn.logged");
-	Function *f = before->getParent();
-	BasicBlock *look = BasicBlock::Create(context, "cairn.log", f, rest);
-	BasicBlock *full = BasicBlock::Create(context, "cairn.full", f, rest);
-	BasicBlock *room = BasicBlock::Create(context, "cairn.room", f, rest);
-	uint64_t need = divideCeil(size, 8) * log_entry;
-
-	before->getTerminator()->setSuccessor(0, look);
-
-	IRBuilder<> b(look);
+	IRBuilder<> b(at);
 	Type *word = b.getInt64Ty();
-	b.SetCurrentDebugLocation(at->getDebugLoc());
-	Value *end_at = b.CreateConstGEP1_64(word, state, 1);
-	Value *cursor = b.CreateAlignedLoad(word, state, Align(8), /*isVolatile=*/true);
-	Value *next = b.CreateAdd(cursor, b.getInt64(need));
-	Value *end = b.CreateAlignedLoad(word, end_at, Align(8), /*isVolatile=*/true);
-	b.CreateCondBr(b.CreateICmpUGT(next, end), full, room, unlikely);
-
-	b.SetInsertPoint(full);
-	b.SetCurrentDebugLocation(at->getDebugLoc());
-	call(b, slow, { pointer });
-	b.CreateBr(look);
-
-	b.SetInsertPoint(room);
-	b.SetCurrentDebugLocation(at->getDebugLoc());
 	Value *address = b.CreatePtrToInt(pointer, word);
 	SmallVector<std::pair<Value *, Value *>, 8> entries; // old content, where
+
+	checks++;
 	for (uint64_t done = 0; done < size;) {
 		uint64_t part = std::min<uint64_t>(8, llvm::bit_floor(size - done));
 		Value *from = done ? b.CreateConstGEP1_64(b.getInt8Ty(), pointer, done) : pointer;
@@ -137,20 +115,20 @@ void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 		entries.push_back({ old, where });
 		done += part;
 	}
-	// entries that are not of eight bytes may be more than `need` was computed for
-	cast<Instruction>(next)->setOperand(1, b.getInt64(entries.size() * log_entry));
-	BasicBlock *fill = BasicBlock::Create(context, "cairn.fill", f, rest);
-	Type *results = StructType::get(b.getInt8Ty(), word);
-	auto *type = FunctionType::get(results, { b.getPtrTy(), word, word }, false);
+	Value *need = b.getInt64(entries.size() * log_entry);
+	auto *type = FunctionType::get(word, { b.getPtrTy(), word }, false);
 	// Not locked: only this thread's own signal handlers are to be told apart.
-	auto *take = InlineAsm::get(type, "cmpxchgq $4, ($2)",
-		"={@ccz},={ax},r,1,r,~{memory},~{dirflag},~{fpsr},~{flags}", true);
-	Value *done = b.CreateExtractValue(b.CreateCall(take, { state, cursor, next }), 0);
-	b.CreateCondBr(b.CreateICmpNE(done, b.getInt8(0)), fill, look,
-		MDBuilder(context).createBranchWeights(100000, 1));
+	auto *take = InlineAsm::get(type, "xaddq $0, ($1)",
+		"=r,r,0,~{memory},~{dirflag},~{fpsr},~{flags}", true);
+	Value *cursor = b.CreateCall(take, { state, need });
+	Value *end = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, 1), Align(8));
+	Value *full = b.CreateICmpUGT(b.CreateAdd(cursor, need), end);
+	Instruction *cold, *room;
 
-	b.SetInsertPoint(fill);
-	b.SetCurrentDebugLocation(at->getDebugLoc());
+	SplitBlockAndInsertIfThenElse(full, at->getIterator(), &cold, &room, unlikely);
+	b.SetInsertPoint(cold);
+	call(b, slow, { pointer });
+	b.SetInsertPoint(room);
 	uint64_t entry = 0;
 	for (auto [old, where] : entries) {
 		Value *to = b.CreateIntToPtr(b.CreateAdd(cursor, b.getInt64(entry)), b.getPtrTy());
@@ -160,7 +138,6 @@ void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 			->setAtomic(AtomicOrdering::Release);
 		entry += log_entry;
 	}
-	b.CreateBr(rest);
 }
 
 void Hooks::call_range(Instruction *at, Value *pointer, Value *length)

@@ -74,8 +74,8 @@ struct crn_rt_shape {
  * back to a checkpoint and never return. So room is taken by one instruction (crn_rt_take), filled
  * after that, and made valid by its last word: what is not filled is zeros, and skipped.
  *
- * undo log: log_base <= log_cur <= log_end; zeros from log_cur on. Old content is read before room
- * is taken for it; if a handler took room in between, it is read anew.
+ * undo log: log_base <= log_cur; zeros from log_cur on. A hook that moves log_cur beyond log_end
+ * says that the interval is lost. Old content is read before room is taken for it.
  * shadow: dirty <= dirty_cur <= dirty_end, zeros from dirty_cur on; a tag says "saved" only if its
  * region is in the list. A page of tags that is not all zeros is in the list of tag pages, where
  * that is kept. Both lists may name one twice.

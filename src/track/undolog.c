@@ -24,9 +24,15 @@ static int undolog_probe(const struct crn_host *host)
 
 /* ---- The open interval ---------------------------------------------------------------------- */
 
+/* Where the entries end: a hook that found the log full may not have come to say so yet. */
+static uint64_t log_top(uint64_t cur)
+{
+	return CRN_MIN(cur, crn_rt()->log_end);
+}
+
 static int walk(crn_undo_fn fn, void *ctx)
 {
-	return crn_log_walk(crn_rt()->log_base, crn_rt()->log_cur, fn, ctx);
+	return crn_log_walk(crn_rt()->log_base, log_top(crn_rt()->log_cur), fn, ctx);
 }
 
 static void stop(void)
@@ -54,7 +60,7 @@ static bool reset(void)
 			MADV_DONTNEED);
 	do {
 		cur = *(volatile uint64_t *)&rt->log_cur;
-		crn_fill((void *)rt->log_base, 0, cur - rt->log_base);
+		crn_fill((void *)rt->log_base, 0, log_top(cur) - rt->log_base);
 	} while (!crn_rt_take(&rt->log_cur, cur, rt->log_base));
 	return cur == rt->log_stop;
 }
