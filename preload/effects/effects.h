@@ -223,6 +223,7 @@ enum crn_inverse_kind {
 	CRN_INV_BREAK,      /* the kernel's program break to a */
 	CRN_INV_PROTECT,    /* [a, a+b) to protection c */
 	CRN_INV_ACTION,     /* signal fd: text = struct crn_sigaction */
+	/* a: so many signals of the interval came before; b: its own was pending (ITIMER) */
 	CRN_INV_ITIMER,     /* interval timer fd: text = struct itimerval */
 	CRN_INV_TIMER,      /* POSIX timer fd: text = struct itimerspec */
 	CRN_INV_TIMERFD,    /* the same for a timerfd */
@@ -247,6 +248,9 @@ struct crn_inverse {
  * call is then raised to an output here. Call it only after the call has succeeded.
  */
 struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd);
+
+/* What setitimer's timer `which` sends. */
+int crn_itimer_signal(int which);
 
 /* The inverse that holds this high duplicate is void: the duplicate is closed now. */
 void crn_inverse_void(enum crn_inverse_kind kind, int other);
@@ -411,7 +415,7 @@ struct crn_delayed {
 #define CRN_DELAYED_BYTES (256ul << 20)
 
 struct crn_signal_log {
-	int32_t sig, tid;
+	int32_t sig, tid; /* sig 0: not to be raised again */
 	siginfo_t info;
 };
 #define CRN_SIGNALS_MAX 64

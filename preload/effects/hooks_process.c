@@ -126,12 +126,19 @@ _Static_assert(
 static void timer_after(struct crn_call *call, enum crn_inverse_kind kind, int which)
 {
 	struct crn_inverse *inv;
+	uint64_t pending = 0;
 
 	if (call->result < 0)
 		return;
 	inv = crn_inverse_add(call, kind, which);
-	if (inv)
-		crn_copy(inv->text, call->scratch, 32);
+	if (!inv)
+		return;
+	crn_copy(inv->text, call->scratch, 32);
+	inv->a = crn_effects_state()->signal_count;
+	if (kind != CRN_INV_ITIMER)
+		return;
+	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
+	inv->b = pending >> (crn_itimer_signal(which) - 1) & 1;
 }
 
 static enum crn_verdict setitimer_before(struct crn_call *call)

@@ -5,14 +5,18 @@
  * what cannot be inverted was never journalled, but made its call an output.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <time.h>
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
 #include "effects/hooks.h"
 #include "effects/planted.h"
+#include "os/signal.h"
+#include "os/thread.h"
 #include "session/session.h"
 
 struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd)
@@ -94,8 +98,43 @@ static long protect(const struct crn_inverse *inv)
 	return ret;
 }
 
+int crn_itimer_signal(int which)
+{
+	return which == ITIMER_REAL ? SIGALRM : which == ITIMER_VIRTUAL ? SIGVTALRM : SIGPROF;
+}
+
+static bool sent_by(const struct crn_inverse *inv, const siginfo_t *info)
+{
+	if (inv->kind == CRN_INV_TIMER)
+		return info->si_code == SI_TIMER && info->si_timerid == inv->fd;
+	return info->si_code == SI_KERNEL && info->si_signo == crn_itimer_signal(inv->fd);
+}
+
+/*
+ * What the timer has sent since it was set goes with it: the handler may be gone as well, and the
+ * signal would be the program's end. The kernel itself drops what is pending of POSIX timers.
+ */
+static void forget_signals_of(const struct crn_inverse *inv)
+{
+	struct crn_effects *e = crn_agent->effects;
+	uint64_t set = 1ull << (crn_itimer_signal(inv->fd) - 1);
+	struct timespec now = {0};
+	siginfo_t info;
+
+	for (uint32_t i = (uint32_t)inv->a; i < e->signal_count; i++)
+		if (sent_by(inv, &e->signals[i].info))
+			e->signals[i].sig = 0;
+	if (inv->kind != CRN_INV_ITIMER || inv->b)
+		return;
+	if (crn_sys4(SYS_rt_sigtimedwait, &set, &info, &now, sizeof(set)) > 0 &&
+		!sent_by(inv, &info))
+		crn_signal_requeue(crn_agent->pid, crn_gettid(), info.si_signo, &info);
+}
+
 static long run(const struct crn_inverse *inv)
 {
+	long ret;
+
 	switch ((enum crn_inverse_kind)inv->kind) {
 	case CRN_INV_CLOSE:
 		crn_sys1(SYS_close, inv->fd);
@@ -125,9 +164,13 @@ static long run(const struct crn_inverse *inv)
 		crn_sigaction_put(inv->fd, (const struct crn_sigaction *)inv->text);
 		return 0;
 	case CRN_INV_ITIMER:
-		return crn_sys3(SYS_setitimer, inv->fd, inv->text, 0);
+		ret = crn_sys3(SYS_setitimer, inv->fd, inv->text, 0);
+		forget_signals_of(inv);
+		return ret;
 	case CRN_INV_TIMER:
-		return crn_sys4(SYS_timer_settime, inv->fd, 0, inv->text, 0);
+		ret = crn_sys4(SYS_timer_settime, inv->fd, 0, inv->text, 0);
+		forget_signals_of(inv);
+		return ret;
 	case CRN_INV_TIMERFD:
 		return crn_sys4(SYS_timerfd_settime, inv->fd, 0, inv->text, 0);
 	case CRN_INV_OPTION:

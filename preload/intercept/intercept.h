@@ -154,6 +154,12 @@ void crn_timer_thread_ends(struct crn_thread *t);
 void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
 /* A call that our signal cut short before it slept: make it again, nobody has noticed. */
 void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t);
+/*
+ * In the after-hook: the call has ended with EINTR, but for no handler. True: *regs are those of
+ * the same call with the rest of its timeout, to be made.
+ */
+bool crn_timer_woken_for_nothing(
+	struct crn_thread *t, struct crn_pending *p, struct crn_regs *regs);
 
 /* context.c */
 void crn_context_init(void);

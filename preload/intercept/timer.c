@@ -193,7 +193,7 @@ void crn_timer_thread_ends(struct crn_thread *t)
 
 /* ---- A call that was cut short --------------------------------------------------------------- */
 
-static const struct crn_pending *pending_at(const struct crn_thread *t, uint64_t rsp)
+static struct crn_pending *pending_at(struct crn_thread *t, uint64_t rsp)
 {
 	for (uint32_t i = t->pending_count; i-- > 0;)
 		if (t->pending[i].rsp == rsp)
@@ -234,54 +234,63 @@ static bool others_come(const struct crn_pending *p, const ucontext_t *uc)
 	return false;
 }
 
-static void shorten_ms(greg_t *reg, uint64_t elapsed_ns)
+static void shorten_ms(long *arg, uint64_t elapsed_ns)
 {
-	int64_t left = (int64_t)(int)*reg * 1000000 - (int64_t)elapsed_ns;
+	int64_t left = (int64_t)(int)*arg * 1000000 - (int64_t)elapsed_ns;
 
-	if ((int)*reg > 0)
-		*reg = left > 0 ? (left + 999999) / 1000000 : 0;
+	if ((int)*arg > 0)
+		*arg = left > 0 ? (left + 999999) / 1000000 : 0;
 }
 
-static void shorten(struct crn_thread *t, greg_t *reg, uint64_t elapsed_ns)
+static void shorten(struct crn_thread *t, long *arg, uint64_t elapsed_ns)
 {
 	struct timespec ts;
 	uint64_t left;
 
-	if (!*reg || crn_user_copy(&ts, (const void *)*reg, sizeof(ts)) < 0 || ts.tv_sec < 0 ||
+	if (!*arg || crn_user_copy(&ts, (const void *)*arg, sizeof(ts)) < 0 || ts.tv_sec < 0 ||
 		ts.tv_sec > (time_t)(INT64_MAX / NS / 2))
 		return;
 	left = (uint64_t)ts.tv_sec * NS + (uint64_t)ts.tv_nsec;
 	left = left > elapsed_ns ? left - elapsed_ns : 0;
 	t->rest[0] = left / NS;
 	t->rest[1] = left % NS;
-	*reg = (greg_t)(uintptr_t)t->rest;
+	*arg = (long)(uintptr_t)t->rest;
 }
 
 /* Timeouts that the kernel counts from the beginning of the call, and does not write back. */
-static void shorten_call(struct crn_thread *t, greg_t *g, long nr, uint64_t elapsed_ns)
+static void shorten_args(struct crn_thread *t, long args[4], long nr, uint64_t elapsed_ns)
 {
 	switch (nr) {
 	case SYS_poll:
-		return shorten_ms(&g[REG_RDX], elapsed_ns);
+		return shorten_ms(&args[2], elapsed_ns);
 	case SYS_epoll_wait:
 	case SYS_epoll_pwait:
-		return shorten_ms(&g[REG_R10], elapsed_ns);
+		return shorten_ms(&args[3], elapsed_ns);
 	case SYS_nanosleep:
-		return shorten(t, &g[REG_RDI], elapsed_ns);
+		return shorten(t, &args[0], elapsed_ns);
 	case SYS_clock_nanosleep:
-		if (!(g[REG_RSI] & TIMER_ABSTIME))
-			shorten(t, &g[REG_RDX], elapsed_ns);
+		if (!(args[1] & TIMER_ABSTIME))
+			shorten(t, &args[2], elapsed_ns);
 		return;
 	case SYS_futex:
-		if ((g[REG_RSI] & FUTEX_CMD_MASK) == FUTEX_WAIT)
-			shorten(t, &g[REG_R10], elapsed_ns);
+		if ((args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT)
+			shorten(t, &args[3], elapsed_ns);
 		return;
 	case SYS_rt_sigtimedwait:
-		return shorten(t, &g[REG_RDX], elapsed_ns);
+		return shorten(t, &args[2], elapsed_ns);
 	case SYS_semtimedop:
 	case SYS_epoll_pwait2:
-		return shorten(t, &g[REG_R10], elapsed_ns);
+		return shorten(t, &args[3], elapsed_ns);
 	}
+}
+
+/* What is left of the call's timeout counts from here. */
+static void shorten_call(struct crn_thread *t, struct crn_pending *p, long args[4])
+{
+	uint64_t now = crn_clock_kernel_ns();
+
+	shorten_args(t, args, p->call.nr, now - p->began_ns);
+	p->began_ns = now;
 }
 
 void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
@@ -289,8 +298,8 @@ void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 	greg_t *g = uc->uc_mcontext.gregs;
 	uintptr_t rip = (uintptr_t)g[REG_RIP];
 	size_t at = rip - (uintptr_t)crn_stub_of(rip);
-	const struct crn_pending *p;
-	uint64_t now;
+	struct crn_pending *p;
+	long args[4];
 
 	if (!crn_in_stubs(rip) || g[REG_RAX] != -EINTR ||
 		(at != CRN_STUB_CALL + 2 && at != CRN_STUB_BARE + 2))
@@ -303,9 +312,41 @@ void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 	g[REG_RIP] -= 2;
 	if (!p || !p->began_ns)
 		return;
-	now = crn_clock_kernel_ns();
-	shorten_call(t, g, p->call.nr, now - t->pending[p - t->pending].began_ns);
-	t->pending[p - t->pending].began_ns = now; /* what is left counts from here */
+	args[0] = g[REG_RDI];
+	args[1] = g[REG_RSI];
+	args[2] = g[REG_RDX];
+	args[3] = g[REG_R10];
+	shorten_call(t, p, args);
+	g[REG_RDI] = args[0];
+	g[REG_RDX] = args[2];
+	g[REG_R10] = args[3];
+}
+
+/* Those that the kernel ends with EINTR whatever the signal; it makes the others again itself. */
+static bool ends_for_any_signal(long nr)
+{
+	return nr == SYS_epoll_wait || nr == SYS_epoll_pwait || nr == SYS_epoll_pwait2 ||
+		nr == SYS_rt_sigtimedwait || nr == SYS_semop || nr == SYS_semtimedop;
+}
+
+/*
+ * A signal that the program ignores, sent to the process while the thread that it is looked up by
+ * is in a handler of ours, is queued and not dropped. The kernel wakes another thread with it, and
+ * that one's call ends, though no handler is to run.
+ */
+bool crn_timer_woken_for_nothing(
+	struct crn_thread *t, struct crn_pending *p, struct crn_regs *regs)
+{
+	long args[4] = { (long)regs->rdi, (long)regs->rsi, (long)regs->rdx, (long)regs->r10 };
+
+	if ((long)regs->rax != -EINTR || !ends_for_any_signal(p->call.nr) || !p->began_ns ||
+		p->left || p->waits || t->put_off)
+		return false;
+	shorten_call(t, p, args);
+	regs->rax = (uint64_t)p->call.nr;
+	regs->rdx = (uint64_t)args[2];
+	regs->r10 = (uint64_t)args[3];
+	return true;
 }
 
 /* ---- The signal ------------------------------------------------------------------------------ */

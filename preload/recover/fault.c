@@ -68,7 +68,8 @@ static void raise_again(void)
 	for (uint32_t i = 0; i < e->signal_count; i++) {
 		struct crn_signal_log *s = &e->signals[i];
 
-		crn_signal_requeue(crn_agent->pid, s->tid, s->sig, &s->info);
+		if (s->sig)
+			crn_signal_requeue(crn_agent->pid, s->tid, s->sig, &s->info);
 	}
 	e->signal_count = 0;
 }

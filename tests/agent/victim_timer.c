@@ -210,6 +210,28 @@ static void own_signal_interrupts(void)
 	EXPECT(setitimer(ITIMER_REAL, &never, NULL) == 0);
 }
 
+/* Waits that the kernel itself does not begin again. */
+static void *short_sleeps(void *arg)
+{
+	struct timespec t = {0, 4000000};
+	int set = epoll_create1(0), id = semget(IPC_PRIVATE, 1, 0600);
+	struct sembuf op = {0, -1, 0};
+	struct epoll_event e;
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGUSR1);
+	EXPECT(set >= 0 && id >= 0);
+	while (!over) {
+		EXPECT(epoll_wait(set, &e, 1, 4) == 0);
+		EXPECT(sigtimedwait(&signals, NULL, &t) < 0 && errno == EAGAIN);
+		EXPECT(semtimedop(id, &op, 1, &t) < 0 && errno == EAGAIN);
+	}
+	semctl(id, 0, IPC_RMID);
+	close(set);
+	return arg;
+}
+
 /*
  * Signals that nobody handles rain down from another process: they may well come while a timer's
  * handler blocks them, and are no reason to end a call.
@@ -218,6 +240,8 @@ static void ignored_signals_do_not_interrupt(void)
 {
 	struct timespec t = {0, 4000000};
 	pid_t whom = getpid(), child = fork();
+	pthread_t sleeper;
+	double until;
 	sigset_t set;
 
 	EXPECT(child >= 0);
@@ -230,6 +254,12 @@ static void ignored_signals_do_not_interrupt(void)
 		EXPECT(sigtimedwait(&set, NULL, &t) < 0 && errno == EAGAIN);
 		EXPECT(poll(NULL, 0, 4) == 0);
 	}
+	/* A signal that comes while a handler is at work here is handed to whoever sleeps. */
+	until = now() + 1;
+	EXPECT(!pthread_create(&sleeper, NULL, short_sleeps, NULL));
+	compute(&until);
+	over = true;
+	pthread_join(sleeper, NULL);
 	EXPECT(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
 }
 

@@ -106,6 +106,27 @@ static void body_delivered(bool again)
 	}
 }
 
+/* What a timer of the interval has sent goes with it: nobody handles the signal before. */
+static void body_own_timer(bool again)
+{
+	const struct itimerval every = {{0, 1000}, {0, 1000}}, off = {{0, 0}, {0, 0}};
+	struct timespec tick = {0, 1000000};
+
+	set_handler(SIGALRM, handler_one, NULL);
+	CHECK(CALL(setitimer, ITIMER_REAL, &every, NULL) == 0);
+	for (handled = 0; !handled;)
+		nanosleep(&tick, NULL);
+	if (again) {
+		CHECK(setitimer(ITIMER_REAL, &off, NULL) == 0);
+		signal(SIGALRM, SIG_DFL);
+	}
+}
+
+static void setup_default_alarm(void)
+{
+	signal(SIGALRM, SIG_DFL);
+}
+
 static void setup_itimer(void)
 {
 	struct itimerval late = {.it_value = {1000, 0}};
@@ -197,6 +218,7 @@ const struct row rows_process[] = {
 	{"sigprocmask", NULL, body_sigprocmask, false, false},
 	{"sigaltstack", NULL, body_sigaltstack, false, false},
 	{"signal_delivered", setup_alarm, body_delivered, false, false},
+	{"setitimer_own", setup_default_alarm, body_own_timer, false, false},
 	{"setitimer", setup_itimer, body_setitimer, false, false},
 	{"alarm", setup_itimer, body_alarm, false, false},
 	{"timerfd_settime", setup_timerfd, body_timerfd, false, false},
