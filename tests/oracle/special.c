@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Rows that are not random programs: what returns twice, huge reserves, named surfaces, other
  * threads. */
+#include <dirent.h>
 #include <errno.h>
 #include <fenv.h>
 #include <pthread.h>
@@ -309,17 +310,34 @@ void special_surfaces(void)
 /* ---- other_thread: its stack may not be rolled back under its feet ------------------------- */
 
 static pthread_barrier_t *meet;
-static int other_tid;
+
+/* In /proc, the thread that is not the first; the numbers there may be of another namespace. */
+static int open_other(void)
+{
+	char first[32] = "", path[320];
+	struct dirent *entry;
+	int fd = -1;
+	DIR *tasks = opendir("/proc/self/task");
+
+	CHECK(tasks && readlink("/proc/self", first, sizeof(first) - 1) > 0);
+	while (fd < 0 && (entry = readdir(tasks))) {
+		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, first))
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/stat", entry->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	}
+	closedir(tasks);
+	return fd;
+}
 
 /* It goes back to sleep in its next barrier, as soon as it gets a processor. */
 static void await_other_asleep(void)
 {
-	char path[64], text[256];
+	char text[256];
 	int asleep = 0;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", other_tid);
 	while (asleep < 3) {
-		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		int fd = open_other();
 		ssize_t n = read(fd, text, sizeof(text) - 1);
 
 		CHECK(fd >= 0 && n > 0);
@@ -332,7 +350,6 @@ static void await_other_asleep(void)
 
 static void *other_main(void *arg)
 {
-	other_tid = gettid();
 	for (;;) {
 		volatile uint8_t local[512];
 
