@@ -25,7 +25,7 @@ LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
 TRACKERS = ("shadow", "undolog")
 TAGS = ("zero", "bzero", "mmap", "dontneed", "epoch")
 REGIONS = tuple(str(1 << shift) for shift in range(4, 13))
-SWITCHES = ("save", "guard", "stack", "aggregate", "redundant", "calls", "wrap")
+SWITCHES = ("save", "guard", "stack", "aggregate", "redundant", "calls", "wrap", "heap")
 SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(/[1-9]\d{0,8})?")
 
 # Options of clang that take the next word.

@@ -13,6 +13,7 @@ struct Wrapped {
 
 	// It may call functions of the program, and those take a checkpoint.
 	bool calls_back() const { return StringRef(family) == "callback"; }
+	bool is_heap() const { return StringRef(family) == "heap"; }
 };
 
 } // namespace
@@ -25,11 +26,23 @@ static const Wrapped wrapped[] = {
 #undef WRAPPED
 #undef CUSTOM
 
-void wrap_libc_calls(Module &m, Report &report)
+// A program that has an allocator of its own has hooks in it, and no use for another.
+static bool wants_heap(const Module &m, const Options &o)
 {
+	const Function *f = m.getFunction("malloc");
+
+	return o.heap && (!f || f->isDeclaration());
+}
+
+void wrap_libc_calls(Module &m, const Options &o, Report &report)
+{
+	bool heap = wants_heap(m, o);
+
 	for (const Wrapped &w : wrapped) {
 		Function *f = m.getFunction(w.name);
 
+		if (!heap && w.is_heap())
+			continue;
 		if (!f || !f->isDeclaration() || f->use_empty())
 			continue;
 		// Its address, too: the program may call it through that.

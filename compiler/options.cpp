@@ -56,6 +56,7 @@ Options Options::parse(const char *text)
 		{ "save", &o.save }, { "link", &o.link }, { "off", &o.off },
 		{ "guard", &o.guard }, { "threads", &o.threads }, { "stack", &o.stack }, { "aggregate", &o.aggregate },
 		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "wrap", &o.wrap },
+		{ "heap", &o.heap },
 		{ "native-quiet", &o.native_quiet }, { "report", &o.report },
 	};
 

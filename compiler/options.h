@@ -32,6 +32,7 @@ struct Options {
 	bool redundant = true;    // leave out what a dominating store has saved
 	bool calls = true;        // tell apart which calls can reach a checkpoint
 	bool wrap = true;         // libc functions that write memory
+	bool heap = true;         // malloc and its like, of them
 	bool native_quiet = false; // what is linked without bitcode takes no checkpoints
 	bool report = false;      // say what was done and what was not
 	std::vector<Site> sites;

@@ -92,7 +92,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		Report report(o.report);
 		insert_sites(m, o, report);
 		if (o.wrap)
-			wrap_libc_calls(m, report);
+			wrap_libc_calls(m, o, report);
 		Checkpoints checkpoints(m, o);
 		report_uncovered_calls(m, report);
 

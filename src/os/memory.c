@@ -147,6 +147,21 @@ int crn_memory_reserve(void **base, size_t *size)
 	return 0;
 }
 
+int crn_memory_hold(void **base, size_t *size)
+{
+	size_t want = CRN_MIN(address_space_left() / 4, CRN_HOLD_MAX);
+	long at = -ENOMEM;
+
+	for (; want >= CRN_RESERVE_MIN && at < 0 && at >= -4095; want /= 2) {
+		*size = crn_page_down(want);
+		at = map(*size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+	}
+	if (at < 0 && at >= -4095)
+		return -ENOMEM;
+	*base = (void *)at;
+	return 0;
+}
+
 int crn_memory_commit(void *addr, size_t len)
 {
 	return crn_memory_protect(addr, len, PROT_READ | PROT_WRITE) < 0 ? -ENOMEM : 0;

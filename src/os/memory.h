@@ -29,6 +29,13 @@
 #define CRN_RESERVE_MIN (16ul << 20)
 int crn_memory_reserve(void **base, size_t *size);
 
+/*
+ * Address space for memory of the program itself: PROT_NONE, private, MAP_NORESERVE, inherited on
+ * fork. 256 GiB, or what is to be had: under RLIMIT_AS a quarter of what it leaves. 0 or -ENOMEM.
+ */
+#define CRN_HOLD_MAX (1ul << 38)
+int crn_memory_hold(void **base, size_t *size);
+
 /* Make a part of a reserve readable and writable (a crn_commit_fn). 0 or -ENOMEM. */
 int crn_memory_commit(void *addr, size_t len);
 

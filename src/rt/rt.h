@@ -94,6 +94,8 @@ struct crn_rt {
 	bool ending, late;
 	bool told;   /* of this interval it is known that it cannot be undone */
 	bool unmapped; /* since the oldest checkpoint some memory was unmapped or closed */
+	uint64_t open, oldest; /* checkpoints: that begins the open interval; oldest kept */
+	void (*undone)(uint64_t id); /* after a restore to id, if set: for deferred.c */
 	struct cairn *site_session; /* of __cairn_site (site.c) */
 	bool site_refused; /* it could not be opened */
 	bool site_told;    /* a failure has been told */

@@ -105,7 +105,8 @@ static void begin(struct crn_kept *k, uint64_t id)
 	whole = k->hooks->reset();
 	rt->told = false;
 	rt->unmapped &= k->count > 0;
-	k->open = id;
+	k->open = rt->open = id;
+	rt->oldest = k->count ? interval_at(k, 0)->id : id;
 	/* What is older than this checkpoint cannot be brought back exactly. */
 	if (!whole && k->count)
 		rt->lost(rt->env, 0, -EINTR);
@@ -199,6 +200,8 @@ int crn_kept_restore(void *t, uint64_t id)
 	while (k->count && interval_at(k, k->count - 1)->id >= id)
 		release(k, interval_at(k, --k->count));
 	begin(k, id);
+	if (crn_rt()->undone)
+		crn_rt()->undone(id);
 	return 0;
 }
 

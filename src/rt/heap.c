@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+#include "rt/heap.h"
+#include "base/bits.h"
+#include "base/log.h"
+#include "os/memory.h"
+#include "os/thread.h"
+#include "rt/rt.h"
+
+#define UNIT_SHIFT 16
+#define UNIT       (1ul << UNIT_SHIFT)
+#define ORDERS     23 /* of runs: 1 to 2^22 units */
+#define CLASSES    40
+#define SMALL_MAX  32768ul
+#define NONE       0u /* unit 0 is never used */
+#define GROW       16u /* units */
+
+enum kind { FREE_RUN = 1, RUN, SLAB };
+
+/* A unit: the first of a run, or a slab. used + (blocks in the list) == fresh <= capacity. */
+struct unit {
+	uint8_t kind;  /* 0: inside of a run, or never used */
+	uint8_t order; /* of a run */
+	uint8_t class;
+	uint32_t prev, next; /* of the same order, or with free blocks of the same class */
+	uint32_t used;       /* blocks of a slab that are allocated */
+	uint32_t fresh;      /* blocks that have been given out once: the rest is in no list */
+	uint32_t freed;      /* the first in the list of free ones: its number + 1, or 0 */
+};
+
+struct heap {
+	uint32_t units;     /* that there is address space for */
+	uint32_t top;       /* units from here on have never been used */
+	uint32_t committed;
+	uint32_t runs[ORDERS];
+	uint32_t slabs[CLASSES];
+};
+
+/* Not turned back: a page of its own. */
+static struct {
+	struct heap *heap;
+	struct unit *table;
+	uintptr_t base; /* of unit 0 */
+	uint32_t touched; /* units below have held something, if only in an undone interval */
+	int locked;
+	bool failed;
+	char rest[4096 - 40];
+} place __attribute__((aligned(4096)));
+
+_Noreturn void abort(void);
+
+#define KEEP(object) crn_rt_range((uintptr_t)(object), sizeof(*(object)))
+
+void crn_heap_lock(void)
+{
+	if (crn_rt_one_thread())
+		return;
+	while (__atomic_exchange_n(&place.locked, 1, __ATOMIC_ACQUIRE))
+		crn_yield();
+}
+
+void crn_heap_unlock(void)
+{
+	__atomic_store_n(&place.locked, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- Sizes: four classes to each doubling, every 16 bytes below 128 -------------------------- */
+
+static unsigned class_of(size_t size)
+{
+	unsigned log;
+
+	if (size <= 128)
+		return size <= 16 ? 0 : (unsigned)((size - 1) / 16);
+	log = 63 - (unsigned)__builtin_clzl(size - 1);
+	return 8 + (log - 7) * 4 + (unsigned)(((size - 1) >> (log - 2)) & 3);
+}
+
+static size_t class_size(unsigned class)
+{
+	if (class < 8)
+		return (class + 1) * 16ul;
+	return (5 + (class & 3)) << (5 + (class - 8) / 4);
+}
+
+static uintptr_t address_of(uint32_t unit)
+{
+	return place.base + ((uintptr_t)unit << UNIT_SHIFT);
+}
+
+/* ---- Lists of units -------------------------------------------------------------------------- */
+
+static void link_unit(uint32_t *list, uint32_t i)
+{
+	struct unit *u = &place.table[i], *after = &place.table[*list];
+
+	KEEP(u);
+	KEEP(list);
+	u->prev = NONE;
+	u->next = *list;
+	if (*list) {
+		KEEP(after);
+		after->prev = i;
+	}
+	*list = i;
+}
+
+static void unlink_unit(uint32_t *list, uint32_t i)
+{
+	struct unit *u = &place.table[i];
+
+	if (u->next) {
+		KEEP(&place.table[u->next]);
+		place.table[u->next].prev = u->prev;
+	}
+	if (u->prev) {
+		KEEP(&place.table[u->prev]);
+		place.table[u->prev].next = u->next;
+	} else {
+		KEEP(list);
+		*list = u->next;
+	}
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+static void mark_run(uint32_t i, enum kind kind, unsigned order)
+{
+	struct unit *u = &place.table[i];
+
+	KEEP(u);
+	*u = (struct unit){ .kind = (uint8_t)kind, .order = (uint8_t)order };
+}
+
+/* Units below `end`, and their lines of the table, become memory. */
+static bool commit(uint32_t end)
+{
+	struct heap *h = place.heap;
+	uintptr_t table_from = (uintptr_t)&place.table[h->committed] & ~(CRN_PAGE_SIZE - 1);
+	uint32_t step = CRN_MAX(GROW, h->committed / 8);
+	uint32_t to = CRN_MIN(CRN_MAX(end, h->committed + step), h->units);
+	size_t len = crn_page_up((uintptr_t)&place.table[to]) - table_from;
+
+	if (end <= h->committed)
+		return true;
+	if (end > h->units || crn_memory_commit((void *)table_from, len) < 0 ||
+		crn_memory_commit((void *)address_of(h->committed),
+			(size_t)(to - h->committed) << UNIT_SHIFT) < 0)
+		return false;
+	KEEP(&h->committed);
+	h->committed = to;
+	return true;
+}
+
+static void free_run(uint32_t i, unsigned order)
+{
+	struct heap *h = place.heap;
+
+	for (; order + 1 < ORDERS; order++) {
+		uint32_t buddy = i ^ 1u << order;
+		struct unit *b = &place.table[buddy];
+
+		if (buddy >= h->top || b->kind != FREE_RUN || b->order != order)
+			break;
+		unlink_unit(&h->runs[order], buddy);
+		mark_run(CRN_MAX(i, buddy), 0, 0);
+		i = CRN_MIN(i, buddy);
+	}
+	mark_run(i, FREE_RUN, order);
+	link_unit(&h->runs[order], i);
+}
+
+/* From what has never been used; what is skipped for alignment is free from then on. */
+static uint32_t new_run(unsigned order)
+{
+	struct heap *h = place.heap;
+	uint64_t at = ((uint64_t)h->top + (1u << order) - 1) >> order << order;
+	uint32_t from = h->top;
+
+	if (at + (1u << order) > h->units || !commit((uint32_t)at + (1u << order)))
+		return NONE;
+	KEEP(&h->top);
+	h->top = (uint32_t)at + (1u << order);
+	while (from < at) {
+		unsigned fits = (unsigned)__builtin_ctz(from);
+
+		free_run(from, fits);
+		from += 1u << fits;
+	}
+	return from;
+}
+
+static uint32_t take_run(unsigned order, enum kind kind)
+{
+	struct heap *h = place.heap;
+	unsigned from = order;
+	uint32_t i;
+
+	while (from < ORDERS && !h->runs[from])
+		from++;
+	if (from < ORDERS) {
+		i = h->runs[from];
+		unlink_unit(&h->runs[from], i);
+		while (from-- > order) {
+			mark_run(i + (1u << from), FREE_RUN, from);
+			link_unit(&h->runs[from], i + (1u << from));
+		}
+	} else {
+		i = new_run(order);
+	}
+	if (i)
+		mark_run(i, kind, order);
+	return i;
+}
+
+/* ---- Slabs ----------------------------------------------------------------------------------- */
+
+static uint32_t *link_in(uint32_t slab, size_t size, uint32_t block)
+{
+	return (uint32_t *)(address_of(slab) + block * size);
+}
+
+static void *take_block(unsigned class)
+{
+	struct heap *h = place.heap;
+	size_t size = class_size(class);
+	uint32_t i = h->slabs[class], block;
+	struct unit *u;
+
+	if (!i) {
+		i = take_run(0, SLAB);
+		if (!i)
+			return NULL;
+		place.table[i].class = (uint8_t)class;
+		link_unit(&h->slabs[class], i);
+	}
+	u = &place.table[i];
+	KEEP(u);
+	if (u->freed) {
+		block = u->freed - 1;
+		u->freed = *link_in(i, size, block);
+	} else {
+		block = u->fresh++;
+	}
+	u->used++;
+	if (!u->freed && (u->fresh + 1) * size > UNIT)
+		unlink_unit(&h->slabs[class], i);
+	return link_in(i, size, block);
+}
+
+static _Noreturn void refuse(const void *block, const char *why)
+{
+	crn_error("free of %p, which %s", block, why);
+	abort();
+}
+
+static void free_block(uint32_t i, uintptr_t addr)
+{
+	struct heap *h = place.heap;
+	struct unit *u = &place.table[i];
+	size_t size = class_size(u->class), offset = addr - address_of(i);
+	uint32_t *link = (uint32_t *)addr;
+	bool full = !u->freed && (u->fresh + 1) * size > UNIT;
+
+	if (offset % size || offset / size >= u->fresh || !u->used)
+		refuse(link, "is no block");
+	KEEP(u);
+	u->used--;
+	/* One slab of each class stays, or a single block would come and go with it. */
+	if (!u->used && !full && (u->prev || u->next)) {
+		unlink_unit(&h->slabs[u->class], i);
+		free_run(i, 0);
+		return;
+	}
+	KEEP(link);
+	*link = u->freed;
+	u->freed = (uint32_t)(offset / size) + 1;
+	if (full)
+		link_unit(&h->slabs[u->class], i);
+}
+
+/* ---- Opening --------------------------------------------------------------------------------- */
+
+static bool open_heap(void)
+{
+	void *at;
+	size_t size, table;
+
+	if (place.failed || crn_memory_hold(&at, &size) < 0) {
+		place.failed = true;
+		return false;
+	}
+	table = crn_page_up((size >> UNIT_SHIFT) * sizeof(struct unit));
+	if (crn_memory_commit(at, CRN_PAGE_SIZE) < 0) {
+		place.failed = true;
+		return false;
+	}
+	place.table = (struct unit *)((uintptr_t)at + CRN_PAGE_SIZE);
+	/* Units have the alignment of runs of up to 2 MiB, whatever the base. */
+	place.base = ((uintptr_t)place.table + table + (2ul << 20) - 1) & ~((2ul << 20) - 1);
+	place.heap = at;
+	/* Unit 0 is skipped by beginning at 1. */
+	place.heap->units = (uint32_t)(((uintptr_t)at + size - place.base) >> UNIT_SHIFT);
+	place.heap->top = 1;
+	place.touched = 1;
+	return true;
+}
+
+/* ---- The interface --------------------------------------------------------------------------- */
+
+static unsigned order_of(size_t size)
+{
+	size_t units = (size + UNIT - 1) >> UNIT_SHIFT;
+
+	return units <= 1 ? 0 : 64 - (unsigned)__builtin_clzl(units - 1);
+}
+
+static void *alloc(size_t size, size_t align)
+{
+	size_t most = CRN_MAX(size, align);
+	uint32_t i;
+
+	if (align > 2ul << 20 || most > (1ul << (ORDERS - 1)) << UNIT_SHIFT)
+		return NULL;
+	if (!place.heap && !open_heap())
+		return NULL;
+	if (most <= SMALL_MAX) {
+		unsigned class = class_of(most);
+
+		while (class < CLASSES && class_size(class) & (align - 1))
+			class++;
+		return take_block(class);
+	}
+	i = take_run(order_of(most), RUN);
+	return i ? (void *)address_of(i) : NULL;
+}
+
+void *crn_heap_alloc(size_t size, size_t align)
+{
+	void *block;
+
+	crn_heap_lock();
+	block = alloc(size, align);
+	if (block)
+		place.touched = CRN_MAX(place.touched, place.heap->top);
+	crn_heap_unlock();
+	return block;
+}
+
+void *crn_heap_zeros(size_t size)
+{
+	uint32_t touched = place.touched;
+	void *block = crn_heap_alloc(size, 16);
+
+	/* What has never been given out is zeros still. */
+	if (block && (size <= SMALL_MAX || (uintptr_t)block < address_of(touched))) {
+		crn_rt_range((uintptr_t)block, size);
+		__builtin_memset(block, 0, size);
+	}
+	return block;
+}
+
+bool crn_heap_holds(const void *block)
+{
+	return place.heap && (uintptr_t)block - place.base <
+		(uintptr_t)place.heap->units << UNIT_SHIFT;
+}
+
+static uint32_t unit_of(const void *block)
+{
+	return (uint32_t)(((uintptr_t)block - place.base) >> UNIT_SHIFT);
+}
+
+size_t crn_heap_room(const void *block)
+{
+	const struct unit *u = &place.table[unit_of(block)];
+
+	return u->kind == SLAB ? class_size(u->class) : UNIT << u->order;
+}
+
+void crn_heap_free(void *block)
+{
+	uint32_t i = unit_of(block);
+
+	crn_heap_lock();
+	if (i < place.heap->top && place.table[i].kind == SLAB)
+		free_block(i, (uintptr_t)block);
+	else if (i < place.heap->top && place.table[i].kind == RUN &&
+		(uintptr_t)block == address_of(i))
+		free_run(i, place.table[i].order);
+	else
+		refuse(block, "is no block");
+	crn_heap_unlock();
+}

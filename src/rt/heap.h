@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The heap of an instrumented program. libc's own would not do: its state does not come back, while
+ * the regions that a restore puts back hold the headers that it has written between the blocks.
+ * This one keeps, by the hooks, all that it overwrites, so a restore turns back the heap with
+ * everything else: what was freed is there again, what was allocated is free.
+ *
+ *	base                     table_at            units_at (a multiple of UNIT from base)
+ *	| struct heap, one page  | struct unit each  | units of 64 KiB: slabs, and runs of 2^n units |
+ *
+ * Blocks to 32 KiB lie in slabs of one size each; larger ones are runs of units, by the buddy
+ * system. Unit i is committed if i < heap->committed; committed memory is never given back.
+ *
+ * Threads: one lock. Forked children have the heap as it was. Not from signal handlers, as malloc.
+ */
+#ifndef CRN_RT_HEAP_H
+#define CRN_RT_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A block of at least `size` bytes at a multiple of `align` (a power of two); NULL: no memory. */
+void *crn_heap_alloc(size_t size, size_t align);
+/* The same, with zeros. */
+void *crn_heap_zeros(size_t size);
+/* Give back a block; the program ends if it is none. */
+void crn_heap_free(void *block);
+/* Is the address of the heap? Then only crn_heap_free may give it back. */
+bool crn_heap_holds(const void *block);
+/* Bytes that may be used at a block of the heap. */
+size_t crn_heap_room(const void *block);
+
+/* fork(2) in between: a child must not find the lock taken. */
+void crn_heap_lock(void);
+void crn_heap_unlock(void);
+
+#endif

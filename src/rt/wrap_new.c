@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * operator new and delete of C++, by the names that its compilers give them. Where there is no
+ * memory the library's own is asked, which calls the handler, or throws.
+ */
+#include "rt/heap.h"
+#include "rt/wrap.h"
+
+#define ALIGN 16
+
+void __cairn_wrap_free(void *block);
+
+#define NEW(name)                                        \
+	void *name(size_t size);                         \
+	WRAPPER(void *, name, size_t size)               \
+	{                                                \
+		void *block = crn_heap_alloc(size, ALIGN); \
+                                                         \
+		return block ? block : name(size);       \
+	}
+#define NEW_OR_NULL(name)                                   \
+	WRAPPER(void *, name, size_t size, const void *tag) \
+	{                                                   \
+		return crn_heap_alloc(size, ALIGN);         \
+	}
+#define NEW_ALIGNED(name)                                                    \
+	void *name(size_t size, size_t align);                               \
+	WRAPPER(void *, name, size_t size, size_t align)                     \
+	{                                                                    \
+		void *block = crn_heap_alloc(size, CRN_MAX(align, ALIGN)); \
+                                                                             \
+		return block ? block : name(size, align);                    \
+	}
+#define DELETE(name, ...)                             \
+	WRAPPER(void, name, void *block, ##__VA_ARGS__) \
+	{                                             \
+		__cairn_wrap_free(block);             \
+	}
+
+NEW(_Znwm)
+NEW(_Znam)
+NEW_OR_NULL(_ZnwmRKSt9nothrow_t)
+NEW_OR_NULL(_ZnamRKSt9nothrow_t)
+NEW_ALIGNED(_ZnwmSt11align_val_t)
+NEW_ALIGNED(_ZnamSt11align_val_t)
+DELETE(_ZdlPv)
+DELETE(_ZdaPv)
+DELETE(_ZdlPvm, size_t size)
+DELETE(_ZdaPvm, size_t size)
+DELETE(_ZdlPvSt11align_val_t, size_t align)
+DELETE(_ZdaPvSt11align_val_t, size_t align)
+DELETE(_ZdlPvmSt11align_val_t, size_t size, size_t align)
+DELETE(_ZdaPvmSt11align_val_t, size_t size, size_t align)
