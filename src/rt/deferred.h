@@ -1,18 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the program gives back and a restore would have to bring again: it is given back when the
- * last kept checkpoint that may need it is gone, or, if its interval is undone, not at all.
- * Intervals are named by the checkpoint that begins them.
+ * last kept checkpoint that may need it is gone, or, if its interval is undone, not at all. And
+ * what it gets or changes of its address space, which goes back with the interval.
+ *
+ * Intervals are named by the checkpoint that begins them. Memory: two lists of a million entries.
  */
 #ifndef CRN_RT_DEFERRED_H
 #define CRN_RT_DEFERRED_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* Put off; false: no session is open, so it can be done now. Beyond a million some are lost. */
 bool crn_deferred_add(void *what);
 
 /* The next one that nobody needs any more, or NULL. In the program's context. */
 void *crn_deferred_next(void);
+
+enum crn_map_change {
+	CRN_MAP_NEW,       /* [addr, addr+len) was mapped: an undone interval unmaps it */
+	CRN_MAP_LEFT,      /* it was unmapped: it stays until no checkpoint needs it */
+	CRN_MAP_OPENED,    /* it was closed (PROT_NONE), and was mapped anew: closed again */
+	CRN_MAP_PROTECTED, /* it had the protection `prot` */
+};
+
+/* Note a change, after it was made. False: no session is open, or there is no room (said). */
+bool crn_map_changed(enum crn_map_change change, uintptr_t addr, size_t len, int prot);
+
+/* Something else is mapped there now: what was to be unmapped of it later is not. */
+void crn_map_replaced(uintptr_t addr, size_t len);
 
 #endif

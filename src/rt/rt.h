@@ -93,9 +93,11 @@ struct crn_rt {
 	 */
 	bool ending, late;
 	bool told;   /* of this interval it is known that it cannot be undone */
-	bool unmapped; /* since the oldest checkpoint some memory was unmapped or closed */
 	uint64_t open, oldest; /* checkpoints: that begins the open interval; oldest kept */
-	void (*undone)(uint64_t id); /* after a restore to id, if set: for deferred.c */
+	/* Of deferred.c, if set: at a checkpoint; before and after a restore to id. */
+	void (*settled)(uint64_t oldest);
+	void (*undoing)(uint64_t id);
+	void (*undone)(uint64_t id);
 	struct cairn *site_session; /* of __cairn_site (site.c) */
 	bool site_refused; /* it could not be opened */
 	bool site_told;    /* a failure has been told */

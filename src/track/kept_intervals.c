@@ -104,7 +104,6 @@ static void begin(struct crn_kept *k, uint64_t id)
 	k->entries += k->hooks->count();
 	whole = k->hooks->reset();
 	rt->told = false;
-	rt->unmapped &= k->count > 0;
 	k->open = rt->open = id;
 	rt->oldest = k->count ? interval_at(k, 0)->id : id;
 	/* What is older than this checkpoint cannot be brought back exactly. */
@@ -134,11 +133,16 @@ int crn_kept_take(void *t, uint64_t id)
 		return err;
 	}
 	if (first) {
+		/* Of a session before, whose checkpoints had these ids, too. */
+		if (crn_rt()->settled)
+			crn_rt()->settled(UINT64_MAX);
 		crn_rt()->env = k->env;
 		crn_rt()->lost = k->env->lost;
 	}
 	begin(k, id);
 	crn_rt()->active = true;
+	if (crn_rt()->settled)
+		crn_rt()->settled(crn_rt()->oldest);
 	return 0;
 }
 
@@ -157,21 +161,6 @@ static int each_interval(struct crn_kept *k, uint64_t id, crn_undo_fn fn, void *
 	return 0;
 }
 
-/* Can it still be stored to? Each page is asked by storing a byte that is there already. */
-static int check_mapped(void *ctx, uintptr_t addr, const void *old, size_t len)
-{
-	uintptr_t end = addr + len;
-
-	for (uintptr_t at = addr; at < end; at = crn_page_down(at) + CRN_PAGE_SIZE) {
-		uint8_t byte;
-
-		if (crn_memory_peek(&byte, (const void *)at, 1) != 1 ||
-			crn_memory_poke((void *)at, &byte, 1) != 1)
-			return CAIRN_ELAYOUT;
-	}
-	return 0;
-}
-
 int crn_kept_check(void *t, uint64_t id)
 {
 	struct crn_kept *k = t;
@@ -180,7 +169,7 @@ int crn_kept_check(void *t, uint64_t id)
 		return CAIRN_ETHREADS;
 	if (id != k->open && (!k->count || interval_at(k, 0)->id > id))
 		return CAIRN_EEVICTED;
-	return crn_rt()->unmapped ? each_interval(k, id, check_mapped, NULL) : 0;
+	return 0;
 }
 
 static int put_back(void *ctx, uintptr_t addr, const void *old, size_t len)
@@ -195,6 +184,8 @@ int crn_kept_restore(void *t, uint64_t id)
 {
 	struct crn_kept *k = t;
 
+	if (crn_rt()->undoing)
+		crn_rt()->undoing(id);
 	CRN_TRY(each_interval(k, id, put_back, k));
 	k->hooks->stop();
 	while (k->count && interval_at(k, k->count - 1)->id >= id)

@@ -34,7 +34,11 @@ def main() -> int:
     program = Path(source).stem
     command = [cairn_cc, "-g", "-Wall", f"-I{root}/include", f"-I{root}", "-o", program, source]
     subprocess.run([*command, *rest[:split]], check=True)
-    status = subprocess.run([f"./{program}", *rest[split + 1 :]], env=environment).returncode
+    try:
+        status = subprocess.run([f"./{program}", *rest[split + 1 :]], env=environment,
+                                timeout=60 if fails else None).returncode  # fmt: skip
+    except subprocess.TimeoutExpired:
+        status = 1
     return int(status == 0) if fails else status
 
 

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program that cairn-cc has built changes its mappings in an interval that is undone: they are as
+ * they were, and so is what they held. And what is unmapped for good goes. argv: TRACKER.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "../lib/harness.h"
+
+#define LEN   (64 * 4096ul)
+#define FRESH 16
+
+/* Not turned back. */
+static struct outside {
+	int pipe[2];
+	volatile int round;
+	char *fresh[FRESH]; /* where the undone interval mapped something */
+	int fresh_count;
+} *outside;
+
+static char *area, *reserve;
+
+static int mapped(const char *at)
+{
+	unsigned char in;
+
+	return !mincore((void *)at, 4096, &in) || errno != ENOMEM;
+}
+
+/* As the kernel sees it, so that no signal is needed. */
+static int writable(char *at)
+{
+	ssize_t n;
+
+	CHECK(write(outside->pipe[1], "w", 1) == 1);
+	n = syscall(0 /* read */, outside->pipe[0], at, 1);
+	if (n == 1)
+		return 1;
+	CHECK(errno == EFAULT && syscall(0, outside->pipe[0], &n, 1) == 1);
+	return 0;
+}
+
+static void fill(int seed)
+{
+	for (size_t i = 0; i < LEN; i++)
+		area[i] = (char)((i >> 3) * 31 + i + (size_t)seed);
+}
+
+static void check(int seed)
+{
+	for (size_t i = 0; i < LEN; i++)
+		CHECK(area[i] == (char)((i >> 3) * 31 + i + (size_t)seed));
+	for (int i = 0; i < outside->fresh_count; i++)
+		CHECK(!mapped(outside->fresh[i]));
+	CHECK(!writable(reserve));
+	/* It can be stored to, from the first page to the last. */
+	area[0]++;
+	area[LEN - 1]++;
+	area[0]--;
+	area[LEN - 1]--;
+}
+
+static char *get(void *at, size_t len, int flags)
+{
+	char *got = mmap(at, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1,
+		0);
+
+	CHECK(got != MAP_FAILED);
+	return got;
+}
+
+static char *get_fresh(size_t len)
+{
+	char *got = get(NULL, len, 0);
+
+	outside->fresh[outside->fresh_count++] = got;
+	memset(got, 7, len);
+	return got;
+}
+
+static void unmaps(void)
+{
+	memset(area, 1, 5000);
+	CHECK(!munmap(area, LEN));
+	get_fresh(LEN);
+}
+
+static void unmaps_in_part(void)
+{
+	CHECK(!munmap(area + 4096, 8192));
+	memset(area, 2, 4096);
+	CHECK(!munmap(get_fresh(3 * 4096), 4096));
+}
+
+static void closes(void)
+{
+	memset(area + 9000, 3, 9000);
+	CHECK(!mprotect(area, LEN / 2, PROT_NONE));
+	CHECK(!mprotect(area + LEN / 2, 4096, PROT_READ));
+}
+
+static void throws_away(void)
+{
+	memset(area + 100, 4, 100);
+	CHECK(!madvise(area, LEN, MADV_DONTNEED) && !area[0] && !area[LEN - 1]);
+	area[20000] = 1;
+}
+
+static void replaces(void)
+{
+	area[5] = 5;
+	CHECK(get(area, LEN / 2, MAP_FIXED) == area && !area[0]);
+	memset(area, 5, LEN);
+}
+
+static void opens(void)
+{
+	CHECK(get(reserve, 8192, MAP_FIXED) == reserve);
+	memset(reserve, 6, 8192);
+}
+
+static void grows(void)
+{
+	char *got = mremap(area, LEN, 4 * LEN, MREMAP_MAYMOVE);
+
+	CHECK(got != MAP_FAILED && got[9] == (char)(31 + 9 + outside->round));
+	if (got != area)
+		outside->fresh[outside->fresh_count++] = got;
+	else
+		outside->fresh[outside->fresh_count++] = got + LEN;
+	memset(got, 8, 4 * LEN);
+}
+
+static void shrinks(void)
+{
+	CHECK(mremap(area, LEN, 4096, 0) == area);
+	memset(area, 9, 4096);
+}
+
+static void (*const changes[])(void) = {
+	unmaps, unmaps_in_part, closes, throws_away, replaces, opens, grows, shrinks,
+};
+
+/* K more checkpoints, and what was unmapped before them is gone. */
+static void check_gone(cairn_t *c)
+{
+	char *one = get(NULL, LEN, 0);
+	uint64_t id;
+
+	one[0] = 1;
+	CHECK_OK(cairn_checkpoint(c, &id));
+	CHECK(!munmap(one, LEN) && mapped(one));
+	for (int i = 0; i < 3; i++)
+		CHECK_OK(cairn_checkpoint(c, &id));
+	CHECK(!mapped(one));
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	const int count = sizeof(changes) / sizeof(*changes);
+	uint64_t id;
+	cairn_t *c;
+
+	(void)argc;
+	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(outside != MAP_FAILED && !pipe(outside->pipe));
+	area = get(NULL, LEN, 0);
+	reserve = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(reserve != MAP_FAILED);
+	o.tracker = argv[1];
+	o.keep = 2;
+	CHECK_OK(cairn_open(&c, &o));
+	CHECK_OK(cairn_area_exclude(c, outside, 4096));
+	/* Each twice: the second time it starts from what a restore has made. */
+	while (outside->round < 3 * count) {
+		fill(outside->round);
+		outside->fresh_count = 0;
+		if (cairn_checkpoint(c, &id) == CAIRN_RESTORED) {
+			check(outside->round);
+			outside->round++;
+			continue;
+		}
+		changes[outside->round % count]();
+		CHECK_OK(cairn_restore(c, id));
+	}
+	check_gone(c);
+	printf("%d restores\n", outside->round);
+	CHECK_OK(cairn_close(c));
+	return 0;
+}
