@@ -44,7 +44,7 @@ class BuiltLighttpd(LighttpdServer):
     def prepare(self) -> None:
         super().prepare()
         with (self.folder / "lighttpd.conf").open("a") as f:
-            f.write('server.compat-module-load = "disable"\n')
+            f.write('server.compat-module-load = "disable"\nserver.modules = ("mod_staticfile")\n')
 
 
 KINDS: dict[str, type[NginxServer] | type[LighttpdServer]] = {
