@@ -33,6 +33,28 @@ static void pick_places(size_t range)
 	}
 }
 
+static bool is_hooks(const char *tracker)
+{
+	return strcmp(tracker, "shadow") == 0 || strcmp(tracker, "undolog") == 0;
+}
+
+/* Trackers of pages are told of the range; the others know every store. */
+static int open_session(const char *tracker)
+{
+	struct cairn_options options = CAIRN_OPTIONS_INIT;
+	int err;
+
+	options.tracker = tracker;
+	options.strategy = "none";
+	options.memory_max = 1024 * MIB;
+	if (!is_hooks(tracker))
+		options.surface = "none";
+	err = cairn_open(&session, &options);
+	if (err < 0 || is_hooks(tracker))
+		return err;
+	return cairn_area_add(session, area, sizeof(area));
+}
+
 /* As it would be in a program: the compiler may not know that a write is the same as the last. */
 static __attribute__((noinline)) void write_all(volatile char *to, int repeats, char value)
 {
@@ -68,16 +90,12 @@ static int iterations_of(const char *tracker)
 {
 	if (toy)
 		return 5;
-	/* With a page fault for each of up to 1024 pages of an iteration. */
-	if (strcmp(tracker, "none") != 0 && strcmp(tracker, "shadow") != 0 &&
-		strcmp(tracker, "undolog") != 0)
-		return 40;
-	return 1000;
+	/* The others have a page fault for each of up to 1024 pages of an iteration. */
+	return strcmp(tracker, "none") == 0 || is_hooks(tracker) ? 1000 : 40;
 }
 
 int main(int argc, char **argv)
 {
-	struct cairn_options options = CAIRN_OPTIONS_INIT;
 	const char *tracker = argc > 1 ? argv[1] : "";
 	int iterations, err;
 
@@ -87,9 +105,7 @@ int main(int argc, char **argv)
 	iterations = iterations_of(tracker);
 	memset(area, 1, sizeof(area));
 	if (strcmp(tracker, "none") != 0) {
-		options.tracker = tracker;
-		options.memory_max = 1024 * MIB;
-		err = cairn_open(&session, &options);
+		err = open_session(tracker);
 		if (err < 0) {
 			emit_missing("stores", tracker, cairn_strerror(err));
 			return 0;

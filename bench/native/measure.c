@@ -120,7 +120,10 @@ void emit(const char *table, const char *row, struct series *s, uint64_t per, co
 
 void emit_missing(const char *table, const char *row, const char *why)
 {
-	printf("{\"table\":\"%s\",\"row\":\"%s\",\"missing\":\"%s\"}\n", table, row, why);
+	printf("{\"table\":\"%s\",\"row\":\"%s\",\"missing\":\"", table, row);
+	for (; *why; why++)
+		putchar(*why == '"' ? '\'' : *why);
+	printf("\"}\n");
 }
 
 char *map_pages(size_t bytes)
