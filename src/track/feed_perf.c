@@ -30,6 +30,7 @@
 #include "track/perf_rings.h"
 
 #define PASSES_MAX   16 /* over the list of threads, until all have rings */
+#define FAILURES_MAX 16u /* to give all of them rings, one after the other */
 #define MUTE_FROM    8u /* takings of the lock in one call of the engine's */
 #define LISTEN_EVERY 16u
 
@@ -65,6 +66,9 @@ static int adopt_all(struct crn_perf_feed *f)
 		err = crn_thread_each(adopt_one, &a);
 	}
 	f->born = a.error < 0 || a.added;
+	/* No room for rings (RLIMIT_MEMLOCK): trying at each checkpoint costs more than a scan. */
+	f->failures = a.error < 0 ? f->failures + 1 : 0;
+	f->broken |= f->failures == FAILURES_MAX;
 	return err;
 }
 

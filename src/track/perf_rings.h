@@ -72,6 +72,7 @@ struct crn_perf_feed {
 	bool born;       /* there may be a thread without a ring */
 	bool inside;     /* who has taken it may be inside still */
 	bool broken;     /* it cannot be complete any more */
+	uint32_t failures; /* to make rings, in a row */
 	int children[CRN_PERF_CHILDREN]; /* processes that may have our memory */
 	size_t child_count;
 
