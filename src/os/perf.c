@@ -18,6 +18,7 @@
 #define NR_FSMOUNT  432
 #define FSCONFIG_CREATE 6
 #define KCMP_VM     1
+#define USER_TIME_NS 100000
 
 /* ---- Tracepoints ------------------------------------------------------------------------- */
 
@@ -126,6 +127,12 @@ int crn_perf_open(struct crn_perf_event *e, void *at, size_t pages)
 		attr.sample_period = 0;
 		attr.exclude_kernel = 1;
 		attr.task = 1;
+		break;
+	case CRN_PERF_USER_TIME:
+		attr.type = PERF_TYPE_SOFTWARE;
+		attr.config = PERF_COUNT_SW_CPU_CLOCK;
+		attr.sample_period = USER_TIME_NS;
+		attr.exclude_kernel = 1;
 		break;
 	}
 	CRN_TRY(fd = open_event(&attr, e));

@@ -53,6 +53,7 @@ enum crn_perf_kind {
 	CRN_PERF_POINT_TASK, /* samples: process and thread id, 4 bytes each, of our namespace */
 	CRN_PERF_POINT_RAW,  /* samples: 4 bytes of length, then the tracepoint's own record */
 	CRN_PERF_TASKS, /* FORK and EXIT records: process, parent, thread, parent's thread */
+	CRN_PERF_USER_TIME, /* samples, empty: now and then while it runs in user mode */
 };
 
 struct crn_perf_event {

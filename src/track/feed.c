@@ -13,6 +13,8 @@
 #define PROOF_PAGES  8
 #define PROOF_TRIES  3
 #define SETTLE_TRIES 64
+#define REST_TRIES   128
+#define REST_NS      2000000 /* for each: a quarter of a second in all */
 #define OLD          1 /* what each byte of the pages is before */
 
 const struct crn_feed_ops *const crn_feeds[] = {
@@ -63,17 +65,26 @@ static int look(struct proof *p)
 	return p->feed->ops->images(p->feed, note_image, p, &p->open);
 }
 
-/* Nothing to report and nothing to doubt. Other threads may run: give up some time. */
+/*
+ * Nothing to report and nothing to doubt. Other threads may run: give up some time; and where each
+ * must have been seen at rest, as much as it takes them on a busy machine to get there.
+ */
 static bool settle(struct proof *p)
 {
-	for (unsigned tries = 0; tries < SETTLE_TRIES; tries++) {
+	unsigned patience = p->feed->ops->births_doubt ? REST_TRIES : 0;
+
+	for (unsigned tries = 0; tries < SETTLE_TRIES + patience; tries++) {
+		uint32_t word = 0;
 		int doubt = look(p);
 
 		if (doubt == 0 && p->feed->ops->calm)
 			p->feed->ops->calm(p->feed);
 		if (doubt <= 0)
 			return doubt == 0;
-		crn_yield();
+		if (tries < SETTLE_TRIES)
+			crn_yield();
+		else
+			(void)crn_futex_wait(&word, 0, REST_NS);
 	}
 	return false;
 }

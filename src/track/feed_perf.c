@@ -184,17 +184,17 @@ static int mend(struct crn_perf_feed *f, int self)
 		err = adopt_all(f);
 	if (f->inside)
 		let_out(f);
+	for (size_t i = 0; i < f->thread_count; i++) {
+		t = &f->threads[i];
+		t->settled |= t->tid == self;
+		if (!t->settled || t->watched)
+			crn_perf_thread_settle(f, t);
+	}
 	t = crn_perf_thread_find(f, self);
 	if (t)
 		crn_perf_thread_forget_births(t);
 	perf_own(&f->feed, false);
 	drop_children(f);
-	for (size_t i = 0; i < f->thread_count; i++) {
-		struct crn_perf_thread *other = &f->threads[i];
-
-		if (!other->settled)
-			other->settled = other->tid == self || crn_thread_rests(other->tid);
-	}
 	return err;
 }
 
@@ -203,7 +203,7 @@ static bool needs_mending(const struct crn_perf_feed *f)
 	bool unsettled = false;
 
 	for (size_t i = 0; i < f->thread_count; i++)
-		unsettled |= !f->threads[i].settled;
+		unsettled |= !f->threads[i].settled || f->threads[i].watched;
 	return unsettled || f->born || f->child_count || f->inside;
 }
 
@@ -223,9 +223,9 @@ static int hand_out(struct crn_perf_feed *f, int self, struct crn_range_list *wr
 			/* Somebody may get its number, and would not be seen. */
 			f->broken |= t->tid == f->opener;
 			crn_perf_thread_drop(f, t);
-		}
-		else
+		} else {
 			i++;
+		}
 	}
 	return err;
 }
@@ -244,6 +244,7 @@ static int perf_drain(
 	doubt = f->doubt_again || f->born || f->takings != f->drained_takings || f->inside;
 	if (needs_mending(f))
 		CRN_TRY(mend(f, self));
+	doubt |= f->takings != f->drained_takings;
 	if (f->broken)
 		return -EUSERS;
 	f->drained_takings = f->takings;

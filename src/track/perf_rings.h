@@ -33,6 +33,7 @@ struct crn_perf_thread {
 	uint8_t *at;
 	uint64_t noted[CRN_RINGS], drained;
 	bool settled; /* it is in the midst of no fault that its rings do not show */
+	bool watched; /* until then: it is recorded that it runs in user mode */
 	bool kernel_fault; /* its last sign of life: the lock that it takes next is for that */
 	bool ended;
 	uintptr_t open; /* page of a fault that may not be over; 0: none */
@@ -97,6 +98,11 @@ void crn_perf_thread_drop(struct crn_perf_feed *f, struct crn_perf_thread *t);
 void crn_perf_threads_close(struct crn_perf_feed *f);
 /* Take note of what is new in its rings. */
 void crn_perf_thread_note(struct crn_perf_feed *f, struct crn_perf_thread *t);
+/*
+ * Look whether a thread that is not settled is: it has been seen to rest, or in user mode. If not,
+ * look again later.
+ */
+void crn_perf_thread_settle(struct crn_perf_feed *f, struct crn_perf_thread *t);
 /* The births that it has noted last were ours. */
 void crn_perf_thread_forget_births(struct crn_perf_thread *t);
 /* Append the pages of the faults noted. 0 or CAIRN_EMEMORY: what was not is still there. */

@@ -2,8 +2,8 @@
 /*
  * Rings for each thread of the process. An event lives as long as its ring is mapped.
  *
- *	slot of a thread: | faults | lock taken | births and end |
- *			   1 + 32 pages  1 + 8       1 + 8
+ *	slot of a thread: | faults | lock taken | births and end | is in user mode |
+ *			   1 + 32 pages  1 + 8       1 + 8            1 + 1
  */
 #include "track/perf_rings.h"
 #include <errno.h>
@@ -11,10 +11,12 @@
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
+#include "os/thread.h"
 
 #define FAULT_BYTES ((1 + CRN_PERF_FAULT_PAGES) * CRN_PAGE_SIZE)
 #define LOCK_BYTES  ((1 + CRN_PERF_LOCK_PAGES) * CRN_PAGE_SIZE)
-#define SLOT_BYTES  (FAULT_BYTES + (CRN_RINGS - 1) * LOCK_BYTES)
+#define USER_BYTES  (2 * CRN_PAGE_SIZE)
+#define SLOT_BYTES  (FAULT_BYTES + (CRN_RINGS - 1) * LOCK_BYTES + USER_BYTES)
 
 /* Its first page holds nothing: its protection is changed, which takes the lock to write. */
 #define RESERVE_BYTES (CRN_PAGE_SIZE + CRN_PERF_THREADS * SLOT_BYTES)
@@ -106,6 +108,21 @@ void crn_perf_thread_drop(struct crn_perf_feed *f, struct crn_perf_thread *t)
 	crn_perf_unmap(t->at, SLOT_BYTES);
 	f->slot_used[t->slot] = false;
 	*t = f->threads[--f->thread_count];
+}
+
+void crn_perf_thread_settle(struct crn_perf_feed *f, struct crn_perf_thread *t)
+{
+	struct crn_perf_event user = { .kind = CRN_PERF_USER_TIME, .tid = t->tid, .cpu = -1 };
+	uint8_t *ring = t->at + SLOT_BYTES - USER_BYTES;
+
+	t->settled |= crn_thread_rests(t->tid) || (t->watched && crn_perf_head(ring));
+	if (t->settled && t->watched) {
+		crn_perf_unmap(ring, USER_BYTES);
+		t->watched = false;
+	} else if (!t->settled && !t->watched) {
+		t->watched = crn_perf_open(&user, ring, 1) >= 0;
+		crn_perf_opened_by(f, user.by);
+	}
 }
 
 /* ---- Taking note ------------------------------------------------------------------------- */
