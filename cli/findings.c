@@ -8,7 +8,9 @@
 #include "session/session.h"
 
 #define NEEDS_PERFMON "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=1 or lower"
-#define NEEDS_TRACEFS "access to tracefs: mount -t tracefs -o mode=755 tracefs /sys/kernel/tracing"
+#define NEEDS_TRACEFS                                                                  \
+	"access to tracefs: mount -t tracefs -o mode=750,gid=YOURS tracefs "                \
+	"/sys/kernel/tracing"
 
 static const char *reason(int error)
 {
@@ -256,7 +258,7 @@ static void find_bpf_feeds(struct feed_finding *bpf, struct feed_finding *images
 		works ? "a twelfth more for every fault of the host, for each session"
 		      : h->bpf ? "the kernel does not tell its types" : reason(h->bpf_error));
 	snprintf(images->detail, sizeof(images->detail), "%s",
-		works ? "a third more for a fault; no mirror: half the memory; explicit areas"
+		works ? "half as much again for a fault; no mirror: half the memory; explicit areas"
 		      : bpf->detail);
 }
 
@@ -270,7 +272,7 @@ static void find_perf_feed(struct feed_finding *perf, const struct crn_host *h)
 	else if (!h->perf_others)
 		perf->enable = "for `auto`: CAP_PERFMON, to see the writes of other processes";
 	snprintf(perf->detail, sizeof(perf->detail), "%s%s",
-		works ? "a third more for a fault; 240 KiB of locked memory a thread"
+		works ? "half as much again for a fault; 248 KiB of locked memory a thread"
 		      : h->perf_faults ? "no tracepoints of locks: " : "",
 		works ? h->perf_others ? "" : "; by name only" : reason(h->perf_error));
 }

@@ -2,7 +2,7 @@
 /*
  * Written pages by perf: what BPF would be told by programs on tracepoints (feed_bpf.c has the
  * reasons) is read from rings that the kernel fills, and judged here. Needs no CAP_BPF and no type
- * information of the kernel; a fault costs four times as much more.
+ * information of the kernel; a fault costs more.
  *
  *	page fault	its page was written. (Read faults are told as well, which is no harm)
  *	lock taken	by somebody who changes a mapping, or may write without a fault: doubt;

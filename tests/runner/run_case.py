@@ -26,8 +26,10 @@ MISMATCH = "oracle: MISMATCH"
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--name", required=True)
-    parser.add_argument("--mode", choices=["plain", "pidns", "nobody"], default="plain",
-                        help="pidns: in a PID namespace; nobody: as an unprivileged user")
+    parser.add_argument("--mode", choices=["plain", "pidns", "nobody", "perfmon"],
+                        default="plain",
+                        help="pidns: in a PID namespace; nobody: as an unprivileged user; perfmon: "
+                        "as one who has CAP_PERFMON and may read tracefs")
     parser.add_argument("--expect", choices=["pass", "mismatch"], default="pass",
                         help="mismatch: the program must fail, and the oracle must say why")
     parser.add_argument("--timeout", type=float, default=120)
@@ -55,6 +57,16 @@ def unprivileged(command: list[str], folder: Path) -> list[str]:
     os.chown(folder, user.pw_uid, user.pw_gid)
     ids = ["--reuid", str(user.pw_uid), "--regid", str(user.pw_gid), "--clear-groups"]
     return ["setpriv", *ids, "--inh-caps=-all", "--", str(program), *command[1:]]
+
+
+def with_perfmon(command: list[str]) -> list[str]:
+    """The same command of an unprivileged user, who may look at the whole host by perf."""
+    at = command.index("--inh-caps=-all")
+    caps = ["--inh-caps=-all,+perfmon", "--ambient-caps=-all,+perfmon"]
+    group = command[command.index("--regid") + 1]
+    shell = f"mount -t tracefs -o mode=750,gid={group} tracefs /sys/kernel/tracing || exit 77; "
+    shell += 'exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", shell, "sh", *command[:at], *caps, *command[at + 1:]]
 
 
 def descendants(pid: int) -> list[int]:
@@ -133,12 +145,16 @@ def main() -> int:
     command = args.command
     if args.mode == "pidns":
         command = ["unshare", "--fork", "--pid", "--kill-child", "--", *command]
-    elif args.mode == "nobody":
+    elif args.mode in ("nobody", "perfmon"):
         command = unprivileged(command, folder)
+        if args.mode == "perfmon":
+            command = with_perfmon(command)
     status = run(command, folder, log, args.timeout)
     text = log.read_text(errors="replace")
     if args.mode == "pidns" and text.startswith("unshare: unshare failed"):
         status = skip("PID namespaces (unshare is refused)")
+    elif args.mode == "perfmon" and text.startswith(("unshare: ", "mount: ", "setpriv: ")):
+        status = skip("tracefs, or CAP_PERFMON for another user")
     code, why = verdict(args, status, text)
     print(tail(text), end="")
     if code == 1:
