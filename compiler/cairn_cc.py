@@ -56,7 +56,8 @@ class Command:
         self.tags = "zero"
         self.switches: dict[str, str] = {}
         self.sites: list[str] = []
-        self.unit = self.report = False
+        self.unit = self.report = self.warn_uncovered = False
+        self.abi_lists: list[str] = []
         self.lose = ""
         self.stop = ""
         self.prints = False
@@ -135,6 +136,12 @@ class Command:
             self.report = True
         elif name == "threads" and not equals:
             self.switches["threads"] = "on"
+        elif name == "warn-uncovered" and not equals:
+            self.warn_uncovered = True
+        elif name == "abilist" and value:
+            if "," in value or not Path(value).is_file():
+                raise Wrong(f"-fcairn-abilist: no file '{value}' (without a comma in its name)")
+            self.abi_lists.append(os.path.abspath(value))
         elif name == "unit" and not equals:
             self.unit = True
         elif name == "test-lose" and value.isdigit():
@@ -171,7 +178,10 @@ class Command:
             own["native-quiet"] = "on"
         if self.lose:
             own["lose"] = self.lose
+        if self.warn_uncovered:
+            own["warn-uncovered"] = "on"
         items = [*own.items(), *(("site", site) for site in self.sites)]
+        items += [("abilist", name) for name in (library("cairn-libc.abilist"), *self.abi_lists)]
         return ",".join(f"{key}={value}" for key, value in items)
 
 

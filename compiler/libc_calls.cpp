@@ -34,30 +34,40 @@ static bool wants_heap(const Module &m, const Options &o)
 	return o.heap && (!f || f->isDeclaration());
 }
 
-void wrap_libc_calls(Module &m, const Options &o, Report &report)
+static void wrap(Function &f, bool calls_back, Report &report)
+{
+	// Its address, too: the program may call it through that.
+	Function *ours = Function::Create(f.getFunctionType(), GlobalValue::ExternalLinkage,
+		Twine("__cairn_wrap_") + f.getName(), *f.getParent());
+
+	ours->copyAttributesFrom(&f);
+	// It reads what is about to be overwritten, and keeps it.
+	ours->removeFnAttr(Attribute::Memory);
+	if (calls_back) {
+		ours->removeFnAttr(Attribute::NoCallback);
+		ours->addFnAttr("cairn-calls-back");
+	}
+	f.replaceAllUsesWith(ours);
+	report.wrapped(f.getName());
+}
+
+void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, Report &report)
 {
 	bool heap = wants_heap(m, o);
+	std::vector<Function *> custom;
 
 	for (const Wrapped &w : wrapped) {
 		Function *f = m.getFunction(w.name);
 
-		if (!heap && w.is_heap())
-			continue;
-		if (!f || !f->isDeclaration() || f->use_empty())
-			continue;
-		// Its address, too: the program may call it through that.
-		Function *ours = Function::Create(f->getFunctionType(), GlobalValue::ExternalLinkage,
-			Twine("__cairn_wrap_") + w.name, m);
-		ours->copyAttributesFrom(f);
-		// It reads what is about to be overwritten, and keeps it.
-		ours->removeFnAttr(Attribute::Memory);
-		if (w.calls_back()) {
-			ours->removeFnAttr(Attribute::NoCallback);
-			ours->addFnAttr("cairn-calls-back");
-		}
-		f->replaceAllUsesWith(ours);
-		report.wrapped(w.name);
+		if (f && f->isDeclaration() && !f->use_empty() && (heap || !w.is_heap()) &&
+			!list.custom(w.name))
+			wrap(*f, w.calls_back(), report);
 	}
+	for (Function &f : m)
+		if (f.isDeclaration() && !f.use_empty() && list.custom(f.getName()))
+			custom.push_back(&f);
+	for (Function *f : custom)
+		wrap(*f, true, report);
 }
 
 static bool known(StringRef name)
@@ -78,10 +88,10 @@ static bool may_write_through(const CallBase &c)
 	return false;
 }
 
-void report_uncovered_calls(Module &m, Report &report)
+void report_uncovered_calls(Module &m, const AbiList &list, Report &report)
 {
 	for (const Function &f : m) {
-		if (!f.isDeclaration() || known(f.getName()))
+		if (!f.isDeclaration() || known(f.getName()) || list.harmless(f.getName()))
 			continue;
 		for (const User *u : f.users()) {
 			auto *c = dyn_cast<CallBase>(u);

@@ -4,16 +4,18 @@
 #ifndef CAIRN_COMPILER_LIBC_CALLS_H
 #define CAIRN_COMPILER_LIBC_CALLS_H
 
+#include "abi_list.h"
 #include "options.h"
 #include "report.h"
 #include "llvm/IR/Module.h"
 
 namespace cairn {
 
-void wrap_libc_calls(llvm::Module &m, const Options &options, Report &report);
+void wrap_libc_calls(llvm::Module &m, const Options &options, const AbiList &list,
+	Report &report);
 
 // Afterwards: the external functions that get a pointer they might write through.
-void report_uncovered_calls(llvm::Module &m, Report &report);
+void report_uncovered_calls(llvm::Module &m, const AbiList &list, Report &report);
 
 } // namespace cairn
 #endif

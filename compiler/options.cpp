@@ -58,6 +58,7 @@ Options Options::parse(const char *text)
 		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "wrap", &o.wrap },
 		{ "heap", &o.heap },
 		{ "native-quiet", &o.native_quiet }, { "report", &o.report },
+		{ "warn-uncovered", &o.warn_uncovered },
 	};
 
 	StringRef(text ? text : "").split(items, ',', -1, false);
@@ -85,6 +86,8 @@ Options Options::parse(const char *text)
 			o.shift = Log2_32(region);
 		} else if (key == "site") {
 			o.sites.push_back(read_site(item, value));
+		} else if (key == "abilist" && !value.empty()) {
+			o.abi_lists.push_back(value.str());
 		} else if (key == "lose") {
 			o.lose = read_number(item, value);
 		} else {

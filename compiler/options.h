@@ -35,6 +35,8 @@ struct Options {
 	bool heap = true;         // malloc and its like, of them
 	bool native_quiet = false; // what is linked without bitcode takes no checkpoints
 	bool report = false;      // say what was done and what was not
+	bool warn_uncovered = false; // one line if external functions may write unseen
+	std::vector<std::string> abi_lists; // files: what is known of external functions
 	std::vector<Site> sites;
 	unsigned lose = 0;        // for tests of the oracle: every so many-th store has no hook
 

@@ -89,12 +89,13 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		if (o.off || m.getModuleFlag(done_flag))
 			return PreservedAnalyses::all();
 		m.addModuleFlag(Module::Max, done_flag, 1);
-		Report report(o.report);
+		Report report(o);
 		insert_sites(m, o, report);
+		AbiList list(o);
 		if (o.wrap)
-			wrap_libc_calls(m, o, report);
+			wrap_libc_calls(m, o, list, report);
 		Checkpoints checkpoints(m, o);
-		report_uncovered_calls(m, report);
+		report_uncovered_calls(m, list, report);
 
 		SmallVector<Function *, 64> functions;
 		for (Function &f : m)

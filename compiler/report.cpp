@@ -54,6 +54,10 @@ void Report::function(const FunctionFigures &f)
 
 void Report::total(const Module &m, const Hooks &hooks)
 {
+	if (warn && uncovereds)
+		errs() << "cairn: warning: " << uncovereds << " external functions may write memory "
+		       << "that does not come back (-fcairn-report names them, -fcairn-abilist "
+		       << "says which do not)\n";
 	if (on)
 		errs() << "cairn: total: " << functions << " functions, " << writes << " writes, "
 		       << stack << " stack, " << aggregated << " aggregated, " << redundant

@@ -23,7 +23,7 @@ struct FunctionFigures {
 
 class Report {
 public:
-	explicit Report(bool on) : on(on) {}
+	explicit Report(const Options &o) : on(o.report), warn(o.warn_uncovered) {}
 
 	void unknown(const llvm::Function &f, const Unknown &u);
 	void uncovered(llvm::StringRef external);
@@ -33,7 +33,7 @@ public:
 	void total(const llvm::Module &m, const Hooks &hooks);
 
 private:
-	bool on;
+	bool on, warn;
 	unsigned functions = 0, writes = 0, stack = 0, aggregated = 0, redundant = 0;
 	unsigned unknowns = 0, uncovereds = 0, wraps = 0;
 };

@@ -295,6 +295,30 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(done.stderr, r"cairn: main: \d+ writes")
         self.assertRegex(done.stderr, r"cairn: total: \d+ functions")
 
+    def test_abi_lists(self) -> None:
+        self.write("unknown.c", "void of_library(char *); int main(void) { static char a[9];"
+                   " of_library(a); __builtin_printf(\"%s\", a); }")  # fmt: skip
+        self.write("library.c", "void of_library(char *a) { a[1] = 'x'; }")
+        self.write("known.list", "fun:of_lib*=functional\n")
+        self.write("strict.list", "fun:of_library=uninstrumented\n")
+        self.write("custom.list", "fun:of_library=custom\n")
+        self.write("wrapper.c", "void of_library(char *); void __cairn_wrap_of_library(char *a)"
+                   " { of_library(a); a[0] = 'w'; }")  # fmt: skip
+        subprocess.run(["cc", "-c", "-fPIE", "library.c", "wrapper.c"], cwd=self.folder, check=True)
+        sentence = "is not covered: of_library"
+        report = ("-O2", "-fcairn-report", "unknown.c", "library.o")
+        self.assertIn(sentence, self.cc(*report).stderr)
+        self.assertNotIn("covered: printf", self.cc(*report).stderr)
+        self.assertNotIn(sentence, self.cc(*report, "-fcairn-abilist=known.list").stderr)
+        both = ("-fcairn-abilist=known.list", "-fcairn-abilist=strict.list")
+        self.assertIn(sentence, self.cc(*report, *both).stderr)
+        done = self.cc("-fcairn-warn-uncovered", "unknown.c", "library.o")
+        self.assertIn("warning: 1 external functions", done.stderr)
+        self.cc("-O2", "unknown.c", "library.o", "wrapper.o", "-fcairn-abilist=custom.list")
+        self.assertEqual(self.run_built(), "wx")
+        self.assertIn("nothing.list", self.cc("-fcairn-abilist=nothing.list", "unknown.c",
+                                              status=1).stderr)  # fmt: skip
+
     def test_unknown_option_of_the_pass(self) -> None:
         """The pass itself refuses what it does not know, should the wrapper be older."""
         plugin = Path(CAIRN_CC).parent.parent / "lib" / "cairn-pass.so"
