@@ -3,6 +3,7 @@
 #include "base/bits.h"
 #include "base/status.h"
 #include "os/memory.h"
+#include "os/thread.h"
 #include "rt/rt.h"
 
 #define COUNT_MAX (1u << 20)
@@ -26,8 +27,22 @@ struct ring {
  */
 static struct {
 	struct ring blocks, maps;
-	char rest[4096 - 2 * sizeof(struct ring)];
+	int locked; /* guards both; a restore, when nobody else runs, does without */
+	char rest[4096 - 2 * sizeof(struct ring) - sizeof(int)];
 } deferred __attribute__((aligned(4096)));
+
+static void lock(void)
+{
+	if (crn_rt_one_thread())
+		return;
+	while (__atomic_exchange_n(&deferred.locked, 1, __ATOMIC_ACQUIRE))
+		crn_yield();
+}
+
+static void unlock(void)
+{
+	__atomic_store_n(&deferred.locked, 0, __ATOMIC_RELEASE);
+}
 
 static struct entry *entry_at(const struct ring *r, uint32_t i)
 {
@@ -47,6 +62,7 @@ static void settled(uint64_t oldest)
 {
 	struct ring *r = &deferred.maps;
 
+	lock();
 	for (uint32_t i = 0; oldest == UINT64_MAX && i < deferred.blocks.count; i++)
 		entry_at(&deferred.blocks, i)->id = 0;
 
@@ -56,6 +72,7 @@ static void settled(uint64_t oldest)
 		if (e->change == CRN_MAP_LEFT && e->len)
 			(void)crn_memory_unmap((void *)e->addr, e->len);
 	}
+	unlock();
 }
 
 /* Before a restore to id puts back old content: it must be possible to store there. */
@@ -104,7 +121,7 @@ static void undone(uint64_t id)
 
 /* ---- The lists ------------------------------------------------------------------------------- */
 
-static bool add(struct ring *r, struct entry e)
+static bool add_locked(struct ring *r, struct entry e)
 {
 	struct crn_rt *rt = &__cairn_rt;
 	void *at = NULL;
@@ -124,6 +141,16 @@ static bool add(struct ring *r, struct entry e)
 	return true;
 }
 
+static bool add(struct ring *r, struct entry e)
+{
+	bool added;
+
+	lock();
+	added = add_locked(r, e);
+	unlock();
+	return added;
+}
+
 bool crn_deferred_add(void *what)
 {
 	if (!__cairn_rt.active)
@@ -136,12 +163,16 @@ void *crn_deferred_next(void)
 {
 	const struct crn_rt *rt = &__cairn_rt;
 	struct ring *r = &deferred.blocks;
-	void *what;
+	void *what = NULL;
 
-	if (crn_likely(!r->count) || (rt->active && entry_at(r, 0)->id >= rt->oldest))
+	if (crn_likely(!r->count))
 		return NULL;
-	what = (void *)entry_at(r, 0)->addr;
-	drop_first(r);
+	lock();
+	if (r->count && (!rt->active || entry_at(r, 0)->id < rt->oldest)) {
+		what = (void *)entry_at(r, 0)->addr;
+		drop_first(r);
+	}
+	unlock();
 	return what;
 }
 
