@@ -20,8 +20,7 @@ declare ptr @memcpy(ptr, ptr, i64)
 ; CHECK: cairn.tag{{[0-9]*}} = 
 ; CHECK: call void @llvm.memset
 ; LOG-LABEL: define void @known(
-; LOG: load volatile i64, ptr @__cairn_rt
-; LOG: cmpxchgq
+; LOG: xaddq
 ; LOG: call void @llvm.memset
 define void @known(ptr %p) {
   call void @llvm.memset.p0.i64(ptr %p, i8 0, i64 20, i1 false)
