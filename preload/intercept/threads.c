@@ -69,7 +69,12 @@ static void slot_format(struct crn_thread *t, uint32_t index)
 
 int crn_threads_init(void)
 {
+	size_t left = crn_memory_space_left();
+
 	slots_max = SLOTS_MAX;
+	/* The program needs address space too, and the engine half of what it leaves. */
+	while (slots_max > SLOTS_MIN && slots_max * SLOT_SIZE > left / 8)
+		slots_max /= 4;
 	for (;;) {
 		long p = crn_sys6(SYS_mmap, 0, slots_max * SLOT_SIZE, PROT_NONE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -14,7 +14,8 @@
 #define CRN_COMMIT_STEP (2ul << 20)
 #define CRN_COMMIT_MIN  (64ul << 10)
 #define CRN_BLOCK_ALIGN 64ul
-#define CRN_OPEN_SHARE  16 /* what open blocks may take of the reserve: 24 bytes a page is most */
+/* What open blocks may take of the reserve: a tracker 24 bytes a page, the agent megabytes. */
+#define CRN_OPEN_SHARE 4
 #define CRN_CLASS_MIN   6  /* 64 bytes */
 #define CRN_CLASS_COUNT 48
 

@@ -5,7 +5,7 @@
  *
  *	base                                                                   base+reserved
  *	| control | crn_arena | open blocks -> ... | blocks -> ...       ... <- page frames |
- *	 `- page   `- header   `- one sixteenth     `- grow up, committed in steps   LIFO --'
+ *	 `- page   `- header   `- one quarter       `- grow up, committed in steps   LIFO --'
  *
  * Private anonymous, MADV_WIPEONFORK and MADV_DONTDUMP, outside every surface, never tracked.
  * Blocks hold tables (they grow by replacement, the old block goes to a size-class free list);

@@ -19,8 +19,7 @@ static long map(size_t len, int prot, int flags)
 	return crn_sys6(SYS_mmap, 0, (long)len, prot, flags, -1, 0);
 }
 
-/* Bytes of address space that RLIMIT_AS leaves, or CRN_RESERVE_MAX if it does not limit. */
-static size_t address_space_left(void)
+size_t crn_memory_space_left(void)
 {
 	struct {
 		uint64_t soft, hard;
@@ -117,7 +116,7 @@ static long reserve_at(uintptr_t addr, size_t len)
 
 int crn_memory_reserve(void **base, size_t *size)
 {
-	size_t left = address_space_left();
+	size_t left = crn_memory_space_left();
 	size_t want = CRN_RESERVE_MAX;
 	long at;
 
@@ -149,7 +148,7 @@ int crn_memory_reserve(void **base, size_t *size)
 
 int crn_memory_hold(void **base, size_t *size)
 {
-	size_t want = CRN_MIN(address_space_left() / 4, CRN_HOLD_MAX);
+	size_t want = CRN_MIN(crn_memory_space_left() / 4, CRN_HOLD_MAX);
 	long at = -ENOMEM;
 
 	for (; want >= CRN_RESERVE_MIN && at < 0 && at >= -4095; want /= 2) {

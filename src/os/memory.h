@@ -36,6 +36,9 @@ int crn_memory_reserve(void **base, size_t *size);
 #define CRN_HOLD_MAX (1ul << 38)
 int crn_memory_hold(void **base, size_t *size);
 
+/* Bytes of address space that RLIMIT_AS leaves, or CRN_RESERVE_MAX if it does not limit. */
+size_t crn_memory_space_left(void);
+
 /* Make a part of a reserve readable and writable (a crn_commit_fn). 0 or -ENOMEM. */
 int crn_memory_commit(void *addr, size_t len);
 

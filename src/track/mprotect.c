@@ -107,7 +107,7 @@ static int probe(const struct crn_host *host)
 
 /* ---- RLIMIT_DATA ------------------------------------------------------------------------- */
 
-/* NULL: an area that is being added; what was opened there for calls on their way is no more. */
+/* NULL: in an area that is being added, whose closed pages are not counted yet either. */
 static bool counts(const struct undo_area *a)
 {
 	return a && a->guard == &undo_guard_mprotect && !(a->area->flags & CRN_AREA_SHARED);
