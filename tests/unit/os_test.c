@@ -252,7 +252,7 @@ static void peeks(void **state)
 static void reserves(void **state)
 {
 	struct rlimit limit, small;
-	void *base;
+	void *base = NULL; /* anywhere */
 	size_t size;
 	int status;
 
@@ -269,6 +269,7 @@ static void reserves(void **state)
 	assert_int_equal(*(volatile char *)base, 1);
 	assert_int_equal(crn_memory_unmap(base, size), 0);
 
+	base = NULL;
 	getrlimit(RLIMIT_AS, &limit);
 	small = limit;
 	small.rlim_cur = 4ul << 30;
