@@ -18,29 +18,6 @@ int crn_kept_span(uintptr_t at, size_t len, void **out)
 	return 0;
 }
 
-/* ---- Logs -------------------------------------------------------------------------------- */
-
-int crn_log_walk(uintptr_t begin, uintptr_t end, crn_undo_fn fn, void *ctx)
-{
-	while (end > begin) {
-		const struct crn_log_entry *e = (const struct crn_log_entry *)end - 1;
-		uintptr_t addr = e->where & CRN_LOG_ADDR;
-		size_t len = e->where >> 56;
-		const void *old = &e->word;
-
-		end -= sizeof(*e);
-		if (len >= CRN_LOG_VOID) {
-			end -= (e->word + 15) & ~15ul;
-			old = (const void *)end;
-			len = len == CRN_LOG_LONG ? e->word : 0;
-		}
-		if (!len)
-			continue;
-		CRN_TRY(fn(ctx, addr, old, len));
-	}
-	return 0;
-}
-
 /* ---- The ring ---------------------------------------------------------------------------- */
 
 static struct crn_kept_interval *interval_at(const struct crn_kept *k, uint32_t i)
@@ -50,8 +27,8 @@ static struct crn_kept_interval *interval_at(const struct crn_kept *k, uint32_t 
 
 static void release(struct crn_kept *k, struct crn_kept_interval *i)
 {
-	crn_block_free(k->env->arena, i->log, i->size);
-	k->packed_bytes -= i->size;
+	k->packed_bytes -= i->log.size;
+	crn_packed_close(&i->log, k->env->arena);
 }
 
 static void drop_oldest(struct crn_kept *k)
@@ -59,6 +36,15 @@ static void drop_oldest(struct crn_kept *k)
 	release(k, interval_at(k, 0));
 	k->first = (k->first + 1) % k->env->keep;
 	k->count--;
+}
+
+uint64_t crn_kept_open_max(const struct crn_kept *k)
+{
+	uint64_t max = k->env->memory_max, used = crn_arena_bytes(k->env->arena);
+
+	if (k->env->keep > 1)
+		return max / 4;
+	return max - CRN_MIN(used, max / 2);
 }
 
 int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct crn_hook_ops *hooks)
@@ -81,17 +67,19 @@ void crn_kept_close(struct crn_kept *k)
 /* What undoes the open interval, before its hooks forget it. */
 static int pack(struct crn_kept *k)
 {
-	struct crn_kept_interval i = { .id = k->open, .size = k->hooks->packed() };
+	struct crn_kept_interval i = { .id = k->open };
+	uint64_t size = k->hooks->packed(), max = k->env->memory_max / 8 * 5;
 
 	if (k->count == k->env->keep - 1)
 		drop_oldest(k);
-	while (i.size && !(i.log = crn_block_alloc(k->env->arena, i.size))) {
+	while (k->packed_bytes + size > max ||
+		crn_packed_open(&i.log, k->env->arena, size) < 0) {
 		if (!k->count)
 			return CAIRN_EMEMORY;
 		drop_oldest(k);
 	}
-	k->hooks->pack(i.log);
-	k->packed_bytes += i.size;
+	k->hooks->pack(&i.log);
+	k->packed_bytes += i.log.size;
 	*interval_at(k, k->count++) = i;
 	return 0;
 }
@@ -156,7 +144,7 @@ static int each_interval(struct crn_kept *k, uint64_t id, crn_undo_fn fn, void *
 
 		if (i->id < id)
 			break;
-		CRN_TRY(crn_log_walk((uintptr_t)i->log, (uintptr_t)i->log + i->size, fn, ctx));
+		CRN_TRY(crn_packed_walk(&i->log, fn, ctx));
 	}
 	return 0;
 }

@@ -2,7 +2,7 @@
 /*
  * The last K checkpoints of a tracker that is told of each store (shadow, undo log). The open
  * interval is undone from where its hooks keep it; when it ends and K > 1, what undoes it is packed
- * into one block, as a log (rt/rt.h) whatever the tracker.
+ * away, as a log (rt/rt.h) whatever the tracker.
  *
  *	kept:   [id 4: log] [id 5: log]     open: 6 (shadow, or log)
  *
@@ -14,17 +14,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "rt/rt.h"
+#include "track/packed_log.h"
 #include "track/track.h"
-
-/* Old content, newest entry first. Negative stops. */
-typedef int (*crn_undo_fn)(void *ctx, uintptr_t addr, const void *old, size_t len);
 
 /* How one kind of hooks keeps the open interval. */
 struct crn_hook_ops {
 	int (*walk)(crn_undo_fn fn, void *ctx);
 	void (*stop)(void);        /* the interval ends: what is stored now is not of it */
 	size_t (*packed)(void);    /* bytes of it as a log */
-	void (*pack)(void *to);    /* oldest entry first */
+	void (*pack)(struct crn_packed_log *to); /* oldest entry first */
 	/*
 	 * A new interval: nothing has been stored to yet. False if a signal handler has stored
 	 * since `stop`: the checkpoint is right, but packed() does not have that.
@@ -36,8 +34,7 @@ struct crn_hook_ops {
 
 struct crn_kept_interval {
 	uint64_t id;
-	void *log;
-	size_t size;
+	struct crn_packed_log log;
 };
 
 struct crn_kept {
@@ -49,6 +46,12 @@ struct crn_kept {
 	uint64_t packed_bytes, entries;
 };
 
+/*
+ * Bytes that the open interval may take of memory_max: all that the session has left for it; with K
+ * > 1 a quarter, and five eighths are for the older ones.
+ */
+uint64_t crn_kept_open_max(const struct crn_kept *k);
+
 int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct crn_hook_ops *hooks);
 void crn_kept_close(struct crn_kept *k);
 
@@ -57,9 +60,6 @@ void crn_kept_close(struct crn_kept *k);
  * committed. What a process has of its parent's there goes. 0 or -errno.
  */
 int crn_kept_span(uintptr_t at, size_t len, void **out);
-
-/* Walk a log in [begin, end), newest entry first. */
-int crn_log_walk(uintptr_t begin, uintptr_t end, crn_undo_fn fn, void *ctx);
 
 /*
  * The rows of struct crn_tracker_ops that are the same for both; the tracker's state begins with a

@@ -53,17 +53,16 @@ static size_t packed(void)
 	return count() * crn_log_need(region());
 }
 
-static void pack(void *to)
+static void pack(struct crn_packed_log *to)
 {
 	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++) {
-		struct crn_log_entry *e;
+		struct crn_log_entry e = {
+			.word = region(),
+			.where = *d | (*d ? CRN_LOG_LONG : CRN_LOG_VOID) << 56,
+		};
 
-		e = (void *)((char *)to + region());
-		e->word = region();
-		e->where = *d | (*d ? CRN_LOG_LONG : CRN_LOG_VOID) << 56;
-		if (*d)
-			crn_copy(to, crn_rt_shadow(*d), region());
-		to = e + 1;
+		crn_packed_put(to, *d ? crn_rt_shadow(*d) : crn_rt()->dirty, region());
+		crn_packed_put(to, &e, sizeof(e));
 	}
 }
 
@@ -125,10 +124,11 @@ static void shadow_close(void *tracker)
 /* As much as memory_max allows; a list that is full makes the interval one that is not restored. */
 static int list_open(struct shadow *t)
 {
-	uint64_t entries = t->kept.env->memory_max / region();
+	uint64_t entries = crn_kept_open_max(&t->kept) / (region() + 1 + sizeof(uint64_t));
 	void *at;
 
-	t->list_size = CRN_MIN(crn_page_up(entries * sizeof(uint64_t)), CRN_RT_LIST_MAX);
+	t->list_size = crn_page_down(entries * sizeof(uint64_t)) + CRN_PAGE_SIZE;
+	t->list_size = CRN_MIN(t->list_size, CRN_RT_LIST_MAX);
 	CRN_TRY(crn_kept_span(CRN_RT_LIST_AT, t->list_size, &at));
 	crn_rt()->dirty = crn_rt()->dirty_cur = at;
 	crn_rt()->dirty_end = crn_rt()->dirty + t->list_size / sizeof(uint64_t);

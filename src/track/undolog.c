@@ -32,7 +32,12 @@ static uint64_t log_top(uint64_t cur)
 
 static int walk(crn_undo_fn fn, void *ctx)
 {
-	return crn_log_walk(crn_rt()->log_base, log_top(crn_rt()->log_cur), fn, ctx);
+	struct crn_packed_log log = {
+		.flat = (const char *)crn_rt()->log_base,
+		.size = log_top(crn_rt()->log_cur) - crn_rt()->log_base,
+	};
+
+	return crn_packed_walk(&log, fn, ctx);
 }
 
 static void stop(void)
@@ -45,9 +50,9 @@ static size_t packed(void)
 	return crn_rt()->log_stop - crn_rt()->log_base;
 }
 
-static void pack(void *to)
+static void pack(struct crn_packed_log *to)
 {
-	crn_copy(to, (const void *)crn_rt()->log_base, packed());
+	crn_packed_put(to, (const void *)crn_rt()->log_base, packed());
 }
 
 static bool reset(void)
@@ -111,7 +116,7 @@ static int undolog_open(void **out, struct crn_track_env *env)
 	err = crn_kept_open(&t->kept, env, &hooks);
 	if (err < 0)
 		goto err_block;
-	t->size = CRN_MIN(crn_page_up(env->memory_max), CRN_RT_LIST_MAX);
+	t->size = CRN_MIN(crn_page_up(crn_kept_open_max(&t->kept)), CRN_RT_LIST_MAX);
 	err = crn_kept_span(CRN_RT_LIST_AT, t->size, &at);
 	if (err < 0)
 		goto err_kept;

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What checkpoints of an instrumented program cost in memory: at most 2.1 times what an interval
+ * has written for each of K, and at most memory_max, for which the oldest go. argv: TRACKER.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "cairn/cairn.h"
+#include "../lib/harness.h"
+
+#define MIB     (1ul << 20)
+#define LIMIT   (32 * MIB)
+#define WRITTEN (200 * 1024ul)
+
+static long words[4 * MIB / sizeof(long)];
+
+static struct cairn_stats stats(cairn_t *c)
+{
+	struct cairn_stats s = { .size = sizeof(s) };
+
+	CHECK_OK(cairn_stats(c, &s));
+	return s;
+}
+
+/* Each word once, or the undo log would keep it more often. */
+static void write_interval(int n)
+{
+	size_t begin = (size_t)n * 7919 * 16 % (sizeof(words) / sizeof(long) - 2 * WRITTEN / 8);
+
+	for (size_t i = 0; i < WRITTEN / sizeof(long); i++)
+		words[begin / 16 * 16 + i] += n + 1;
+}
+
+static cairn_t *begin(const char *tracker, uint32_t keep, uint64_t memory_max)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	cairn_t *c;
+
+	o.tracker = tracker;
+	o.keep = keep;
+	o.memory_max = memory_max;
+	CHECK_OK(cairn_open(&c, &o));
+	return c;
+}
+
+/* The entry of an undo log's short store is as long as the store again: that is what it is. */
+static void bound_by_written(const char *tracker)
+{
+	cairn_t *c = begin(tracker, 8, 0);
+	uint64_t before, held, id;
+	double factor;
+
+	before = stats(c).engine_bytes;
+	for (int n = 0; n < 20; n++) {
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		write_interval(n);
+	}
+	held = stats(c).mirror_bytes;
+	factor = (double)held / (8 * WRITTEN);
+	printf("%s: %.3f times the written set for each of 8 checkpoints, arena %lu KiB\n", tracker,
+		factor, (unsigned long)(stats(c).engine_bytes - before) / 1024);
+	CHECK(held >= 8 * WRITTEN && factor < 2.1);
+	CHECK(stats(c).engine_bytes - before < 21 * 8 * WRITTEN / 10 + 4 * MIB);
+	CHECK_OK(cairn_close(c));
+}
+
+static void bound_by_limit(const char *tracker)
+{
+	cairn_t *c = begin(tracker, 1000, LIMIT);
+	uint64_t id, oldest, newest;
+	long sum = 0, now = 0;
+
+	for (int n = 0; n < 400; n++) {
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		write_interval(n);
+		/* The arena, and beside it the open interval. */
+		CHECK(stats(c).engine_bytes + 3 * WRITTEN <= LIMIT);
+	}
+	CHECK_OK(cairn_range(c, &oldest, &newest));
+	for (size_t i = 0; i < sizeof(words) / sizeof(long); i++)
+		sum += words[i];
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	memset(words, 1, WRITTEN);
+	CHECK_OK(cairn_rewind(c, id));
+	for (size_t i = 0; i < sizeof(words) / sizeof(long); i++)
+		now += words[i];
+	CHECK(now == sum && stats(c).failed == 0);
+	CHECK_OK(cairn_close(c));
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	bound_by_written(argv[1]);
+	bound_by_limit(argv[1]);
+	return 0;
+}
