@@ -18,7 +18,7 @@
 #include "../lib/harness.h"
 
 #define BYTES     8192
-#define STEP      61 /* of the instructions of a checkpoint each so-many-th */
+#define STEP      47 /* of the instructions of a checkpoint each so-many-th */
 #define WIDE_STEP 13
 #define TRAP_ON   0x100
 
@@ -199,7 +199,7 @@ int main(int argc, char **argv)
 			sched_yield();
 	}
 	in_hooks(c, false);
-	CHECK(shared->runs > 20);
+	CHECK(shared->runs > 10);
 	in_hooks(c, true);
 	dprintf(1, "%d instructions of hooks", shared->runs);
 	if (argc > 2) {
@@ -211,7 +211,7 @@ int main(int argc, char **argv)
 	shared->runs = 0;
 	in_checkpoint(c);
 	dprintf(1, ", %d of checkpoints, %d refused\n", shared->runs, shared->refused);
-	CHECK(shared->runs > 20 && shared->refused < shared->runs);
+	CHECK(shared->runs > 10 && shared->refused < shared->runs);
 	CHECK_OK(cairn_close(c));
 	return 0;
 }

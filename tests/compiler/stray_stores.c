@@ -155,10 +155,8 @@ static void try_all(cairn_t *c, bool canary)
 			}
 			bytes[5] = 0xaa;
 			kinds[shared->kind](shared->targets[shared->target]);
-			if (canary) {
-				printf("kind %d went through\n", shared->kind);
-				_exit(0);
-			}
+			if (canary)
+				_exit(0); /* seen; what it has hit may be anything */
 			test_fail("a store of kind %d to %lx went through", shared->kind,
 				shared->targets[shared->target]);
 		}
