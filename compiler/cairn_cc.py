@@ -25,7 +25,10 @@ LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
 TRACKERS = ("shadow", "undolog")
 TAGS = ("zero", "bzero", "mmap", "dontneed", "epoch")
 REGIONS = tuple(str(1 << shift) for shift in range(4, 13))
-SWITCHES = ("save", "guard", "stack", "aggregate", "redundant", "calls", "wrap", "heap")
+SWITCHES = (
+    "save", "guard", "stack", "fresh", "loops", "segments", "aggregate", "redundant", "calls",
+    "clone", "wrap", "heap",
+)  # fmt: skip
 SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(/[1-9]\d{0,8})?")
 
 # Options of clang that take the next word.
@@ -168,14 +171,31 @@ class Command:
         """A shared library or a relocatable object: not the whole program."""
         return self.has("-shared", "-r", "--relocatable")
 
+    def what_is_known(self) -> dict[str, str]:
+        """Of what is linked without bitcode: does it take checkpoints, can its malloc have hooks?
+
+        Sources and bitcode are the pass's own business. An archive of bitcode that has such names
+        counts as native: that costs speed, never a store.
+        """
+        paths = {path for name in self.files for path in find_inputs(name, self.dirs)}
+        natives = [native_code(path) for path in paths if not path.name.startswith("libcairn")]
+        if "assembler" in " ".join(self.clang) or None in natives:
+            return {}
+        known = {}
+        if not any(name in code for code in natives for name in BEGINS):
+            known["native-quiet"] = "on"
+        if not self.has("-static-pie") and not any(b"__cairn_abi_" in code for code in natives):
+            known["fresh"] = "on"
+        return known
+
     def pass_options(self, link: bool) -> str:
-        own = {**self.own, **self.switches, "link": "on" if link else "off"}
+        own = {**self.own, "link": "on" if link else "off"}
+        if link:
+            own |= self.what_is_known()
+        own |= self.switches
         own["tags"] = "epoch" if self.tags == "epoch" else "one"
         if self.report:
             own["report"] = "on"
-        unclear = self.has("-xassembler", "-xassembler-with-cpp") or "assembler" in self.clang
-        if link and not unclear and native_is_quiet(self.files, self.dirs):
-            own["native-quiet"] = "on"
         if self.lose:
             own["lose"] = self.lose
         if self.warn_uncovered:
@@ -194,28 +214,17 @@ def find_inputs(name: str, dirs: list[str]) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def may_begin_interval(path: Path) -> bool:
-    """Is it native code that names what begins an interval, or can that not be told?
-
-    Sources and bitcode are the pass's own business. An archive of bitcode that names one counts as
-    native: that costs speed, never a store.
-    """
+def native_code(path: Path) -> bytes | None:
+    """The content of an object, an archive or assembly; empty of others; None if it has no say."""
     try:
         content = path.read_bytes()
     except OSError:
-        return True
+        return None
     if content.startswith(b"!<thin>") or (path.suffix == ".so" and content.startswith(b"/*")):
-        return path.parent.as_posix() not in SYSTEM_DIRS  # it only names other files
+        # It only names other files.
+        return b"" if path.parent.as_posix() in SYSTEM_DIRS else None
     native = content.startswith((b"\x7fELF", b"!<arch>")) or path.suffix in (".s", ".S", ".sx")
-    return native and any(name in content for name in BEGINS)
-
-
-def native_is_quiet(files: list[str], dirs: list[str]) -> bool:
-    """Does nothing that is linked without bitcode take checkpoints?"""
-    paths = {path for name in files for path in find_inputs(name, dirs)}
-    return not any(
-        may_begin_interval(path) for path in paths if not path.name.startswith("libcairn")
-    )
+    return content if native else b""
 
 
 def expand(words: list[str]) -> list[str]:

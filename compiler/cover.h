@@ -3,7 +3,7 @@
 #ifndef CAIRN_COMPILER_COVER_H
 #define CAIRN_COMPILER_COVER_H
 
-#include "checkpoints.h"
+#include "intervals.h"
 #include "options.h"
 #include "writes.h"
 
@@ -30,7 +30,7 @@ unsigned aggregate(llvm::SmallVectorImpl<Cover> &covers, llvm::Function &f, cons
 // A cover that another one holds, which is always executed before it in the same interval, goes
 // (LMC, V-A1). Returns how many went.
 unsigned leave_out_redundant(llvm::SmallVectorImpl<Cover> &covers, llvm::Function &f,
-	const Checkpoints &checkpoints);
+	const Intervals &intervals);
 
 } // namespace cairn
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "function_pass.h"
 #include "cover.h"
+#include "loops.h"
 #include "writes.h"
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/Module.h"
@@ -44,10 +45,21 @@ template <typename List> static unsigned leave_out_stack(List &list, bool guard)
 	return before - list.size();
 }
 
-void instrument(Function &f, const Options &o, const Checkpoints &checkpoints, Hooks &hooks,
-	Report &report, unsigned &stores)
+template <typename List>
+static unsigned leave_out_fresh(List &list, const Fresh &fresh, const Intervals &intervals)
 {
+	unsigned before = list.size();
+
+	llvm::erase_if(list,
+		[&](const auto &w) { return fresh.is(w.pointer, w.at, intervals); });
+	return before - list.size();
+}
+
+void instrument(Function &f, const Program &p, Hooks &hooks, Report &report, unsigned &stores)
+{
+	const Options &o = p.options;
 	Writes found = find_writes(f);
+	Intervals intervals(f, p.checkpoints);
 	FunctionFigures figures(f);
 
 	for (const Unknown &u : found.unknown)
@@ -57,14 +69,22 @@ void instrument(Function &f, const Options &o, const Checkpoints &checkpoints, H
 		figures.stack = leave_out_stack(found.writes, o.guard);
 		figures.stack += leave_out_stack(found.long_writes, o.guard);
 	}
+	// A stray store may start from new memory, too.
+	if (o.fresh && !o.guard) {
+		figures.fresh = leave_out_fresh(found.writes, p.fresh, intervals);
+		figures.fresh += leave_out_fresh(found.long_writes, p.fresh, intervals);
+	}
 	if (o.lose)
 		llvm::erase_if(found.writes, [&](const Write &) { return ++stores % o.lose == 0; });
 
+	if (o.loops)
+		figures.loops = hoist_out_of_loops(
+			found.writes, found.long_writes, f, o, intervals);
 	SmallVector<Cover, 64> covers = cover_each(found.writes);
 	if (o.aggregate)
-		figures.aggregated = aggregate(covers, f, o, checkpoints);
+		figures.aggregated = aggregate(covers, f, o, p.checkpoints);
 	if (o.redundant)
-		figures.redundant = leave_out_redundant(covers, f, checkpoints);
+		figures.redundant = leave_out_redundant(covers, f, intervals);
 
 	unsigned checks = hooks.checks + hooks.ranges;
 	for (const Cover &c : covers)

@@ -3,16 +3,26 @@
 #ifndef CAIRN_COMPILER_FUNCTION_PASS_H
 #define CAIRN_COMPILER_FUNCTION_PASS_H
 
-#include "checkpoints.h"
+#include "fresh.h"
 #include "store_hooks.h"
 #include "options.h"
 #include "report.h"
 
 namespace cairn {
 
+// What is known of the whole module.
+struct Program {
+	const Options &options;
+	Checkpoints checkpoints;
+	Fresh fresh;
+
+	Program(llvm::Module &m, const Options &o)
+		: options(o), checkpoints(m, o), fresh(m, o, checkpoints) {}
+};
+
 // `stores` counts the stores of all functions, for Options::lose.
-void instrument(llvm::Function &f, const Options &o, const Checkpoints &checkpoints, Hooks &hooks,
-	Report &report, unsigned &stores);
+void instrument(llvm::Function &f, const Program &p, Hooks &hooks, Report &report,
+	unsigned &stores);
 
 } // namespace cairn
 #endif

@@ -54,9 +54,11 @@ Options Options::parse(const char *text)
 	SmallVector<StringRef, 16> items;
 	struct { const char *key; bool *to; } const switches[] = {
 		{ "save", &o.save }, { "link", &o.link }, { "off", &o.off },
-		{ "guard", &o.guard }, { "threads", &o.threads }, { "stack", &o.stack }, { "aggregate", &o.aggregate },
-		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "wrap", &o.wrap },
-		{ "heap", &o.heap },
+		{ "guard", &o.guard }, { "threads", &o.threads },
+		{ "stack", &o.stack }, { "fresh", &o.fresh }, { "loops", &o.loops },
+		{ "segments", &o.segments }, { "aggregate", &o.aggregate },
+		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "clone", &o.clone },
+		{ "wrap", &o.wrap }, { "heap", &o.heap },
 		{ "native-quiet", &o.native_quiet }, { "report", &o.report },
 		{ "warn-uncovered", &o.warn_uncovered },
 	};

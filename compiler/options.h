@@ -28,9 +28,13 @@ struct Options {
 	bool guard = false;       // stray stores stop (src/rt/stray_guard.c)
 	bool threads = false;     // hooks of several threads at once (LMC, IV-D)
 	bool stack = true;        // leave out stores to the stack
+	bool fresh = false;       // leave out stores to fresh memory; its allocator has no hooks
+	bool loops = true;        // one range for the stores of a loop
+	bool segments = true;     // short ranges are checked in place
 	bool aggregate = true;    // one check for stores off one base
 	bool redundant = true;    // leave out what a dominating store has saved
 	bool calls = true;        // tell apart which calls can reach a checkpoint
+	bool clone = false;       // each function with hooks and without, and a switch
 	bool wrap = true;         // libc functions that write memory
 	bool heap = true;         // malloc and its like, of them
 	bool native_quiet = false; // what is linked without bitcode takes no checkpoints

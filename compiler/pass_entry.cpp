@@ -2,11 +2,13 @@
 //
 // The pass: puts a store hook before every write of a module that a checkpoint must be able to undo.
 //
-//	find_writes -> leave out stack -> aggregate -> leave out redundant -> hooks
+//	find_writes -> leave out stack and fresh memory -> hoist out of loops -> aggregate ->
+//	leave out redundant -> hooks
 //
 // It runs once for each program: over the whole of it when lld links bitcode (cairn-cc's default),
 // or over each translation unit at the end of its optimisation. A module flag says which modules
 // have their hooks; what is linked together then keeps it.
+#include "clones.h"
 #include "function_pass.h"
 #include "libc_calls.h"
 #include "options.h"
@@ -94,23 +96,26 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		AbiList list(o);
 		if (o.wrap)
 			wrap_libc_calls(m, o, list, report);
-		Checkpoints checkpoints(m, o);
+		Program program(m, o);
 		report_uncovered_calls(m, list, report);
 
 		SmallVector<Function *, 64> functions;
 		for (Function &f : m)
 			if (wants_hooks(f))
 				functions.push_back(&f);
+		Clones clones(o);
+		clones.make(functions, program.checkpoints);
 		Hooks hooks(m, o);
 		unsigned stores = 0;
 		for (Function *f : functions)
-			instrument(*f, o, checkpoints, hooks, report, stores);
+			instrument(*f, program, hooks, report, stores);
+		clones.link(m);
 		require_shape(m, o);
 		if (!o.save)
 			say(m, "__cairn_save_off");
 		if (o.guard)
 			say(m, "__cairn_guard_on");
-		report.total(m, hooks);
+		report.total(m, hooks, clones.count());
 		return PreservedAnalyses::none();
 	}
 };

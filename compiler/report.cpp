@@ -44,15 +44,18 @@ void Report::function(const FunctionFigures &f)
 	functions++;
 	writes += f.writes;
 	stack += f.stack;
+	fresh += f.fresh;
+	loops += f.loops;
 	aggregated += f.aggregated;
 	redundant += f.redundant;
 	if (on)
 		errs() << "cairn: " << f.function->getName() << ": " << f.writes << " writes, "
-		       << f.stack << " stack, " << f.aggregated << " aggregated, " << f.redundant
+		       << f.stack << " stack, " << f.fresh << " fresh, " << f.loops
+		       << " loops, " << f.aggregated << " aggregated, " << f.redundant
 		       << " redundant, " << f.checks << " checks\n";
 }
 
-void Report::total(const Module &m, const Hooks &hooks)
+void Report::total(const Module &m, const Hooks &hooks, unsigned clones)
 {
 	if (warn && uncovereds)
 		errs() << "cairn: warning: " << uncovereds << " external functions may write memory "
@@ -60,10 +63,12 @@ void Report::total(const Module &m, const Hooks &hooks)
 		       << "says which do not)\n";
 	if (on)
 		errs() << "cairn: total: " << functions << " functions, " << writes << " writes, "
-		       << stack << " stack, " << aggregated << " aggregated, " << redundant
+		       << stack << " stack, " << fresh << " fresh, " << loops << " loops, "
+		       << aggregated << " aggregated, " << redundant
 		       << " redundant, " << hooks.checks << " checks, " << hooks.ranges
-		       << " range calls, " << wraps << " external functions covered, " << uncovereds
-		       << " not covered, " << unknowns << " other places not covered\n";
+		       << " range calls (" << hooks.segments << " for long ones alone), " << wraps << " external functions covered, " << uncovereds
+		       << " not covered, " << unknowns << " other places not covered, " << clones
+		       << " functions in two versions\n";
 }
 
 } // namespace cairn

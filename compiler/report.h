@@ -16,6 +16,8 @@ struct FunctionFigures {
 	const llvm::Function *function;
 	unsigned writes = 0;     // found
 	unsigned stack = 0;      // left out: to the stack
+	unsigned fresh = 0;      // left out: to memory that is new in the interval
+	unsigned loops = 0;      // covered by a range before their loop
 	unsigned aggregated = 0; // covered by another's check
 	unsigned redundant = 0;  // saved already
 	unsigned checks = 0;     // inserted
@@ -30,11 +32,12 @@ public:
 	void wrapped(llvm::StringRef external);
 	void site(llvm::StringRef function, unsigned places);
 	void function(const FunctionFigures &figures);
-	void total(const llvm::Module &m, const Hooks &hooks);
+	void total(const llvm::Module &m, const Hooks &hooks, unsigned clones);
 
 private:
 	bool on, warn;
-	unsigned functions = 0, writes = 0, stack = 0, aggregated = 0, redundant = 0;
+	unsigned functions = 0, writes = 0, stack = 0, fresh = 0, loops = 0, aggregated = 0;
+	unsigned redundant = 0;
 	unsigned unknowns = 0, uncovereds = 0, wraps = 0;
 };
 

@@ -31,7 +31,7 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 	}
 	state = m.getGlobalVariable("__cairn_rt");
 	if (!state)
-		state = new GlobalVariable(m, ArrayType::get(word, 3), false,
+		state = new GlobalVariable(m, ArrayType::get(word, 4), false,
 			GlobalValue::ExternalLinkage, nullptr, "__cairn_rt");
 	state->setDSOLocal(o.link);
 	unlikely = MDBuilder(context).createBranchWeights(1, 100000);
@@ -175,9 +175,25 @@ void Hooks::before(const Write &w)
 	}
 }
 
+// shadow: a run that is no longer than a region lies in at most two: those of its ends.
 void Hooks::before(const LongWrite &w)
 {
-	call_range(w.at, w.pointer, w.length);
+	if (options.tracker == Tracker::UndoLog || !options.segments || !options.save) {
+		call_range(w.at, w.pointer, w.length);
+		return;
+	}
+	IRBuilder<> b(w.at);
+	Value *length = b.CreateZExtOrTrunc(w.length, b.getInt64Ty());
+	Value *last = b.CreateSub(length, b.getInt64(1));
+	Value *many = b.CreateICmpUGE(last, b.getInt64(options.region())); // or none
+	Instruction *call_at, *check_at;
+
+	segments++;
+	SplitBlockAndInsertIfThenElse(many, w.at->getIterator(), &call_at, &check_at);
+	call_range(call_at, w.pointer, length);
+	check_tag(check_at, w.pointer);
+	b.SetInsertPoint(check_at);
+	check_tag(check_at, b.CreateGEP(b.getInt8Ty(), w.pointer, last));
 }
 
 // Lane by lane: memory of a lane that is masked out may not even be mapped.

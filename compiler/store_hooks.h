@@ -22,6 +22,7 @@ public:
 	static unsigned cost(const Options &options, uint64_t size, llvm::Align align);
 
 	unsigned checks = 0, ranges = 0; // made so far
+	unsigned segments = 0;           // of the ranges: with checks for short ones
 
 private:
 	const Options &options;

@@ -83,10 +83,10 @@ struct crn_rt_shape {
 struct crn_rt {
 	uint64_t log_cur, log_end; /* known to the pass */
 	uint64_t epoch; /* known to the pass: its first byte; 0 while there is no session */
+	uint64_t active; /* known to the pass: a session is open */
 	uint64_t log_base, log_stop; /* log_stop: where the interval ended that is packed */
 	uint64_t *dirty, *dirty_cur, *dirty_end;
 	uint64_t *tag_pages, *tag_pages_cur, *tag_pages_end; /* NULL: not kept */
-	bool active; /* a session is open */
 	/*
 	 * A checkpoint is being taken: what signal handlers store now is part of it, and not saved.
 	 * `late`: they did.

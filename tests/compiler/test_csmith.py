@@ -20,7 +20,7 @@ from pathlib import Path
 
 SKIP = 77
 RUN_SECONDS = 200
-SWITCHES = ("stack", "aggregate", "redundant", "calls")
+SWITCHES = ("stack", "fresh", "loops", "segments", "aggregate", "redundant", "calls", "clone")
 PLANTS = (16, 4, 2)  # every so many-th store
 
 

@@ -10,13 +10,13 @@ target triple = "x86_64-pc-linux-gnu"
 
 declare void @use(ptr)
 
-; CHECK: cairn: fields: 4 writes, 0 stack, 3 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: cut: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: far: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: aligned: 2 writes, 0 stack, 1 aggregated, 0 redundant, 1 checks
-; OFF: cairn: fields: 4 writes, 0 stack, 0 aggregated, 0 redundant, 4 checks
+; CHECK: cairn: fields: 4 writes, 0 stack, 0 fresh, 0 loops, 3 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: cut: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: far: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: aligned: 2 writes, 0 stack, 0 fresh, 0 loops, 1 aggregated, 0 redundant, 1 checks
+; OFF: cairn: fields: 4 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 4 checks
 ; The log has no regions: entries of eight bytes are what counts, and these four are as many.
-; LOG: cairn: fields: 4 writes, 0 stack, 0 aggregated, 0 redundant, 4 checks
+; LOG: cairn: fields: 4 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 4 checks
 
 ; CHECK-LABEL: define void @fields(
 ; CHECK: ptrtoint ptr %p to i64

@@ -8,7 +8,7 @@ target triple = "x86_64-pc-linux-gnu"
 
 ; CHECK: cairn: assembly: not covered: inline assembly that may store
 ; CHECK-NOT: not covered: inline
-; CHECK: cairn: assembly: 1 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: assembly: 1 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; CHECK: 1 other places not covered
 ; CHECK-LABEL: define void @assembly(
 ; CHECK: cairn.tag{{[0-9]*}} = 

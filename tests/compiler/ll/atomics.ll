@@ -5,7 +5,7 @@
 target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 target triple = "x86_64-pc-linux-gnu"
 
-; CHECK: cairn: atomics: 4 writes, 0 stack, 0 aggregated, 0 redundant, 4 checks
+; CHECK: cairn: atomics: 4 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 4 checks
 ; CHECK-LABEL: define void @atomics(
 ; CHECK: cairn.tag{{[0-9]*}} = 
 ; CHECK: atomicrmw add ptr %a

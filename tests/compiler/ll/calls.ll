@@ -21,17 +21,17 @@ define internal void @takes(ptr %a, ptr %b) {
   ret void
 }
 
-; CHECK: cairn: libc: 2 writes, 0 stack, 0 aggregated, 1 redundant, 1 checks
-; CHECK: cairn: sorted: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: enough: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: too_few: 2 writes, 0 stack, 0 aggregated, 1 redundant, 1 checks
-; CHECK: cairn: elsewhere: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: direct: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; OFF: cairn: libc: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; OFF: cairn: too_few: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: libc: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; CHECK: cairn: sorted: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: enough: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: too_few: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; CHECK: cairn: elsewhere: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: direct: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; OFF: cairn: libc: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; OFF: cairn: too_few: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; Native code that may take checkpoints: any call through a pointer may be to it.
-; NATIVE: cairn: libc: 2 writes, 0 stack, 0 aggregated, 1 redundant, 1 checks
-; NATIVE: cairn: too_few: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
+; NATIVE: cairn: libc: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; NATIVE: cairn: too_few: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 define internal void @libc(ptr %p) {
   store i64 1, ptr %p, align 8
   %n = call i32 @epoll_wait(i32 3, ptr null, i32 0, i32 0)

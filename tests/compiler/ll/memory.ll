@@ -2,6 +2,7 @@
 ; Intrinsics that write memory: a run of known length is checked as a store is, one of unknown
 ; length or of many regions is a call of __cairn_range, before the write and with its length.
 ; RUN: CHECK link=on,report=on
+; RUN: CALLS link=on,segments=off
 ; RUN: WRAP link=on,wrap=off
 ; RUN: LOG link=on,tracker=undolog
 
@@ -28,8 +29,16 @@ define void @known(ptr %p) {
 }
 
 ; CHECK-LABEL: define void @unknown(
+; CHECK: [[LAST:%[0-9]+]] = sub i64 %n, 1
+; CHECK: icmp uge i64 [[LAST]], 128
 ; CHECK: call preserve_allcc void @__cairn_range(ptr %p, i64 %n)
-; CHECK-NEXT: call void @llvm.memmove
+; CHECK: cairn.tag{{[0-9]*}} = 
+; CHECK: getelementptr i8, ptr %p, i64 [[LAST]]
+; CHECK: cairn.tag{{[0-9]*}} = 
+; CHECK: call void @llvm.memmove
+; CALLS-LABEL: define void @unknown(
+; CALLS: call preserve_allcc void @__cairn_range(ptr %p, i64 %n)
+; CALLS-NEXT: call void @llvm.memmove
 ; LOG-LABEL: define void @unknown(
 ; LOG: call preserve_allcc void @__cairn_range(ptr %p, i64 %n)
 define void @unknown(ptr %p, ptr %q, i64 %n) {

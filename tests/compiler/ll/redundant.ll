@@ -15,21 +15,21 @@ target triple = "x86_64-pc-linux-gnu"
 declare i32 @cairn_checkpoint(ptr, ptr)
 declare i64 @strlen(ptr)
 
-; CHECK: cairn: same: 2 writes, 0 stack, 0 aggregated, 1 redundant, 1 checks
-; CHECK: cairn: part: 2 writes, 0 stack, 0 aggregated, 1 redundant, 1 checks
-; CHECK: cairn: wider: 2 writes, 0 stack, 0 aggregated, 0 redundant, 3 checks
-; CHECK: cairn: one_side: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: again: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: around: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: harmless: 2 writes, 0 stack, 0 aggregated, 1 redundant, 1 checks
-; CHECK: cairn: through: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: twice: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; OFF: cairn: same: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: same: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; CHECK: cairn: part: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; CHECK: cairn: wider: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 3 checks
+; CHECK: cairn: one_side: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: again: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: around: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: harmless: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; CHECK: cairn: through: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: twice: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; OFF: cairn: same: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; Alone, a unit does not know what the other functions reach, but for libc's.
-; UNIT: cairn: same: 2 writes, 0 stack, 0 aggregated, 1 redundant, 1 checks
-; UNIT: cairn: harmless: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
-; LOG: cairn: same: 2 writes, 0 stack, 0 aggregated, 1 redundant, 1 checks
-; LOG: cairn: wider: 2 writes, 0 stack, 0 aggregated, 0 redundant, 2 checks
+; UNIT: cairn: same: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; UNIT: cairn: harmless: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; LOG: cairn: same: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; LOG: cairn: wider: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 
 ; CHECK-LABEL: define void @same(
 ; CHECK: cairn.tag{{[0-9]*}} = 

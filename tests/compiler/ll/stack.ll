@@ -9,8 +9,8 @@ target triple = "x86_64-pc-linux-gnu"
 
 declare void @use(ptr)
 
-; CHECK: cairn: frame: 3 writes, 2 stack, 0 aggregated, 0 redundant, 1 checks
-; OFF: cairn: frame: 3 writes, 0 stack, 0 aggregated, 0 redundant, 3 checks
+; CHECK: cairn: frame: 3 writes, 2 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 1 checks
+; OFF: cairn: frame: 3 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 3 checks
 ; CHECK-LABEL: define void @frame(
 ; OFF-LABEL: define void @frame(
 define void @frame(ptr %p, i64 %i) {

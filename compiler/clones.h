@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// Two versions of a function, with hooks and without, and a switch between them (LMC, V-B: basic
+// block cloning), so that a program pays for its hooks only while a session is open.
+//
+//	f:         if (__cairn_rt.active) goto f.hooked; else goto f.plain;
+//	f.hooked:  calls g.hooked		f.plain:  calls g.plain
+//
+// The switch is at a function's entry alone. That is enough because only such functions have two
+// versions that cannot reach what opens a session or begins an interval: no version without hooks
+// is under way when stores begin to matter. All others keep their hooks and call f.
+#ifndef CAIRN_COMPILER_CLONES_H
+#define CAIRN_COMPILER_CLONES_H
+
+#include "checkpoints.h"
+#include "options.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace cairn {
+
+class Clones {
+public:
+	explicit Clones(const Options &o) : options(o) {}
+
+	// Before hooks are put in: the versions without. In a whole program only.
+	void make(llvm::ArrayRef<llvm::Function *> functions, const Checkpoints &checkpoints);
+	// Afterwards: the switches, and calls from version to version.
+	void link(llvm::Module &m);
+
+	unsigned count() const { return plain.size(); }
+
+private:
+	const Options &options;
+	llvm::MapVector<llvm::Function *, llvm::Function *> plain;
+};
+
+} // namespace cairn
+#endif
