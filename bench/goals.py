@@ -54,34 +54,16 @@ def rows(lines: list[dict]) -> list[list[str]]:
     if not lines or lines[0]["toy"]:
         return []
     at = {"mib": 64, "pages": 15}
+    found = []
+    for row, name, prototype in (
+        ("async", "async", PROTOTYPE_CYCLES),
+        ("async+bpf", "async fed by BPF", PROTOTYPE_BPF_CYCLES),
+        ("async+perf", "async fed by perf", PROTOTYPE_PERF_CYCLES),
+        ("async+images", "async with images", PROTOTYPE_BPF_CYCLES),
+    ):
+        name += ", 15 pages of 64 MiB, beside the prototype"
+        found += _ratio(name, _cycles(lines, "trackers", row, **at), prototype, 1.3, False)
     scan = _cycles(lines, "trackers", "async", **at)
-    found = _ratio(
-        "async, 15 pages of 64 MiB, beside the prototype", scan, PROTOTYPE_CYCLES, 1.3, False
-    )
-    fed = _cycles(lines, "trackers", "async+bpf", **at)
-    found += _ratio(
-        "async fed by BPF, 15 pages of 64 MiB, beside the prototype",
-        fed,
-        PROTOTYPE_BPF_CYCLES,
-        1.3,
-        False,
-    )
-    ring = _cycles(lines, "trackers", "async+perf", **at)
-    found += _ratio(
-        "async fed by perf, 15 pages of 64 MiB, beside the prototype",
-        ring,
-        PROTOTYPE_PERF_CYCLES,
-        1.3,
-        False,
-    )
-    images = _cycles(lines, "trackers", "async+images", **at)
-    found += _ratio(
-        "async with images, 15 pages of 64 MiB, beside the prototype",
-        images,
-        PROTOTYPE_BPF_CYCLES,
-        1.3,
-        False,
-    )
     for row, limit in (("mprotect", 4), ("fork", 50)):
         other = _cycles(lines, "trackers", row, **at)
         if scan and other:
