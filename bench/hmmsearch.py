@@ -18,9 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from smc import RunLog, Settings, strategies, summaries
+from results import digest
+from rounds import Found, RunLog, spread
+from smc import Settings, strategies, summaries
 
 EVERY = (1, 2, 4, 8, 16)
+BARE = ("bare",)
 AMINO = "ACDEFGHIKLMNPQRSTVWY"
 SEQUENCES = 20_000
 
@@ -63,9 +66,10 @@ def find_site(cairn: str, command: list[str]) -> str | None:
 
 
 def answer(folder: Path) -> str:
-    """What it found, without times."""
+    """What it found, without times: its digest."""
     text = (folder / "found").read_text()
-    return "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    return digest("\n".join(lines))
 
 
 def one_run(under: list[str], command: list[str]) -> tuple[float, dict]:
@@ -120,53 +124,39 @@ def rounds(
     if not names:
         yield {"table": "figure3", "row": "hmmsearch", "missing": "no strategy can be used"}
         return
-    found: dict[tuple, list[dict]] = {name: [] for name in names}
-    trouble: dict[tuple, str] = {}
+    found = Found([BARE, *names])
 
-    def run_bare() -> dict:
-        return {"seconds": one_run([], command)[0], "answer": answer(folder)}
-
-    def run(tracker: str, strategy: str, every: int) -> dict:
-        options = ["--at", f"{site}/{every}", "--tracker", tracker, "--strategy", strategy]
-        under = [settings.cairn(), "run", "--stats=json", *options, "--"]
+    def run(name: tuple) -> dict:
+        under = []
+        if name != BARE:
+            tracker, strategy, every = name
+            under = [settings.cairn(), "run", "--stats=json", "--at", f"{site}/{every}"]
+            under += ["--tracker", tracker, "--strategy", strategy, "--"]
         seconds, stats = one_run(under, command)
-        if answer(folder) != bare["answer"]:
-            raise RuntimeError("hmmsearch found something else")
         taken = {key: stats.get(key, 0) for key in ("checkpoints", "pages_saved")}
-        return {"seconds": seconds, "ratio": seconds / bare["seconds"], **taken}
+        return {"seconds": seconds, "answer": answer(folder), **taken}
 
     try:
-        for number in range(settings.rounds):
-            bare = log.run("bare", number, run_bare)
-            if "trouble" in bare:
-                raise RuntimeError(bare["trouble"])
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
-                if name in trouble:
-                    continue
-                row = " ".join(map(str, name))
-                figures = log.run(row, number, lambda one=name: run(*one))
-                if "trouble" in figures:
-                    trouble[name] = figures["trouble"]
-                else:
-                    found[name].append(figures)
+        log.fill(found, settings.rounds, run, lambda name: " ".join(map(str, name)))
     except KeyboardInterrupt:
-        yield from lines(found, trouble, site, sequences)
+        yield from lines(found, site, sequences)
         raise
-    yield from lines(found, trouble, site, sequences)
+    yield from lines(found, site, sequences)
 
 
-def lines(
-    found: dict[tuple, list[dict]], trouble: dict[tuple, str], site: str, sequences: int
-) -> Iterator[dict]:
-    for name, mine in found.items():
+def lines(found: Found, site: str, sequences: int) -> Iterator[dict]:
+    bare = found[BARE]
+    for name, mine in found.rounds.items():
+        if name == BARE:
+            continue
         tracker, strategy, every = name
         line = {"table": "figure3", "row": f"{tracker} {strategy}", "every": every}
-        if name in trouble:
-            yield {**line, "missing": trouble[name]}
-        if name in trouble or not mine:
+        reason = found.missing(name) or found.missing(BARE)
+        if not reason and any(one["answer"] != bare[0]["answer"] for one in mine):
+            reason = "hmmsearch found something else"
+        if reason:
+            yield {**line, "missing": reason}
             continue
-        ratios = sorted(one["ratio"] for one in mine)
         count, pages = mine[-1]["checkpoints"], mine[-1]["pages_saved"]
         yield {
             **line,
@@ -175,9 +165,7 @@ def lines(
             "site": site,
             "rounds": len(mine),
             "seconds": round(median(one["seconds"] for one in mine), 4),
-            "slowdown": round(median(ratios), 4),
-            "slowdown_least": round(ratios[0], 4),
-            "slowdown_most": round(ratios[-1], 4),
+            **spread([one["seconds"] / its["seconds"] for one, its in zip(mine, bare)], "slowdown"),
             "checkpoints": count,
             "checkpoints_per_sequence": round(count / sequences, 4),
             "pages_per_checkpoint": round(pages / count, 2) if count else 0,

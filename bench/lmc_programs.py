@@ -7,6 +7,8 @@ objects are bitcode, so the other variants are links of the same objects:
     plain      the same compiler and options, no hooks: what ratios are taken to
     shadow, undolog     with a checkpoint at each site
 
+A program that is older than the compiler is linked again.
+
     lmc_programs.py [--build DIR] [PROGRAM...]      fetch and build what there is not
 """
 
@@ -20,6 +22,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from results import digest
 
 ROOT = Path(__file__).resolve().parents[1]
 STORE = ROOT / "build-programs"
@@ -191,9 +195,18 @@ def plain_cc(cairn_cc: Path, folder: Path) -> Path:
     return path
 
 
+def newest(build: Path) -> float:
+    """When the compiler or what it links into programs was last made."""
+    parts = [build / "bin" / "cairn-cc", *build.glob("lib/cairn-*"), *build.glob("lib/libcairn*.a")]
+    return max((part.stat().st_mtime for part in parts), default=0)
+
+
 class Builder:
-    def __init__(self, recipe: Recipe, cairn_cc: Path) -> None:
-        self.recipe, self.cairn_cc = recipe, cairn_cc
+    """Compiles once; links again what is older than the compiler."""
+
+    def __init__(self, recipe: Recipe, build: Path) -> None:
+        self.recipe = recipe
+        self.cairn_cc, self.newest = (build / "bin" / "cairn-cc").resolve(), newest(build)
         self.folder = STORE / recipe.name
         self.log = STORE / f"{recipe.name}.log"
 
@@ -216,23 +229,37 @@ class Builder:
             last = (self.log.read_text(errors="replace").splitlines() or [""])[-1]
             raise BuildError(f"{self.recipe.name}: {command[:60]}: {last[:200]} ({self.log})")
 
-    def build(self) -> None:
-        recipe = self.recipe
+    def configure(self) -> None:
+        """The source's own steps, once: they hold for one recipe and one clang."""
+        recipe, cc = self.recipe, str(self.cairn_cc)
+        said = subprocess.run([cc, "--version"], capture_output=True, text=True).stdout
+        made, mark = digest(f"{recipe} {cc} {said}"), self.folder / ".configured"
+        if mark.exists() and mark.read_text() == made:
+            return
         source = fetch(recipe.source)
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(source, self.folder, symlinks=True)
         self.log.write_text("")
-        cc = str(self.cairn_cc)
         self.run(recipe.prepare, cc)
         self.run(recipe.configure, cc)
-        compilers = {"shadow": cc, "undolog": f"{cc} -fcairn-tracker=undolog"}
+        mark.write_text(made)
+        for variant in VARIANTS:
+            recipe.path(variant).unlink(missing_ok=True)
+
+    def build(self) -> None:
+        recipe, cc = self.recipe, str(self.cairn_cc)
+        self.configure()
         recipe.path("plain").parent.mkdir(exist_ok=True)
+        compilers = {"shadow": cc, "undolog": f"{cc} -fcairn-tracker=undolog"}
         compilers["plain"] = str(plain_cc(self.cairn_cc, STORE / "bin"))
         for variant, compiler in compilers.items():
+            out = recipe.path(variant)
+            if out.exists() and (variant == "plain" or out.stat().st_mtime >= self.newest):
+                continue
             binary = self.folder / recipe.binary
             binary.unlink(missing_ok=True)
             self.run(recipe.make, compiler)
-            shutil.copy2(binary, recipe.path(variant))
+            shutil.copy2(binary, out)
 
 
 def missing(name: str, build: Path) -> str | None:
@@ -247,10 +274,9 @@ def missing(name: str, build: Path) -> str | None:
 
 
 def built(name: str, build: Path) -> Recipe:
-    """The program with its variants; builds what there is not."""
+    """The program with its variants; builds what there is not, or is older than the compiler."""
     recipe = RECIPES[name]
-    if not recipe.built():
-        Builder(recipe, (build / "bin" / "cairn-cc").resolve()).build()
+    Builder(recipe, build).build()
     return recipe
 
 

@@ -14,8 +14,9 @@ def of(lines: list[dict], table: str, **wanted: object) -> list[dict]:
     return [x for x in found if all(x.get(k) == v for k, v in wanted.items())]
 
 
-def _spread(line: dict) -> str:
-    return f"{line['ratio']:.2f} ({line['ratio_least']:.2f}-{line['ratio_most']:.2f})"
+def _spread(line: dict, name: str = "ratio") -> str:
+    middle, least, most = (line[name + end] for end in ("", "_least", "_most"))
+    return f"{middle:.2f} ({least:.2f}-{most:.2f})"
 
 
 def _missing(line: dict, columns: int) -> list[str]:
@@ -92,17 +93,13 @@ def _servers(lines: list[dict], section: type, kib: int) -> Any:
         cells = (
             [f"{x['cpu_us']:.1f} us", f"{x['rate']:,.0f}", f"{x['memory_kib']:,.0f} KiB"]
             if plain
-            else [_ratio(x, key) for key in ("cpu_us", "rate", "memory_kib")]
+            else [_spread(x, f"{key}_ratio") for key in ("cpu_us", "rate", "memory_kib")]
         )
         out.rows.append(
             [x["program"], x["row"], *cells, f"{x['checkpoints_per_second']:,.0f}",
              f"{x['per_request']:.2f}", f"{x['saved']:.0f}", f"{x['checkpoint_us']:.1f}"]
         )  # fmt: skip
     return out
-
-
-def _ratio(line: dict, key: str) -> str:
-    return f"{line[f'{key}_ratio']:.2f} ({line[f'{key}_least']:.2f}-{line[f'{key}_most']:.2f})"
 
 
 def _runs(lines: list[dict], section: type) -> Any:

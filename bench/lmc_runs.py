@@ -22,7 +22,9 @@ from typing import Any
 
 import hmmsearch
 from lmc_programs import built
-from smc import RunLog, Settings, summaries
+from results import digest
+from rounds import Found, RunLog, spread
+from smc import Settings, summaries
 
 PAGES = ("fork", "mprotect", "softdirty", "async")
 
@@ -126,15 +128,14 @@ def one_run(command: list[str], clean: str) -> dict[str, Any]:
         "failed": stats.get("failed", 0),
         "saved": stats.get("saved", stats.get("pages_saved", 0)),
         "checkpoint_ns": stats.get("checkpoint_ns", 0),
-        "answer": re.sub(clean, "", answer) if clean else answer,
+        "answer": digest(re.sub(clean, "", answer) if clean else answer),
     }
 
 
 def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     recipe, work = built(name, settings.build), WORKS[name]
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
-    found: dict[str, list[dict[str, Any]]] = {row: [] for row in rows(name)}
-    trouble: dict[str, str] = {}
+    found = Found(rows(name))
 
     def run(row: str) -> dict[str, Any]:
         command = [str(recipe.path("plain" if row in PAGES else row)), *arguments]
@@ -148,30 +149,18 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
 
     try:
         arguments = work.arguments(folder, settings)
-        order = list(found)
-        for number in range(settings.rounds):
-            turn = number % len(order)
-            for row in order[turn:] + order[:turn]:
-                if row in trouble:
-                    continue
-                figures = log.run(row, number, lambda one=row: run(one))
-                if "trouble" in figures:
-                    trouble[row] = figures["trouble"]
-                else:
-                    found[row].append(figures)
+        log.fill(found, settings.rounds, run)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for row in found:
-        yield line(name, row, found, trouble)
+    for row in found.rounds:
+        yield line(name, row, found)
 
 
-def line(
-    name: str, row: str, found: dict[str, list[dict[str, Any]]], trouble: dict[str, str]
-) -> dict[str, Any]:
+def line(name: str, row: str, found: Found) -> dict[str, Any]:
     out: dict[str, Any] = {"table": "lmc.runs", "program": name, "row": row}
     mine, plain = found[row], found["plain"]
-    if row in trouble or not mine or not plain:
-        return {**out, "missing": trouble.get(row, "no round was finished")}
+    if reason := found.missing(row) or found.missing("plain"):
+        return {**out, "missing": reason}
     if any(one["answer"] != plain[0]["answer"] for one in mine):
         return {**out, "missing": "its output is another than that of the plain program"}
     ratios = [a["seconds"] / b["seconds"] for a, b in zip(mine, plain)]
@@ -183,9 +172,7 @@ def line(
         "per": WORKS[name].per,
         "rounds": len(mine),
         "seconds": round(seconds, 4),
-        "ratio": round(median(ratios), 3),
-        "ratio_least": round(min(ratios), 3),
-        "ratio_most": round(max(ratios), 3),
+        **spread(ratios),
         "memory_kib": memory,
         "memory_ratio": round(memory / median(one["memory_kib"] for one in plain), 3),
         "checkpoints": taken,

@@ -23,7 +23,8 @@ from typing import Any
 from lmc_programs import Recipe, built
 from loads import PER_CONNECTION, ab_load
 from servers import LighttpdServer, NginxServer, Server, ServerError
-from smc import RunLog, Settings, memory_kib, processor_seconds, summaries
+from rounds import Found, RunLog, spread
+from smc import Settings, memory_kib, processor_seconds, summaries
 
 PAGES = ("fork", "mprotect", "softdirty", "async")
 ROWS = ("plain", "undolog", "shadow", *PAGES)
@@ -116,47 +117,31 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
     every = rows(settings)
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {one: [] for one in every}
-    trouble: dict[tuple[str, int], str] = {}
+    found = Found(every)
     try:
-        for number in range(settings.rounds):
-            turn = number % len(every)
-            for one in every[turn:] + every[:turn]:
-                if one in trouble:
-                    continue
-                figures = log.run(
-                    f"{one[0]} {one[1]}",
-                    number,
-                    lambda o=one: one_run(recipe, *o, settings, folder),
-                )
-                if "trouble" in figures:
-                    trouble[one] = figures["trouble"]
-                else:
-                    found[one].append(figures)
+        log.fill(
+            found,
+            settings.rounds,
+            lambda one: one_run(recipe, *one, settings, folder),
+            lambda one: f"{one[0]} {one[1]}",
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for one in every:
-        yield line(name, one, found, trouble)
+        yield line(name, one, found)
 
 
-def line(
-    name: str,
-    one: tuple[str, int],
-    found: dict[tuple[str, int], list[dict[str, Any]]],
-    trouble: dict[tuple[str, int], str],
-) -> dict[str, Any]:
+def line(name: str, one: tuple[str, int], found: Found) -> dict[str, Any]:
     row, kib = one
     out: dict[str, Any] = {"table": "lmc.servers", "program": name, "row": row, "kib": kib}
     mine, plain = found[one], found[("plain", kib)]
-    if one in trouble or not mine or not plain:
-        return {**out, "missing": trouble.get(one, "no round was finished")}
+    if reason := found.missing(one) or found.missing(("plain", kib)):
+        return {**out, "missing": reason}
     out["rounds"] = len(mine)
     for key in FIGURES:
         out[key] = round(median(figures[key] for figures in mine), 3)
     out["checkpoints_per_second"] = round(out["per_request"] * out["rate"], 1)
     for key in ("rate", "cpu_us", "memory_kib"):
         ratios = [a[key] / b[key] for a, b in zip(mine, plain) if b[key]]
-        out[f"{key}_ratio"] = round(median(ratios), 3) if ratios else 0
-        out[f"{key}_least"] = round(min(ratios, default=0), 3)
-        out[f"{key}_most"] = round(max(ratios, default=0), 3)
+        out |= spread(ratios or [0], f"{key}_ratio")
     return out

@@ -2,8 +2,7 @@
 """
 "Techniques for efficient in-memory checkpointing", Figures 1 to 3: 1 KB written byte by byte in
 each iteration of a checkpointed loop, by range, by repeats and by the size of a region. A round
-runs each variant once, in an order that rotates; ratios are taken to the run without checkpoints of
-the same round.
+runs each variant once; ratios are taken to the run without checkpoints of the same round.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from statistics import median
 from typing import Any
 
 from lmc_programs import plain_cc
-from smc import RunLog, Settings
+from rounds import Found, RunLog, spread
+from smc import Settings
 
 HERE = Path(__file__).resolve().parent
 REGIONS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -89,32 +89,18 @@ def one_run(folder: Path, kind: str, tracker: str, toy: bool) -> dict[str, Any]:
 
 def measure(settings: Settings, log: RunLog) -> Iterator[dict]:
     rows = variants(settings)
-    found: dict[str, list[dict[str, float]]] = {row: [] for row in rows}
-    trouble: dict[str, str] = {}
+    found = Found(list(rows))
     with tempfile.TemporaryDirectory(prefix="cairn-bench-") as name:
         folder = Path(name)
         compile_all(settings, folder)
-        for number in range(settings.rounds):
-            turn = number % len(rows)
-            order = list(rows)[turn:] + list(rows)[:turn]
-            for row in order:
-                if row in trouble:
-                    continue
-                kind, tracker = rows[row]
-                figures = log.run(
-                    row, number, lambda k=kind, t=tracker: one_run(folder, k, t, settings.toy)
-                )
-                if "trouble" in figures:
-                    trouble[row] = figures["trouble"]
-                else:
-                    found[row].append(figures)
-    yield from lines(found, trouble)
+        log.fill(found, settings.rounds, lambda row: one_run(folder, *rows[row], settings.toy))
+    yield from lines(found)
 
 
-def lines(found: dict[str, list[dict[str, float]]], trouble: dict[str, str]) -> Iterator[dict]:
-    for row, rounds in found.items():
-        if row in trouble:
-            yield {"table": "lmc.stores", "row": row, "missing": trouble[row]}
+def lines(found: Found) -> Iterator[dict]:
+    for row, rounds in found.rounds.items():
+        if reason := found.missing(row):
+            yield {"table": "lmc.stores", "row": row, "missing": reason}
             continue
         for point in rounds[0]:
             written_range, repeats = map(int, point.split())
@@ -125,8 +111,6 @@ def lines(found: dict[str, list[dict[str, float]]], trouble: dict[str, str]) -> 
                 "range": written_range,
                 "repeats": repeats,
                 "cycles": round(median(one[point] for one in rounds)),
-                "ratio": round(median(ratios), 3),
-                "ratio_least": round(min(ratios), 3),
-                "ratio_most": round(max(ratios), 3),
+                **spread(ratios),
                 "rounds": len(rounds),
             }

@@ -7,6 +7,7 @@ only the runs that it lacks.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -65,6 +66,11 @@ def load(path: Path) -> list[dict]:
 def append(path: Path, line: dict) -> None:
     with path.open("a") as f:
         f.write(json.dumps(line) + "\n")
+
+
+def digest(text: str) -> str:
+    """To compare long texts that are not kept."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Results:

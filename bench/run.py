@@ -47,6 +47,7 @@ import tracing  # noqa: E402
 from loads import PROGRAMS  # noqa: E402
 from progress import Estimate, Meter  # noqa: E402
 from results import Results, load  # noqa: E402
+from rounds import RunLog  # noqa: E402
 
 NATIVE = ("table1", "trackers", "restore", "empty", "handover", "keep", "hot", "protect",
           "tax", "backtrack", "alternate")
@@ -190,7 +191,7 @@ def steps_of(part: str, settings: smc.Settings) -> int:
 
 
 def measure(
-    part: str, arguments: argparse.Namespace, settings: smc.Settings, log: smc.RunLog
+    part: str, arguments: argparse.Namespace, settings: smc.Settings, log: RunLog
 ) -> Iterator[dict]:
     build = settings.build
     if part == "alternate":
@@ -221,7 +222,7 @@ def measure_all(
     settings = smc_settings(arguments)
     for part in parts:
         meter.start(part)
-        log = smc.RunLog(part, results.runs, meter)
+        log = RunLog(part, results.runs, meter)
         count = sum(results.add(part, line) for line in measure(part, arguments, settings, log))
         if count == 0:
             raise RuntimeError(f"{part} measured nothing")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from rounds import rotated, spread
 from servers import (
     LighttpdServer,
     NginxServer,
@@ -179,8 +180,7 @@ def measure(
             variant.server.stop()
             yield {"table": part, "row": variant.name, "missing": variant.server.last_words()}
         for number in range(1 if toy else rounds):
-            turn = number % max(1, len(variants))
-            for variant in variants[turn:] + variants[:turn]:
+            for variant in rotated(variants, number):
                 one_load(build, variant, load, seconds, keep=True)
         yield from lines(part, variants)
     finally:
@@ -205,7 +205,5 @@ def lines(part: str, variants: list[Variant]) -> Iterator[dict]:
             "pages_per_checkpoint": round(median(variant.pages_per_checkpoint), 1),
         }
         if bare and variant is not bare:
-            ratios = [one / other for one, other in zip(variant.rates, bare.rates)]
-            line["ratio"] = round(median(ratios), 4)
-            line["ratio_least"], line["ratio_most"] = round(min(ratios), 4), round(max(ratios), 4)
+            line |= spread([one / other for one, other in zip(variant.rates, bare.rates)])
         yield line

@@ -18,16 +18,15 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from loads import PROGRAMS, Program
-from progress import Meter
 from recording import most_intervals, record
-from results import Runs
+from rounds import Found, RunLog, spread
 from servers import Server, ServerError
 from throughput import measured
 
@@ -52,42 +51,11 @@ class Settings:
         return str(self.build / "bin" / "cairn")
 
 
-@dataclass
-class RunLog:
-    """Runs of one part: those that an interrupted measurement has left are not made again."""
-
-    part: str
-    runs: Runs
-    meter: Meter
-
-    def run(self, row: str, number: int, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The figures of the row's run in this round; {"trouble": why} if it cannot be had."""
-        known = self.runs.get(self.part, row, number)
-        if known is not None:
-            self.meter.skip()
-            return known
-        try:
-            figures = make()
-        except (ServerError, OSError, RuntimeError, subprocess.SubprocessError) as error:
-            figures = {"trouble": reason_of(error)}
-        self.meter.step(f"{row}, round {number + 1}")
-        return self.runs.add(self.part, row, number, figures)
-
-
-@dataclass
+@dataclass(frozen=True)
 class Variant:
     surface: str
     tracker: str
     strategy: str
-    rates: list[float] = field(default_factory=list)
-    figures: list[dict[str, float]] = field(default_factory=list)
-    trouble: str = ""
-
-    def add(self, figures: dict[str, Any]) -> None:
-        self.trouble = figures.get("trouble", "")
-        if not self.trouble:
-            self.rates.append(figures["rate"])
-            self.figures.append({k: v for k, v in figures.items() if k != "rate"})
 
     @property
     def bare(self) -> bool:
@@ -163,13 +131,6 @@ def processor_seconds(pids: list[int]) -> float:
         except OSError:
             continue
     return seconds
-
-
-def reason_of(error: Exception) -> str:
-    """The line that says why, of an error with a log behind it."""
-    said = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in said if line.startswith(("cairn run:", "cairn:"))]
-    return (ours or said or [type(error).__name__])[0][:300]
 
 
 def stat(cairn: str, pid: int) -> dict[str, Any]:
@@ -267,7 +228,7 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     requests = requests if settings.toy or settings.quick else program.full
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
-    every = variants(settings)
+    found = Found(variants(settings))
 
     def make(variant: Variant) -> dict[str, Any]:
         if variant.strategy == BOUND and not (folder / "profile").exists():
@@ -275,24 +236,18 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
         return one_run(program, variant, settings, folder, requests)
 
     try:
-        for number in range(settings.rounds):
-            turn = number % len(every)
-            for variant in every[turn:] + every[:turn]:
-                if not variant.trouble:
-                    figures = log.run(variant.name, number, lambda one=variant: make(one))
-                    variant.add(figures)
+        log.fill(found, settings.rounds, make, lambda one: one.name)
     except KeyboardInterrupt:
-        if every[0].rates:
-            yield from lines(program, [v for v in every if v.rates or v.trouble], requests)
+        yield from lines(program, found, requests)
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    yield from lines(program, every, requests)
+    yield from lines(program, found, requests)
 
 
-def lines(program: Program, every: list[Variant], requests: int) -> Iterator[dict]:
-    bare = every[0]
-    for variant in every:
+def lines(program: Program, found: Found, requests: int) -> Iterator[dict]:
+    bare = found[next(iter(found.rounds))]
+    for variant, mine in found.rounds.items():
         line: dict[str, Any] = {
             "table": "smc",
             "program": program.name,
@@ -301,10 +256,10 @@ def lines(program: Program, every: list[Variant], requests: int) -> Iterator[dic
             "tracker": variant.tracker,
             "strategy": variant.strategy,
         }
-        if variant.trouble or not variant.rates:
-            yield {**line, "missing": variant.trouble or "no round was finished"}
+        if reason := found.missing(variant):
+            yield {**line, "missing": reason}
             continue
-        rates = sorted(variant.rates)
+        rates = sorted(one["rate"] for one in mine)
         line.update(
             requests=requests,
             unit=program.unit,
@@ -313,14 +268,12 @@ def lines(program: Program, every: list[Variant], requests: int) -> Iterator[dic
             least=rates[0],
             most=rates[-1],
         )
-        for key in variant.figures[0]:
-            line[key] = round(median(one[key] for one in variant.figures), 4)
-        if not variant.bare and not bare.trouble:
-            ratios = sorted(mine / its for mine, its in zip(variant.rates, bare.rates))
-            line["ratio"] = round(median(ratios), 4)
-            line["ratio_least"], line["ratio_most"] = round(ratios[0], 4), round(ratios[-1], 4)
+        for key in mine[0].keys() - {"rate"}:
+            line[key] = round(median(one[key] for one in mine), 4)
+        if not variant.bare and bare:
+            line |= spread([one["rate"] / its["rate"] for one, its in zip(mine, bare)])
             for name in ("memory_kib", "processor_us_per_request"):
-                its = median(one[name] for one in bare.figures)
+                its = median(one[name] for one in bare)
                 short = name.split("_")[0]
                 line[f"{short}_ratio"] = round(line[name] / its, 3) if its else 0
         yield line
