@@ -15,7 +15,7 @@ static bool begins_interval(StringRef name)
 {
 	return name == "cairn_checkpoint" || name == "cairn_checkpoint_tag" ||
 		name == "cairn_rewind" || name == "cairn_open" || name == "cairn_close" ||
-		name == "__cairn_site";
+		name == "cairn_resume" || name == "__cairn_site";
 }
 
 // libc's functions that call functions of the program, among those that TargetLibraryInfo knows.

@@ -85,6 +85,7 @@ enum cairn_error {
 	CAIRN_ETHREADS = -4030, /* another thread has run since that checkpoint */
 	CAIRN_EOPTION = -4040,  /* an option has a value out of its range */
 	CAIRN_EBUSY = -4041,    /* the process has an engine already, with other options */
+	CAIRN_EPAUSED = -4042,  /* the session rests: cairn_resume first */
 	CAIRN_EMEMORY = -4050,  /* the engine's memory limit is reached (raise `memory_max`) */
 	CAIRN_EUNSUPPORTED = -4060, /* not possible in this mode; see the function */
 };
@@ -271,6 +272,24 @@ CRN_API CRN_MUST_CHECK int cairn_rewind(cairn_t *c, uint64_t id);
 
 /* The oldest and the newest checkpoint that can be named now. Either pointer may be NULL. */
 CRN_API CRN_MUST_CHECK int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *newest);
+
+/*
+ * From here to cairn_resume no checkpoint is kept and none can be taken: those that were are gone
+ * (CAIRN_EEVICTED), cairn_checkpoint and cairn_range answer CAIRN_EPAUSED. For a time in which the
+ * program needs no way back. "shadow" and "undolog" save nothing meanwhile, and with -fcairn-clone
+ * the program runs without hooks; under "fork" there is no frozen process; other trackers notice
+ * the first store to each page, once, and keep it. Options, areas and exclusions stay. No effect in
+ * a session that rests already. Errors: CAIRN_EBUSY (the session was opened twice, or by
+ * `cairn run`).
+ */
+CRN_API CRN_MUST_CHECK int cairn_pause(cairn_t *c);
+
+/*
+ * Begin anew, like cairn_open: memory as it is now is a new checkpoint, with a new id, to which
+ * cairn_rewind can go. No effect in a session that does not rest. Errors, with which it goes on to
+ * rest: those of cairn_checkpoint.
+ */
+CRN_API CRN_MUST_CHECK int cairn_resume(cairn_t *c);
 
 /* ---- Looking into the past -------------------------------------------------- */
 

@@ -13,7 +13,8 @@
  * before a store that strays there ends in SIGSEGV (stray_guard.c).
  *
  * Who may run when: hooks run between any two instructions of the program, in its signal handlers
- * too. Until a session is open, and in a forked child, they are inert: they save nothing.
+ * too. Until a session is open, while it rests, and in a forked child, they are inert: they save
+ * nothing.
  */
 #ifndef CRN_RT_H
 #define CRN_RT_H
@@ -74,8 +75,9 @@ struct crn_rt_shape {
  * back to a checkpoint and never return. So room is taken by one instruction (crn_rt_take), filled
  * after that, and made valid by its last word: what is not filled is zeros, and skipped.
  *
- * undo log: log_base <= log_cur; zeros from log_cur on. A hook that moves log_cur beyond log_end
- * says that the interval is lost. Old content is read before room is taken for it.
+ * undo log, while active: log_base <= log_cur, log_end == log_limit; zeros from log_cur on. A hook
+ * that moves log_cur beyond log_end says that the interval is lost. Old content is read before room
+ * is taken for it.
  * shadow: dirty <= dirty_cur <= dirty_end, zeros from dirty_cur on; a tag says "saved" only if its
  * region is in the list. A page of tags that is not all zeros is in the list of tag pages, where
  * that is kept. Both lists may name one twice.
@@ -83,8 +85,9 @@ struct crn_rt_shape {
 struct crn_rt {
 	uint64_t log_cur, log_end; /* known to the pass */
 	uint64_t epoch; /* known to the pass: its first byte; 0 while there is no session */
-	uint64_t active; /* known to the pass: a session is open */
-	uint64_t log_base, log_stop; /* log_stop: where the interval ended that is packed */
+	uint64_t active; /* known to the pass: a session is open, and does not rest */
+	uint64_t log_base, log_limit; /* all of the log; 0: there is none */
+	uint64_t log_stop;            /* where the interval ended that is packed */
 	uint64_t *dirty, *dirty_cur, *dirty_end;
 	uint64_t *tag_pages, *tag_pages_cur, *tag_pages_end; /* NULL: not kept */
 	/*

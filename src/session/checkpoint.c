@@ -49,7 +49,7 @@ int crn_mark_usable(const cairn_t *c, uint64_t id)
 			c->strategy);
 		return CAIRN_EUNSUPPORTED;
 	}
-	if (crn_mark_find(c, id))
+	if (crn_mark_find(c, id) && !c->paused)
 		return c->control->lost ? CAIRN_EFAILED : 0;
 	for (size_t i = 0; i < CRN_MIN(c->failed_count, (size_t)CRN_FAILED_KEPT); i++) {
 		if (c->failed[i] == id)
@@ -106,6 +106,12 @@ static void drop_oldest(cairn_t *c)
 {
 	c->marks.first = (c->marks.first + 1) & (c->marks.capacity - 1);
 	c->marks.count--;
+}
+
+void crn_marks_forget(cairn_t *c, size_t left)
+{
+	while (c->marks.count > left)
+		drop_oldest(c);
 }
 
 void crn_marks_truncate(cairn_t *c, uint64_t id)
@@ -265,8 +271,7 @@ static void forget_past(cairn_t *c)
 {
 	while (c->journal && crn_journal_evict(c->journal))
 		;
-	while (c->marks.count)
-		drop_oldest(c);
+	crn_marks_forget(c, 0);
 }
 
 static void fill_mark(
@@ -291,6 +296,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 {
 	struct crn_mark *m;
 	size_t image = 0;
+	bool past_lost;
 	int lost, err;
 
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));
@@ -302,11 +308,14 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	/* Before the interval ends: what handlers lose afterwards belongs to the next one. */
 	lost = __atomic_exchange_n(&c->control->lost, 0, __ATOMIC_RELAXED);
 	err = end_interval(c, &lost);
+	past_lost = lost || c->control->lost;
+	if (err >= 0 && c->ops->caps & CRN_TRACK_KEEPS)
+		err = c->ops->kept_take(c->tracker, c->last_id + 1);
 	if (err < 0) {
 		c->control->lost = lost ? lost : c->control->lost;
 		return err;
 	}
-	if (crn_unlikely(lost || c->control->lost)) {
+	if (crn_unlikely(past_lost)) {
 		struct crn_mark keep = *m;
 
 		forget_past(c);
@@ -314,8 +323,6 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 		m->stack = keep.stack;
 		m->stack_size = keep.stack_size;
 	}
-	if (c->ops->caps & CRN_TRACK_KEEPS)
-		CRN_TRY(c->ops->kept_take(c->tracker, c->last_id + 1));
 	m->id = c->last_id + 1;
 	if (jump)
 		fill_mark(c, m, id_out, jump, image);
@@ -324,7 +331,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	return c->ops->caps & CRN_TRACK_KEEPS ? 0 : c->ops->interval_begin(c->tracker);
 }
 
-static int take_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
+int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 {
 	uint64_t start = crn_clock_ns(&c->host.clock);
 	int err = crn_in_flight_begin(c);
@@ -353,7 +360,7 @@ int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 	if (!id)
 		return -EINVAL;
 	CRN_TRY(crn_lock(c));
-	err = take_timed(c, id, jump);
+	err = c->paused ? CAIRN_EPAUSED : crn_checkpoint_timed(c, id, jump);
 	crn_unlock(c);
 	return err < 0 ? err : CAIRN_TAKEN;
 }
@@ -363,7 +370,7 @@ int crn_memory_checkpoint(cairn_t *c, uint64_t *id)
 	int err;
 
 	CRN_TRY(crn_lock(c));
-	err = take_timed(c, id, NULL);
+	err = c->paused ? CAIRN_EPAUSED : crn_checkpoint_timed(c, id, NULL);
 	crn_unlock(c);
 	return err;
 }
@@ -426,11 +433,14 @@ int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, void *blob, size_t len)
 
 int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *newest)
 {
+	int err;
+
 	CRN_TRY(crn_lock(c));
-	if (oldest)
+	err = c->paused ? CAIRN_EPAUSED : 0;
+	if (oldest && !err)
 		*oldest = crn_mark_at(c, 0)->id;
-	if (newest)
+	if (newest && !err)
 		*newest = crn_mark_newest(c)->id;
 	crn_unlock(c);
-	return 0;
+	return err;
 }

@@ -11,6 +11,7 @@
  *	layout_undo.c  how that is undone
  *	store.c       live memory: what may be put back, and how
  *	checkpoint.c  marks: one for each checkpoint that can be named
+ *	pause.c       a session that rests
  *	restore.c     going back
  *	other_threads.c  who else has run
  *	strategy.c    which pages to copy eagerly
@@ -170,6 +171,7 @@ struct cairn {
 	bool partial;          /* the tracker could not take some mapping of the surface */
 	bool unreadable;       /* the program has made a part of some area so */
 	bool cut;              /* a file is shorter than some area that maps it */
+	bool paused;           /* no checkpoint is kept or taken (pause.c) */
 	bool cuttable;         /* there are areas of files that somebody may cut short */
 	bool maps_known;       /* looked at least once */
 	uintptr_t births[CRN_BIRTHS_MAX]; /* threads' memory told of since the last look: */
@@ -405,7 +407,10 @@ void crn_marks_truncate(cairn_t *c, uint64_t id); /* drop all newer ones */
 int crn_marks_push(cairn_t *c, uint64_t id);
 void crn_marks_close(cairn_t *c);
 void crn_changes_close(cairn_t *c, struct crn_changes *l);
+void crn_marks_forget(cairn_t *c, size_t left); /* drop the oldest ones until `left` are there */
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
+/* The same, locked already, with its figures; NULL: memory alone. Not while the session rests. */
+int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
 /*
  * The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it; sets
  * c->stack_kind. 0 or negative.

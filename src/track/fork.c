@@ -127,6 +127,16 @@ void fork_truncate(struct fork_tracker *t, uint64_t id)
 		fork_child_drop(t, fork_snapshot_at(t, --t->count));
 }
 
+/* Without children the kernel copies nothing. */
+static void fork_pause(void *tracker)
+{
+	struct fork_tracker *t = tracker;
+
+	while (t->count)
+		fork_child_drop(t, fork_snapshot_at(t, --t->count));
+	fork_ranges_prune(t, FORK_LAST_OPEN, FORK_LAST_OPEN);
+}
+
 static int fork_interval_begin(void *tracker)
 {
 	return 0;
@@ -190,6 +200,7 @@ const struct crn_tracker_ops crn_tracker_fork = {
 	.rebase = fork_rebase,
 	.look = fork_look,
 	.kept_take = fork_kept_take,
+	.pause = fork_pause,
 	.kept_check = fork_kept_check,
 	.kept_restore = fork_kept_restore,
 	.kept_next = fork_kept_next,

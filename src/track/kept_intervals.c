@@ -134,6 +134,30 @@ int crn_kept_take(void *t, uint64_t id)
 	return 0;
 }
 
+/*
+ * LMC marks every region as saved. There are too many for that: hooks do it, at the first store to
+ * each, as they do while no session is open.
+ */
+void crn_kept_pause(void *t)
+{
+	struct crn_kept *k = t;
+
+	k->entries += k->hooks->count();
+	k->hooks->rest();
+	while (k->count)
+		drop_oldest(k);
+	/* What was put off for the checkpoints is done. */
+	if (crn_rt()->settled)
+		crn_rt()->settled(UINT64_MAX);
+}
+
+int crn_kept_resume(void *t)
+{
+	struct crn_kept *k = t;
+
+	return k->hooks->wake();
+}
+
 /* ---- Restoring --------------------------------------------------------------------------- */
 
 static int each_interval(struct crn_kept *k, uint64_t id, crn_undo_fn fn, void *ctx)

@@ -28,6 +28,9 @@ struct crn_hook_ops {
 	 * since `stop`: the checkpoint is right, but packed() does not have that.
 	 */
 	bool (*reset)(void);
+	/* Not active any more: the program stores unnoticed. What is held for it is given back. */
+	void (*rest)(void);
+	int (*wake)(void);         /* before a `reset` that ends it: 0 or negative */
 	uint64_t (*count)(void);   /* entries of the open interval */
 	uint64_t (*bytes)(void);   /* held now for it */
 };
@@ -73,6 +76,8 @@ int crn_kept_undo(void *t, struct crn_sink *sink);
 int crn_kept_rebase(void *t, uintptr_t page, const void *content);
 int crn_kept_look(void *t, uintptr_t page, const void **old);
 int crn_kept_take(void *t, uint64_t id);
+void crn_kept_pause(void *t);
+int crn_kept_resume(void *t);
 int crn_kept_check(void *t, uint64_t id);
 int crn_kept_restore(void *t, uint64_t id);
 int crn_kept_next(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
@@ -88,6 +93,7 @@ uint64_t crn_kept_entries(const void *t);
 	.interval_end = crn_kept_end, .undo = crn_kept_undo,                       \
 	.rebase = crn_kept_rebase, .look = crn_kept_look,                          \
 	.kept_take = crn_kept_take, .kept_check = crn_kept_check,                  \
+	.pause = crn_kept_pause, .resume = crn_kept_resume,                        \
 	.kept_restore = crn_kept_restore, .kept_next = crn_kept_next,              \
 	.kept_peek = crn_kept_peek, .kept_written = crn_kept_written,              \
 	.page = { .unprotect = crn_kept_touch }, .bytes = crn_kept_bytes,          \

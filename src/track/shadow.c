@@ -89,23 +89,47 @@ static uint64_t bytes(void)
 	return count() * (region() + 1 + sizeof(uint64_t));
 }
 
+/* Old content of the last session, or before a pause, is given back. */
+static void clear_shadow(void)
+{
+	(void)crn_memory_advise(crn_rt_shadow(CRN_RT_IMAGE_AT), CRN_RT_IMAGE_LEN, MADV_DONTNEED);
+	(void)crn_memory_advise(crn_rt_shadow(CRN_RT_MAPS_AT), CRN_RT_MAPS_LEN, MADV_DONTNEED);
+}
+
+static void rest(void)
+{
+	crn_rt()->active = false;
+	crn_fill(crn_rt()->dirty, 0, count() * sizeof(uint64_t));
+	crn_rt()->dirty_cur = crn_rt()->dirty;
+	crn_tags_close();
+	clear_shadow();
+}
+
+/* No tag is set from here to the first reset. */
+static int wake(void)
+{
+	int err;
+
+	stop();
+	err = crn_tags_open();
+	if (err < 0)
+		crn_rt()->ending = false;
+	return err;
+}
+
 static const struct crn_hook_ops hooks = {
 	.walk = walk,
 	.stop = stop,
 	.packed = packed,
 	.pack = pack,
 	.reset = reset,
+	.rest = rest,
+	.wake = wake,
 	.count = count,
 	.bytes = bytes,
 };
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
-
-/* Old content of the last session is given back. */
-static int clear_shadow(uintptr_t primary, size_t len)
-{
-	return crn_memory_advise((void *)(primary ^ CRN_RT_SHADOW_XOR), len, MADV_DONTNEED);
-}
 
 static void shadow_close(void *tracker)
 {
@@ -115,8 +139,7 @@ static void shadow_close(void *tracker)
 	crn_memory_unmap(crn_rt()->dirty, t->list_size);
 	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
 	crn_tags_close();
-	(void)clear_shadow(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
-	(void)clear_shadow(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
+	clear_shadow();
 	crn_kept_close(&t->kept);
 	crn_block_free(t->kept.env->arena, t, sizeof(*t));
 }
@@ -153,15 +176,13 @@ static int shadow_open(void **out, struct crn_track_env *env)
 	err = list_open(t);
 	if (err < 0)
 		goto err_kept;
-	stop(); /* no tag is set from here to the first reset */
-	err = crn_tags_open();
+	err = wake();
 	if (err < 0)
 		goto err_list;
 	*out = t;
 	return 0;
 
 err_list:
-	crn_rt()->ending = false;
 	crn_memory_unmap(crn_rt()->dirty, t->list_size);
 	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
 err_kept:

@@ -258,6 +258,17 @@ struct crn_tracker_ops {
 	int (*kept_written)(void *t, uint64_t id, uintptr_t addr, size_t len);
 
 	/*
+	 * Until kept_take no checkpoint is kept, and nothing has to be noticed: give up what is
+	 * kept, and what tracking costs. NULL: the tracker goes on, which costs little.
+	 */
+	void (*pause)(void *t);
+	/*
+	 * Before the kept_take that ends it. 0 or negative, and then it goes on. NULL: nothing to
+	 * do.
+	 */
+	int (*resume)(void *t);
+
+	/*
 	 * The session itself is about to make system calls on the address space, or has made them:
 	 * no cause for the tracker to suspect unseen writes. Does not nest. NULL: it does not mind.
 	 */

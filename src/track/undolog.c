@@ -55,11 +55,26 @@ static void pack(struct crn_packed_log *to)
 	crn_packed_put(to, (const void *)crn_rt()->log_base, packed());
 }
 
+/* Hooks that find no room while it is not active turn to another place: until all three are set. */
+static void start(struct crn_rt *rt)
+{
+	do {
+		*(volatile uint64_t *)&rt->log_cur = rt->log_base;
+		*(volatile uint64_t *)&rt->log_end = rt->log_limit;
+		*(volatile uint64_t *)&rt->active = true;
+	} while (*(volatile uint64_t *)&rt->log_end != rt->log_limit ||
+		*(volatile uint64_t *)&rt->log_cur - rt->log_base > rt->log_limit - rt->log_base);
+}
+
 static bool reset(void)
 {
 	struct crn_rt *rt = crn_rt();
 	uint64_t cur;
 
+	if (!rt->active) {
+		start(rt);
+		return true;
+	}
 	if (rt->told) /* it went over its end */
 		(void)crn_memory_advise((void *)rt->log_base, rt->log_end - rt->log_base,
 			MADV_DONTNEED);
@@ -70,9 +85,10 @@ static bool reset(void)
 	return cur == rt->log_stop;
 }
 
+/* While the session rests hooks write elsewhere. */
 static uint64_t bytes(void)
 {
-	return crn_rt()->log_cur - crn_rt()->log_base;
+	return crn_rt()->active ? crn_rt()->log_cur - crn_rt()->log_base : 0;
 }
 
 /* Entries differ in size: what is counted is their least size. */
@@ -81,12 +97,30 @@ static uint64_t count(void)
 	return bytes() / sizeof(struct crn_log_entry);
 }
 
+/* With no room in the log hooks write elsewhere. */
+static void rest(void)
+{
+	struct crn_rt *rt = crn_rt();
+
+	rt->active = false;
+	rt->log_end = 0;
+	rt->log_cur = 0;
+	(void)crn_memory_advise((void *)rt->log_base, rt->log_limit - rt->log_base, MADV_DONTNEED);
+}
+
+static int wake(void)
+{
+	return 0; /* the first reset does it */
+}
+
 static const struct crn_hook_ops hooks = {
 	.walk = walk,
 	.stop = stop,
 	.packed = packed,
 	.pack = pack,
 	.reset = reset,
+	.rest = rest,
+	.wake = wake,
 	.count = count,
 	.bytes = bytes,
 };
@@ -98,8 +132,8 @@ static void undolog_close(void *tracker)
 	struct undolog *t = tracker;
 	void *log = (void *)crn_rt()->log_base;
 
-	crn_rt()->active = false;
-	crn_rt()->log_base = crn_rt()->log_cur = crn_rt()->log_end = 0; /* inert */
+	rest();
+	crn_rt()->log_base = crn_rt()->log_limit = 0;
 	crn_memory_unmap(log, t->size);
 	crn_kept_close(&t->kept);
 	crn_block_free(t->kept.env->arena, t, sizeof(*t));
@@ -120,9 +154,8 @@ static int undolog_open(void **out, struct crn_track_env *env)
 	err = crn_kept_span(CRN_RT_LIST_AT, t->size, &at);
 	if (err < 0)
 		goto err_kept;
-	/* Still inert: hooks run between these, too. */
-	crn_rt()->log_base = crn_rt()->log_cur = (uint64_t)at;
-	crn_rt()->log_end = crn_rt()->log_base + t->size;
+	crn_rt()->log_base = (uint64_t)at;
+	crn_rt()->log_limit = crn_rt()->log_base + t->size;
 	*out = t;
 	return 0;
 

@@ -213,6 +213,21 @@ static void test_default_strategy(void)
 
 /* ---- Areas ------------------------------------------------------------------------ */
 
+/* Another part of the program may count on the session. */
+static void test_pause_of_two(void)
+{
+	struct cairn_options o = with_defaults();
+	cairn_t *again;
+	uint64_t id;
+
+	CHECK_OK(cairn_open(&again, &o));
+	CHECK_RC(cairn_pause(c), CAIRN_EBUSY);
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	CHECK_OK(cairn_close(again));
+	CHECK_RC(cairn_pause(NULL), -EINVAL);
+	CHECK_RC(cairn_resume(NULL), -EINVAL);
+}
+
 static void test_area_errors(void)
 {
 	uint8_t *holes = map_pages(3, PROT_READ | PROT_WRITE, MAP_PRIVATE);
@@ -377,7 +392,8 @@ static void test_strerror(void)
 	static const int codes[] = { CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
 		CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESHARED, CAIRN_EAREAONLY, CAIRN_ENOTAREA,
 		CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESURFACE, CAIRN_ETHREADS, CAIRN_EOPTION,
-		CAIRN_EBUSY, CAIRN_EMEMORY, CAIRN_EUNSUPPORTED, -EINVAL, -ENOMEM, -E2BIG, 0 };
+		CAIRN_EBUSY, CAIRN_EPAUSED, CAIRN_EMEMORY, CAIRN_EUNSUPPORTED, -EINVAL, -ENOMEM,
+		-E2BIG, 0 };
 	const char *unknown = cairn_strerror(-4999);
 	size_t count = sizeof(codes) / sizeof(codes[0]);
 
@@ -504,6 +520,7 @@ int main(int argc, char **argv)
 	test_changes_errors();
 	test_area_widened();
 	test_stats();
+	test_pause_of_two();
 	CHECK_OK(cairn_close(c));
 	test_close_leaves_nothing();
 	return 0;

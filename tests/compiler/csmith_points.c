@@ -9,9 +9,11 @@
  *	- segments of shared libraries, which have no hooks, and what lies right behind them (.bss)
  *	- the stack below the frame that took the checkpoint
  *
- * Environment: ORACLE_TRACKER, ORACLE_SEED. A mismatch ends the process with status 1.
+ * Environment: ORACLE_TRACKER, ORACLE_SEED; ORACLE_PAUSES: now and then the session rests. A
+ * mismatch ends the process with status 1.
  */
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +43,8 @@ static struct oracle {
 	cairn_t *session;
 	uint64_t random;
 	unsigned long until; /* points until something happens */
-	unsigned long checkpoints, restores, bytes;
+	unsigned long checkpoints, restores, pauses, bytes;
+	bool wants_pauses, paused;
 	struct snapshot kept[KEEP];
 	char text[1 << 18];         /* of smaps */
 } *oracle;
@@ -127,8 +130,8 @@ static void compare(const struct snapshot *s)
 
 static void summary(void)
 {
-	dprintf(2, "oracle: %lu checkpoints, %lu restores, %lu bytes copied\n", oracle->checkpoints,
-		oracle->restores, oracle->bytes);
+	dprintf(2, "oracle: %lu checkpoints, %lu restores, %lu pauses, %lu bytes copied\n",
+		oracle->checkpoints, oracle->restores, oracle->pauses, oracle->bytes);
 }
 
 static void begin(void)
@@ -143,6 +146,7 @@ static void begin(void)
 		oracle->kept[i].copy = (char *)(oracle + 1) + i * COPY_MAX;
 	oracle->random = strtoul(seed, NULL, 10) * 2654435761u + 88172645463325252u;
 	oracle->until = 1;
+	oracle->wants_pauses = getenv("ORACLE_PAUSES");
 	o.tracker = getenv("ORACLE_TRACKER");
 	o.keep = KEEP;
 	CHECK(!atexit(summary));
@@ -192,6 +196,22 @@ static struct snapshot *find_kept(uint64_t id)
 	return found;
 }
 
+/* True: it rests from here to one of the next points. */
+static bool rest(void)
+{
+	if (oracle->paused && !draw(4)) {
+		CHECK_OK(cairn_resume(oracle->session));
+		for (size_t i = 0; i < KEEP; i++)
+			oracle->kept[i].id = 0;
+		oracle->paused = false;
+	} else if (!oracle->paused && oracle->wants_pauses && !draw(6)) {
+		CHECK_OK(cairn_pause(oracle->session));
+		oracle->paused = true;
+		oracle->pauses++;
+	}
+	return oracle->paused;
+}
+
 void oracle_point(void);
 
 void oracle_point(void)
@@ -205,6 +225,8 @@ void oracle_point(void)
 		return;
 	/* Rarer and rarer, so that long programs end. */
 	oracle->until = 1 + draw(4 + oracle->checkpoints / 4);
+	if (rest())
+		return;
 	CHECK_OK(cairn_range(oracle->session, &oldest, &newest));
 	s = any_kept(oldest, newest);
 	if (s && draw(2) && oracle->restores < RESTORES_MAX) {

@@ -5,6 +5,7 @@
  * allocates may be freed as well, and memory does not grow. argv: TRACKER COUNT.
  */
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,19 @@ static size_t any_kept(cairn_t *c)
 	return k;
 }
 
+/* Nothing is kept meanwhile; what was freed before may be given away. */
+static bool rest(cairn_t *c)
+{
+	if (outside->step % 97 != 31)
+		return false;
+	CHECK_OK(cairn_pause(c));
+	for (size_t n = draw(40); n--;)
+		change();
+	CHECK_OK(cairn_resume(c));
+	memset(outside->ids, 0, sizeof(outside->ids));
+	return true;
+}
+
 static void step(cairn_t *c)
 {
 	uint64_t id = 0;
@@ -205,7 +219,7 @@ static void step(cairn_t *c)
 		change();
 	if (outside->step % 50 == 7)
 		foreign();
-	if (outside->step > KEEP && draw(2)) {
+	if (!rest(c) && outside->step > KEEP && draw(2)) {
 		k = any_kept(c);
 		outside->restores++;
 		CHECK_OK(cairn_restore(c, outside->ids[k])); /* does not return */

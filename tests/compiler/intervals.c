@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Many short intervals, more than an epoch has numbers: random stores over three kinds of memory,
- * far apart, and restores at random; every byte is compared with a full copy. argv: TRACKER.
+ * far apart, and restores at random; every byte is compared with a full copy. Now and then the
+ * session rests. argv: TRACKER.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static unsigned char data[BYTES];
 /* Survives restores. */
 static struct shared {
 	uint64_t random;
-	int round, restores;
+	int round, restores, pauses;
 	uint64_t ids[KEEP + 1];
 	unsigned char *places[PLACES];
 	unsigned char copies[KEEP + 1][PLACES][BYTES];
@@ -37,7 +38,7 @@ static uint64_t draw(uint64_t below)
 	return x % below;
 }
 
-static void store_some(void)
+__attribute__((noinline)) static void store_some(void)
 {
 	for (int n = (int)draw(30); n >= 0; n--) {
 		unsigned char *at = shared->places[draw(PLACES)] + draw(BYTES - 512);
@@ -93,10 +94,46 @@ static void forget_later(int slot)
 			shared->ids[i] = 0;
 }
 
+static uint64_t saved(cairn_t *c)
+{
+	struct cairn_stats s = { .size = sizeof(s) };
+
+	CHECK_OK(cairn_stats(c, &s));
+	return s.faults;
+}
+
+/* Stores are not saved, and nothing can be named; what begins then is as after cairn_open. */
+static void rest(cairn_t *c)
+{
+	uint64_t old, id = 0, before;
+
+	CHECK_OK(cairn_range(c, NULL, &old));
+	CHECK_OK(cairn_pause(c));
+	before = saved(c);
+	for (int n = (int)draw(3); n >= 0; n--)
+		store_some();
+	CHECK(saved(c) == before);
+	CHECK(cairn_restore(c, old) == CAIRN_EEVICTED && cairn_rewind(c, old) == CAIRN_EEVICTED);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_EPAUSED && !id);
+	CHECK_OK(cairn_resume(c));
+	CHECK_OK(cairn_range(c, &id, NULL));
+	CHECK(id > old && cairn_rewind(c, old) == CAIRN_EEVICTED);
+	memset(shared->ids, 0, sizeof(shared->ids));
+	for (int p = 0; p < PLACES; p++)
+		memcpy(shared->copies[0][p], shared->places[p], BYTES);
+	store_some();
+	CHECK_OK(cairn_rewind(c, id));
+	compare(0);
+	shared->pauses++;
+}
+
 static void run(cairn_t *c)
 {
 	while (shared->round++ < ROUNDS) {
 		int slot = shared->round % (KEEP + 1);
+
+		if (!draw(30))
+			rest(c);
 
 		for (int p = 0; p < PLACES; p++)
 			memcpy(shared->copies[slot][p], shared->places[p], BYTES);
@@ -137,12 +174,12 @@ int main(int argc, char **argv)
 	o.keep = KEEP;
 	/* Twice: the second session begins with what the first one left. */
 	for (int session = 0; session < 2; session++) {
-		shared->round = shared->restores = 0;
+		shared->round = shared->restores = shared->pauses = 0;
 		memset(shared->ids, 0, sizeof(shared->ids));
 		CHECK_OK(cairn_open(&c, &o));
 		CHECK_OK(cairn_area_exclude(c, shared, sizeof(*shared)));
 		run(c);
-		CHECK(shared->restores > ROUNDS / 5);
+		CHECK(shared->restores > ROUNDS / 5 && shared->pauses > ROUNDS / 100);
 		CHECK_OK(cairn_close(c));
 	}
 	return 0;

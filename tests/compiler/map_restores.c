@@ -160,6 +160,19 @@ static void check_gone(cairn_t *c)
 	CHECK(!mapped(one));
 }
 
+/* While the session rests, at once. */
+static void check_pause(cairn_t *c)
+{
+	char *one = get(NULL, LEN, 0), *two = get(NULL, LEN, 0);
+
+	CHECK(!munmap(one, LEN) && mapped(one));
+	CHECK_OK(cairn_pause(c));
+	CHECK(!mapped(one) && !munmap(two, LEN) && !mapped(two));
+	CHECK_OK(cairn_resume(c));
+	two = get(NULL, LEN, 0);
+	CHECK(!munmap(two, LEN) && mapped(two));
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -190,6 +203,7 @@ int main(int argc, char **argv)
 		CHECK_OK(cairn_restore(c, id));
 	}
 	check_gone(c);
+	check_pause(c);
 	printf("%d restores\n", outside->round);
 	CHECK_OK(cairn_close(c));
 	return 0;

@@ -3,11 +3,13 @@
 """Random C programs under the oracle: each restore brings back every byte, and the output is that
 of the same program without hooks.
 
-    test_csmith.py [--plant | --switches] [--mode TRACKER:FLAG,...] CAIRN_CC ROOT LEVEL SEED...
+    test_csmith.py [--plant | --switches] [--pauses] [--mode TRACKER:FLAG,...]
+        CAIRN_CC ROOT LEVEL SEED...
 
 With --plant some stores are left without their hooks, few at first, until the oracle says so. With
 --switches some of the optimisations are off: which ones depends on the seed. With --mode programs
-are built for that tracker with these flags, instead of for both trackers.
+are built for that tracker with these flags, instead of for both trackers. With --pauses the
+session rests now and then.
 """
 
 import argparse
@@ -22,6 +24,7 @@ SKIP = 77
 RUN_SECONDS = 200
 SWITCHES = ("stack", "fresh", "loops", "segments", "aggregate", "redundant", "calls", "clone")
 PLANTS = (16, 4, 2)  # every so many-th store
+POINTS: dict[str, str] = {}  # what more the oracle is asked for
 
 
 def generate(seed: int) -> None:
@@ -42,7 +45,7 @@ def build(compiler: str, level: str, output: str, *words: str) -> None:
 
 
 def run(program: str, seed: int, tracker: str) -> subprocess.CompletedProcess | None:
-    environment = {"ORACLE_SEED": str(seed), "ORACLE_TRACKER": tracker}
+    environment = {"ORACLE_SEED": str(seed), "ORACLE_TRACKER": tracker, **POINTS}
     try:
         return subprocess.run([f"./{program}"], env=environment, capture_output=True, text=True,
                               timeout=RUN_SECONDS)  # fmt: skip
@@ -99,6 +102,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plant", action="store_true")
     parser.add_argument("--switches", action="store_true")
+    parser.add_argument("--pauses", action="store_true")
     parser.add_argument("--mode", action="append", metavar="TRACKER:FLAG,...")
     parser.add_argument("cairn_cc")
     parser.add_argument("root")
@@ -116,6 +120,8 @@ def main() -> int:
     if args.plant:
         return 0 if any(check_plants(args.cairn_cc, args.level, s, "points.o")
                         for s in args.seeds) else 1  # fmt: skip
+    if args.pauses:
+        POINTS["ORACLE_PAUSES"] = "1"
     modes = args.mode or ["shadow", "undolog"]
     count = sum(check_seed(args.cairn_cc, args.level, s, "points.o", modes,
                            draw_switches(s) if args.switches else [])

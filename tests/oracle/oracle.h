@@ -62,6 +62,7 @@ enum row_flags {
 	ROW_MEMORY_MAX = 1u << 1, /* a limit so low that checkpoints fail */
 	ROW_THREADS_ONE = 1u << 2,
 	ROW_CLOSES = 1u << 3, /* all descriptors that the program does not know, now and then */
+	ROW_PAUSES = 1u << 4, /* the session rests, now and then */
 };
 
 extern const struct row oracle_rows[];
@@ -92,6 +93,7 @@ struct snapshot {
 	uint64_t id;
 	uintptr_t frame; /* stack bytes below are dead and are not compared */
 	bool torn;       /* taken while helpers stored: nothing to compare with */
+	bool no_return;  /* of memory alone: cairn_rewind can go there, cairn_restore cannot */
 	uint64_t tag_seed;
 	uint32_t tag_len; /* 0: no tag was attached */
 	size_t page_count;
@@ -194,7 +196,7 @@ struct world {
 
 	/* what happened, for the last line and for "did this test test anything" */
 	uint64_t checkpoints, restores, rewinds, refused, failed, peeks, changes, writes,
-		layout_refusals, lost;
+		layout_refusals, lost, pauses;
 
 	struct span spans[SPANS_MAX];
 	char text[1 << 20];
@@ -273,6 +275,7 @@ void region_register(struct region *r);
 void region_unregister(struct region *r);
 bool byte_writable(uintptr_t addr);
 _Noreturn void oracle_child(void);
+void run_op(void); /* one of the row's writers */
 void helpers_quiesce(void);
 void helpers_start(void);
 
@@ -312,6 +315,7 @@ void do_rewind(void);
 void do_peek(void);
 void do_changes(void);
 void do_bad_ids(void);
+void do_pause(void);
 void check_range(void);
 
 /* special rows */

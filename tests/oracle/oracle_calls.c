@@ -141,12 +141,6 @@ static bool refusal_allowed(int rc, const struct snapshot *want)
 	return false;
 }
 
-/* Checkpoint 0 is the implicit one: it has no place to return to, only its memory can come back. */
-static bool can_return_to(const struct snapshot *s)
-{
-	return s->id != 0;
-}
-
 __attribute__((noinline, noclone)) void do_restore(void)
 {
 	uintptr_t frame = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *);
@@ -161,7 +155,7 @@ __attribute__((noinline, noclone)) void do_restore(void)
 	W->pending = 0;
 	if (rc >= 0)
 		test_fail("cairn_restore returned %d", rc);
-	if (!(rc == CAIRN_EUNSUPPORTED && !can_return_to(want)) && !refusal_allowed(rc, want))
+	if (!(rc == CAIRN_EUNSUPPORTED && want->no_return) && !refusal_allowed(rc, want))
 		test_fail("cairn_restore(%llu): %d (%s)", (unsigned long long)want->id, rc,
 			cairn_strerror(rc));
 	snapshot_compare(want, W->before, frame, COMPARE_REFUSED);
@@ -237,4 +231,35 @@ __attribute__((noinline, noclone)) void do_bad_ids(void)
 	check_range();
 	W->refused++;
 	W->pool_used = mark;
+}
+
+/*
+ * While the session rests nothing can be named and nothing taken, whatever the program does; then
+ * memory as it is begins it anew.
+ */
+__attribute__((noinline, noclone)) void do_pause(void)
+{
+	uintptr_t frame = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *);
+	uint64_t id = ~0ull;
+
+	CHECK_OK(cairn_pause(W->c));
+	oracle_say("pause", W->id_max);
+	for (uint64_t n = rnd_below(8); n > 0; n--)
+		run_op();
+	expect_id_refused(W->kept[rnd_below(W->kept_count)]->id, CAIRN_EEVICTED, 0);
+	CHECK_RC(cairn_range(W->c, &id, &id), CAIRN_EPAUSED);
+	CHECK_RC(cairn_checkpoint(W->c, &id), CAIRN_EPAUSED);
+	CHECK_OK(cairn_pause(W->c));
+	CHECK_U64(id, ~0ull);
+	CHECK_OK(cairn_resume(W->c));
+	W->open = snapshot_take(frame, W->open);
+	W->open->no_return = true;
+	CHECK_OK(cairn_range(W->c, &W->open->id, NULL));
+	CHECK(W->open->id > W->id_max);
+	W->id_max = W->open->id;
+	model_forget(W->kept_count);
+	W->kept[W->kept_count++] = W->open;
+	check_range();
+	CHECK_OK(cairn_resume(W->c)); /* it does not rest */
+	W->pauses++;
 }

@@ -141,6 +141,7 @@ static __attribute__((noinline, noclone)) void checkpoint_zero(void)
 	CHECK_OK(cairn_range(W->c, NULL, &newest));
 	CHECK_U64(newest, 0);
 	W->open = snapshot_take(frame, NULL);
+	W->open->no_return = true;
 	W->kept[W->kept_count++] = W->open;
 	check_range();
 	for (size_t i = 0; i < REGIONS_MAX; i++)
@@ -148,7 +149,7 @@ static __attribute__((noinline, noclone)) void checkpoint_zero(void)
 			region_register(&W->regions[i]);
 }
 
-static void run_op(void)
+void run_op(void)
 {
 	uint32_t op;
 
@@ -180,6 +181,8 @@ static void run_step(void)
 		oracle_say("close", W->writes);
 		close_unknown();
 	}
+	if (W->row->flags & ROW_PAUSES && rnd_below(20) == 0)
+		do_pause();
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
 		if (dice < steps[i].weight) {
 			steps[i].run();
@@ -239,6 +242,8 @@ static void demand_work(uint64_t steps)
 			  "%llu peeks",
 			(unsigned long long)W->checkpoints, (unsigned long long)W->restores,
 			(unsigned long long)W->rewinds, (unsigned long long)W->peeks);
+	if (W->row->flags & ROW_PAUSES && W->pauses < steps / 60)
+		test_fail("it rested %llu times only", (unsigned long long)W->pauses);
 	if (W->row->flags & ROW_MEMORY_MAX && !W->rules->keeps && !W->failed)
 		test_fail("the memory limit was never reached");
 }

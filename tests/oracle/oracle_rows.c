@@ -52,6 +52,8 @@ const struct row oracle_rows[] = {
 	{ "closes",    OP(STORE) | OP(COPY) | OP(THREADS) | OP(FORK) | OP(MMAP) | OP(MUNMAP) |
 			OP(DONTNEED), REGION_ANON | REGION_FILE | REGION_STATIC, 0, 400,
 			ROW_CLOSES },
+	{ "pauses",    OP(STORE) | OP(COPY) | OP(READ) | OP(THREADS) | OP(MMAP) | OP(MUNMAP) |
+			OP(DONTNEED) | OP(EXCLUDE), KINDS_ALL, 0, 500, ROW_PAUSES },
 	{ "everything", EVERYTHING,                  KINDS_ALL,    8,    900 },
 	{ "everything_explicit", EVERYTHING | OP(AREA), KINDS_ALL, 8,    900, ROW_EXPLICIT },
 	{ .name = "returns", .special = special_returns },

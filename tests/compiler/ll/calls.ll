@@ -12,6 +12,8 @@ target triple = "x86_64-pc-linux-gnu"
 @handler = internal global ptr @takes
 
 declare i32 @cairn_checkpoint(ptr, ptr)
+declare i32 @cairn_pause(ptr)
+declare i32 @cairn_resume(ptr)
 declare i32 @epoll_wait(i32, ptr, i32, i32)
 declare void @qsort(ptr, i64, i64, ptr)
 declare void @of_a_library()
@@ -27,6 +29,8 @@ define internal void @takes(ptr %a, ptr %b) {
 ; CHECK: cairn: too_few: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
 ; CHECK: cairn: elsewhere: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; CHECK: cairn: direct: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: rests: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; CHECK: cairn: resumes: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; OFF: cairn: libc: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; OFF: cairn: too_few: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; Native code that may take checkpoints: any call through a pointer may be to it.
@@ -70,6 +74,20 @@ define internal void @elsewhere(ptr %p) {
 define internal void @direct(ptr %p) {
   store i64 1, ptr %p, align 8
   call void @enough(ptr %p, ptr null)
+  store i64 2, ptr %p, align 8
+  ret void
+}
+
+define internal void @rests(ptr %p) {
+  store i64 1, ptr %p, align 8
+  %n = call i32 @cairn_pause(ptr null)
+  store i64 2, ptr %p, align 8
+  ret void
+}
+
+define internal void @resumes(ptr %p) {
+  store i64 1, ptr %p, align 8
+  %n = call i32 @cairn_resume(ptr null)
   store i64 2, ptr %p, align 8
   ret void
 }

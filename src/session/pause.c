@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A session that rests: no checkpoint is kept and none is taken, and a tracker that is told of
+ * each store by the program (LMC, V-B) need not be told any more. Trackers of pages go on: what
+ * they charge without checkpoints is one fault for each page at most, and all of the surface would
+ * have to be closed or copied again to begin anew.
+ *
+ *	paused:  one mark is left, for what is noted of mappings; it can no longer be named
+ */
+#include "session/engine.h"
+#include "base/log.h"
+
+/* For the memory of what is kept. The newest mark goes with the checkpoint that ends the pause. */
+static void forget_kept(cairn_t *c)
+{
+	while (c->journal && crn_journal_evict(c->journal))
+		;
+	crn_marks_forget(c, 1);
+}
+
+static int pause_locked(cairn_t *c)
+{
+	if (c->paused)
+		return 0;
+	if (c->agent || c->control->users > 1) {
+		crn_error("no pause: %s", c->agent ? "the agent takes checkpoints, too"
+						   : "the session has been opened twice");
+		return CAIRN_EBUSY;
+	}
+	forget_kept(c);
+	if (c->ops->pause)
+		c->ops->pause(c->tracker);
+	c->paused = true;
+	return 0;
+}
+
+static int resume_locked(cairn_t *c)
+{
+	uint64_t id;
+	int err;
+
+	if (!c->paused)
+		return 0;
+	if (c->ops->resume)
+		CRN_TRY(c->ops->resume(c->tracker));
+	/* What was stored meanwhile cannot be undone: no older mark outlives this checkpoint. */
+	c->control->lost = CAIRN_EPAUSED;
+	err = crn_checkpoint_timed(c, &id, NULL);
+	if (err < 0 && c->ops->pause)
+		c->ops->pause(c->tracker);
+	if (err >= 0)
+		c->paused = false;
+	return err;
+}
+
+int cairn_pause(cairn_t *c)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = pause_locked(c);
+	crn_unlock(c);
+	return err;
+}
+
+int cairn_resume(cairn_t *c)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = resume_locked(c);
+	crn_unlock(c);
+	return err;
+}
