@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 # Filled in when the tree is configured.
@@ -41,6 +42,10 @@ TAKES_WORD = {
 # They print something and leave, or stop before there is an object.
 STOPS = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"}
 SYSTEM_DIRS = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib")
+# What makes the linker write a program that is not position independent.
+FIXED_PLACE = {"-no-pie", "--no-pie", "-no-pic-executable", "--no-pic-executable"}
+# Words by which code with hooks says what it was made for (src/rt/abi.h).
+MADE_FOR = re.compile(rb"__cairn_abi_([a-z]+_?\w*)\0")
 # What begins an interval: code that is linked without bitcode and names one of these may do so.
 BEGINS = (
     b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close", b"cairn_resume",
@@ -71,6 +76,7 @@ class Command:
         self.files: list[str] = []  # inputs by name, libraries as -lNAME
         self.dirs: list[str] = []
         self.flags: set[str] = set()
+        self.linker: set[str] = set()
         self.lto = ""
         # Response files are read here, too: they may hold any option.
         self.read(list(expand(words)))
@@ -97,6 +103,7 @@ class Command:
     def note_for_linker(self, words: list[str]) -> None:
         """What -Wl and -Xlinker hand over: libraries, folders and files."""
         for word in words:
+            self.linker.add(word)
             if word.startswith("-L"):
                 self.dirs.append(word[2:])
             elif word.startswith("-l") or (not word.startswith("-") and Path(word).is_file()):
@@ -172,7 +179,15 @@ class Command:
 
     def partial(self) -> bool:
         """A shared library or a relocatable object: not the whole program."""
-        return self.has("-shared", "-r", "--relocatable")
+        return self.has("-shared", "-r", "--relocatable") or not self.linker.isdisjoint(
+            ("-shared", "-r", "--relocatable", "-Bshareable"))  # fmt: skip
+
+    def kinds(self) -> list[str]:
+        """Of the run-time: one for the hooks, and with the shadow one for its tags."""
+        if self.own["tracker"] == "undolog":
+            return ["undolog"]
+        threads = "_threads" if self.threads() else ""
+        return [f"shadow_{self.own['region']}{threads}", f"tags_{self.tags}"]
 
     def what_is_known(self) -> dict[str, str]:
         """Of what is linked without bitcode: does it take checkpoints, can its malloc have hooks?
@@ -217,6 +232,7 @@ def find_inputs(name: str, dirs: list[str]) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
+@cache
 def native_code(path: Path) -> bytes | None:
     """The content of an object, an archive or assembly; empty of others; None if it has no say."""
     try:
@@ -247,8 +263,10 @@ def check(command: Command) -> None:
     if command.has("-m32", "-mx32"):
         raise Wrong("-m32 is not supported yet: build for x86-64")
     if command.links() and not command.partial():
-        if command.has("-no-pie", "-nopie"):
-            raise Wrong("-no-pie: an instrumented program must be position independent "
+        fixed = [*FIXED_PLACE.intersection(command.linker | command.flags), *(
+            word for word in ("-nopie",) if command.has(word))]  # fmt: skip
+        if fixed:
+            raise Wrong(f"{fixed[0]}: an instrumented program must be position independent "
                         "(its shadow is at a constant distance from where PIEs lie)")
         if command.has("-static") and not command.has("-static-pie"):
             raise Wrong("-static: use -static-pie, an instrumented program must be position "
@@ -260,6 +278,44 @@ def check(command: Command) -> None:
         raise Wrong("-fcairn-threads and -fcairn-tags=epoch do not go together")
     if command.switches.get("save") == "off" and command.own["tracker"] != "shadow":
         raise Wrong("-fcairn-save=off is for -fcairn-tracker=shadow")
+
+
+def options_of(word: str) -> str:
+    """The options that code with this word was compiled with."""
+    kind, _, rest = word.partition("_")
+    if kind == "version":
+        return f"a cairn-cc whose hooks have version {rest}"
+    if kind == "shadow":
+        region, _, threads = rest.partition("_")
+        return f"-fcairn-region={region}" + (" -fcairn-threads" if threads else "")
+    if kind == "tags":
+        return "-fcairn-tags=epoch" if rest == "epoch" else "other -fcairn-tags than epoch"
+    return f"-fcairn-tracker={word}"
+
+
+def family(word: str) -> str:
+    kind = word.partition("_")[0]
+    return kind if kind in ("version", "tags") else "hooks"
+
+
+def check_objects(command: Command) -> None:
+    """Code that has its hooks already must be made for the run-time that this link takes."""
+    want = {"version": "version_@CRN_RT_ABI@", "hooks": command.kinds()[0]}
+    if len(command.kinds()) > 1:
+        want["tags"] = "tags_epoch" if command.tags == "epoch" else "tags_one"
+    for name in command.files:
+        for path in find_inputs(name, command.dirs):
+            code = native_code(path) or b""
+            words = {word.decode() for word in MADE_FOR.findall(code)}.difference(want.values())
+            if path.name.startswith("libcairn") or not words:
+                continue
+            ours = {want[family(word)] for word in words if family(word) in want}
+            theirs, these = (" ".join(sorted(map(options_of, w))) for w in (words, ours))
+            line = f"{path} has hooks for {theirs}; this link is for {these}"
+            if not code.startswith(b"!<arch>"):
+                raise Wrong(f"{line}: compile all with the same")
+            # It may be that nothing of it is linked.
+            print(f"cairn-cc: warning: something in {line}", file=sys.stderr)
 
 
 def library(name: str) -> str:
@@ -295,12 +351,8 @@ def arguments(command: Command) -> list[str]:
         return words
     if not command.has("-static-pie"):
         words += ["-pie"]
-    kinds = ["undolog"]
-    if command.own["tracker"] == "shadow":
-        threads = "_threads" if command.threads() else ""
-        kinds = [f"shadow_{command.own['region']}{threads}", f"tags_{command.tags}"]
     return words + [
-        "-Wl,--whole-archive", *(library(f"libcairn_rt_{kind}.a") for kind in kinds),
+        "-Wl,--whole-archive", *(library(f"libcairn_rt_{k}.a") for k in command.kinds()),
         "-Wl,--no-whole-archive", library("libcairn_rt_libc.a"), library("libcairn_rt.a"),
         library("libcairn.a"),
         "-Wl,--export-dynamic-symbol=__cairn_*",
@@ -313,6 +365,8 @@ def main() -> int:
     try:
         command = Command(sys.argv[1:])
         check(command)
+        if command.links() and not command.partial():
+            check_objects(command)
         words = [clang, *command.clang] if command.prints else [clang, *arguments(command)]
     except Wrong as wrong:
         print(f"{name}: {wrong}", file=sys.stderr)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "clones.h"
+#include "rt/abi.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
@@ -8,9 +9,6 @@
 using namespace llvm;
 
 namespace cairn {
-
-// Where `active` lies in struct crn_rt (src/rt/rt.h).
-static constexpr unsigned active_word = 3;
 
 // Labels whose addresses are taken are those of one version; arguments that are copies in memory
 // are not handed on for sure.
@@ -106,7 +104,7 @@ static void add_switch(Function &f, Function *hooked, Function *without, GlobalV
 	BasicBlock *no = BasicBlock::Create(context, "plain", &f);
 	Type *word = b.getInt64Ty();
 
-	Value *active = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, active_word),
+	Value *active = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, CRN_RT_WORD_ACTIVE),
 		Align(8), "cairn.active");
 	b.CreateCondBr(b.CreateIsNull(active), no, yes);
 	b.SetInsertPoint(yes);

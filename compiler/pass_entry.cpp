@@ -12,6 +12,7 @@
 #include "function_pass.h"
 #include "libc_calls.h"
 #include "options.h"
+#include "rt/abi.h"
 #include "site_calls.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
@@ -72,6 +73,7 @@ void require(Module &m, const std::string &name)
 // Words of the run-time's kind: code made for another does not link.
 void require_shape(Module &m, const Options &o)
 {
+	require(m, "__cairn_abi_version_" + std::to_string(CRN_RT_ABI));
 	if (o.tracker == Tracker::UndoLog) {
 		require(m, "__cairn_abi_undolog");
 		return;
@@ -79,6 +81,16 @@ void require_shape(Module &m, const Options &o)
 	require(m, "__cairn_abi_shadow_" + std::to_string(o.region()) +
 			(o.threads ? "_threads" : ""));
 	require(m, o.epoch ? "__cairn_abi_tags_epoch" : "__cairn_abi_tags_one");
+}
+
+// Code that the pass cannot look into.
+void report_assembly(const Module &m, Report &report)
+{
+	if (!m.getModuleInlineAsm().empty())
+		report.unknown("outside of functions", "assembly that may store");
+	for (const Function &f : m)
+		if (!f.isDeclaration() && f.hasFnAttribute(Attribute::Naked))
+			report.unknown(f.getName(), "a naked function");
 }
 
 struct StoreHookPass : PassInfoMixin<StoreHookPass> {
@@ -98,6 +110,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 			wrap_libc_calls(m, o, list, report);
 		Program program(m, o);
 		report_uncovered_calls(m, list, report);
+		report_assembly(m, report);
 
 		SmallVector<Function *, 64> functions;
 		for (Function &f : m)

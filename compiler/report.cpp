@@ -18,6 +18,13 @@ void Report::unknown(const Function &f, const Unknown &u)
 	errs() << "\n";
 }
 
+void Report::unknown(StringRef where, const char *what)
+{
+	unknowns++;
+	if (on)
+		errs() << "cairn: " << where << ": not covered: " << what << "\n";
+}
+
 void Report::uncovered(StringRef external)
 {
 	uncovereds++;
@@ -57,10 +64,10 @@ void Report::function(const FunctionFigures &f)
 
 void Report::total(const Module &m, const Hooks &hooks, unsigned clones)
 {
-	if (warn && uncovereds)
-		errs() << "cairn: warning: " << uncovereds << " external functions may write memory "
-		       << "that does not come back (-fcairn-report names them, -fcairn-abilist "
-		       << "says which do not)\n";
+	if (warn && (uncovereds || unknowns))
+		errs() << "cairn: warning: " << uncovereds << " external functions and " << unknowns
+		       << " other places may write memory that does not come back "
+		       << "(-fcairn-report names them, -fcairn-abilist says which do not)\n";
 	if (on)
 		errs() << "cairn: total: " << functions << " functions, " << writes << " writes, "
 		       << stack << " stack, " << fresh << " fresh, " << loops << " loops, "

@@ -28,6 +28,7 @@ public:
 	explicit Report(const Options &o) : on(o.report), warn(o.warn_uncovered) {}
 
 	void unknown(const llvm::Function &f, const Unknown &u);
+	void unknown(llvm::StringRef where, const char *what);
 	void uncovered(llvm::StringRef external);
 	void wrapped(llvm::StringRef external);
 	void site(llvm::StringRef function, unsigned places);

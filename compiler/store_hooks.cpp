@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "store_hooks.h"
+#include "rt/abi.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/MDBuilder.h"
 #include "llvm/Support/MathExtras.h"
@@ -12,8 +13,6 @@ namespace cairn {
 // Longer writes are one call for the undo log: entries of eight bytes each would cost more code.
 static constexpr uint64_t log_inline_max = 32;
 static constexpr uint64_t log_entry = 16;
-// Below it are logs and the engine: CRN_RT_IMAGE_AT.
-static constexpr uint64_t primary_begin = 0x550000000000;
 
 Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.getContext())
 {
@@ -31,7 +30,7 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 	}
 	state = m.getGlobalVariable("__cairn_rt");
 	if (!state)
-		state = new GlobalVariable(m, ArrayType::get(word, 4), false,
+		state = new GlobalVariable(m, ArrayType::get(word, CRN_RT_WORDS), false,
 			GlobalValue::ExternalLinkage, nullptr, "__cairn_rt");
 	state->setDSOLocal(o.link);
 	unlikely = MDBuilder(context).createBranchWeights(1, 100000);
@@ -72,7 +71,7 @@ void Hooks::check_tag(Instruction *at, Value *pointer)
 	Value *saved = b.getInt8(1);
 	if (options.epoch)
 		saved = b.CreateAlignedLoad(b.getInt8Ty(),
-			b.CreateConstGEP1_64(b.getInt64Ty(), state, 2), Align(8), "cairn.epoch");
+			b.CreateConstGEP1_64(b.getInt64Ty(), state, CRN_RT_WORD_EPOCH), Align(8), "cairn.epoch");
 	Value *clean = b.CreateICmpNE(tag, saved);
 	IRBuilder<> cold(SplitBlockAndInsertIfThen(clean, at->getIterator(), false, unlikely));
 	call(cold, slow, { pointer });
@@ -83,7 +82,7 @@ void Hooks::check_stray(Instruction *at, Value *pointer, uint64_t size)
 {
 	IRBuilder<> b(at);
 	Value *address = b.CreatePtrToInt(pointer, b.getInt64Ty());
-	Value *low = b.CreateICmpULT(b.CreateLShr(address, 40), b.getInt64(primary_begin >> 40));
+	Value *low = b.CreateICmpULT(b.CreateLShr(address, 40), b.getInt64(CRN_RT_IMAGE_AT >> 40));
 	Value *end = b.CreateAdd(address, b.getInt64(size - 1));
 	Value *distance = b.CreateSub(end, b.CreatePtrToInt(state, b.getInt64Ty()));
 	Value *touches = b.CreateICmpULT(distance, b.getInt64(4096 + size - 1));
@@ -121,7 +120,7 @@ void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 	auto *take = InlineAsm::get(type, "xaddq $0, ($1)",
 		"=r,r,0,~{memory},~{dirflag},~{fpsr},~{flags}", true);
 	Value *cursor = b.CreateCall(take, { state, need });
-	Value *end = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, 1), Align(8));
+	Value *end = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, CRN_RT_WORD_END), Align(8));
 	Value *full = b.CreateICmpUGT(b.CreateAdd(cursor, need), end);
 	Instruction *cold, *room;
 

@@ -114,26 +114,37 @@ private:
 				n->getArgOperand(mask), type });
 	}
 
-	// An output that is a place in memory is a write like any other; a clobber of all memory
-	// (without outputs it is a barrier, most of the time) can only be reported.
+	// An output that is a place in memory is a write like any other. What else it stores to can
+	// only be reported: it says so by a clobber of all memory, or has a pointer in a register
+	// and a memory operand in its text.
 	void add_assembly(CallBase *c)
 	{
+		auto *assembly = cast<InlineAsm>(c->getCalledOperand());
+		bool clobbers = false, pointers = false;
 		unsigned argument = 0;
 
-		for (const auto &k : cast<InlineAsm>(c->getCalledOperand())->ParseConstraints()) {
-			if (k.Type == InlineAsm::isClobber || k.Type == InlineAsm::isLabel)
-				continue;
-			if (!k.hasArg())
+		for (const auto &k : assembly->ParseConstraints()) {
+			if (k.Type == InlineAsm::isClobber)
+				clobbers |= StringRef(k.Codes[0]) == "{memory}";
+			if (k.Type == InlineAsm::isClobber || !k.hasArg())
 				continue;
 			if (k.Type == InlineAsm::isOutput && k.isIndirect)
 				if (Type *type = c->getParamElementType(argument))
 					add(c, c->getArgOperand(argument), type, Align(1));
+			pointers |= !k.isIndirect &&
+				c->getArgOperand(argument)->getType()->isPointerTy();
 			argument++;
 		}
-		if (!c->onlyReadsMemory() && !c->doesNotAccessMemory() && c->arg_size() &&
-			cast<InlineAsm>(c->getCalledOperand())->getConstraintString().find("~{memory}") !=
-				std::string::npos)
+		StringRef text = StringRef(assembly->getAsmString()).trim();
+		pointers &= assembly->hasSideEffects() && text.contains('(');
+		if ((clobbers || pointers) && !is_barrier(text))
 			found.unknown.push_back({ c, "inline assembly that may store" });
+	}
+
+	static bool is_barrier(StringRef text)
+	{
+		return text.empty() || text == "mfence" || text == "lfence" || text == "sfence" ||
+			text == "pause" || text == "rep; nop" || text == "nop";
 	}
 };
 

@@ -22,11 +22,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "rt/abi.h"
 
 struct crn_track_env;
 
 #define CRN_RT_SHADOW_XOR 0x100000000000ul
-#define CRN_RT_IMAGE_AT   0x550000000000ul
 #define CRN_RT_IMAGE_LEN  (2ul << 40)
 #define CRN_RT_MAPS_AT    0x7c0000000000ul
 #define CRN_RT_MAPS_LEN   (4ul << 40)

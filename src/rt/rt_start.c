@@ -11,6 +11,11 @@
 #include "os/exec.h"
 #include "os/memory.h"
 
+#define WORD_(n) __cairn_abi_version_##n
+#define WORD(n)  WORD_(n)
+
+const char WORD(CRN_RT_ABI) __attribute__((visibility("default"))) = 1;
+
 struct crn_rt __cairn_rt __attribute__((aligned(4096), visibility("default")));
 
 /* The rest of its page is nobody else's. */
@@ -32,8 +37,19 @@ bool crn_rt_saves(void)
 	return !&__cairn_save_off;
 }
 
+/* The header of the program's file, as the linker names it; a script may leave it out. */
+extern const struct {
+	uint8_t ident[16];
+	uint16_t type;
+} __ehdr_start __attribute__((weak, visibility("hidden")));
+
+#define FIXED_PLACE 2 /* ET_EXEC */
+
+/* May hooks look at this address? The undo log needs only that what is its own lies below. */
 static bool in_window(uintptr_t addr)
 {
+	if (__cairn_shape.kind == CRN_RT_UNDOLOG)
+		return addr >= CRN_RT_IMAGE_AT;
 	return addr - CRN_RT_IMAGE_AT < CRN_RT_IMAGE_LEN || addr - CRN_RT_MAPS_AT < CRN_RT_MAPS_LEN;
 }
 
@@ -57,13 +73,36 @@ static int open_window(uintptr_t primary, size_t len)
 	return err < 0 ? err : crn_memory_span(&tags, len >> shift);
 }
 
-static _Noreturn void refuse(const char *what, int err)
+#define MORE_SPACE                                                                   \
+	"raise `ulimit -v` and leave vm.overcommit_memory at 0 or 1, or build it with " \
+	"-fcairn-tracker=undolog"
+
+static _Noreturn void refuse(const char *what, int err, const char *mend)
 {
-	crn_error("this program was built with -fcairn-tracker=shadow and cannot start here: %s: "
-		  "%s; %s", what, cairn_strerror(err),
-		"raise `ulimit -v` and leave vm.overcommit_memory at 0 or 1, or build it with "
-		"-fcairn-tracker=undolog");
+	crn_error("this program was built with -fcairn-tracker=%s and cannot start here: %s%s%s; "
+		  "%s", __cairn_shape.kind == CRN_RT_SHADOW ? "shadow" : "undolog", what,
+		err ? ": " : "", err ? cairn_strerror(err) : "", mend);
 	crn_exit_process(127);
+}
+
+/* It may only begin anew with others, and then ends. */
+static void check_addresses(char **argv, char **envp)
+{
+	uintptr_t break_at = crn_memory_break(0);
+	int err = 0;
+
+	if (&__ehdr_start && __ehdr_start.type == FIXED_PLACE)
+		refuse("it was linked with -no-pie", 0, "link it as a PIE, with cairn-cc");
+	/*
+	 * With more random bits than by default (vm.mmap_rnd_bits), the legacy layout, or a stack
+	 * without a limit, addresses may lie anywhere: then once more without.
+	 */
+	if (in_window((uintptr_t)&__cairn_rt) && in_window((uintptr_t)&err) &&
+		in_window(break_at) && in_window(next_mapping()))
+		return;
+	err = crn_exec_default_layout(argv, envp);
+	refuse("its addresses are outside of what its hooks cover", err,
+		"allow it personality(2), or run it with the default layout of addresses");
 }
 
 /*
@@ -71,29 +110,20 @@ static _Noreturn void refuse(const char *what, int err)
  */
 void crn_rt_start(int argc, char **argv, char **envp)
 {
-	uintptr_t break_at = crn_memory_break(0);
 	int err = crn_memory_renew(&__cairn_rt, sizeof(__cairn_rt) + sizeof(rest));
 
 	(void)crn_log_start();
 	if (err < 0)
-		refuse("the page of its hooks", err);
+		refuse("the page of its hooks", err, "see the limits of the process");
+	check_addresses(argv, envp);
 	if (__cairn_shape.kind != CRN_RT_SHADOW)
 		return;
-	/*
-	 * With more random bits than by default (vm.mmap_rnd_bits), the legacy layout, or a stack
-	 * without a limit, addresses may lie anywhere: then once more without.
-	 */
-	if (!in_window((uintptr_t)&__cairn_rt) || !in_window((uintptr_t)&err) ||
-		!in_window(break_at) || !in_window(next_mapping())) {
-		err = crn_exec_default_layout(argv, envp);
-		refuse("its addresses are outside of what the shadow covers", err);
-	}
 	err = open_window(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
 	if (err >= 0)
 		err = open_window(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
 	if (err < 0)
-		refuse("6 TiB of address space for the shadow", err);
+		refuse("6 TiB of address space for the shadow", err, MORE_SPACE);
 	err = crn_rt_guard_start();
 	if (err < 0)
-		refuse("the addresses that -fcairn-guard keeps free", err);
+		refuse("the addresses that -fcairn-guard keeps free", err, MORE_SPACE);
 }

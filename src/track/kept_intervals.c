@@ -3,8 +3,11 @@
 #include "base/arena.h"
 #include "base/bits.h"
 #include "base/copy.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "os/memory.h"
+
+#define LIST_MIN (64ul << 10)
 
 const struct crn_rt_shape __cairn_shape __attribute__((weak)) = { .kind = 0 };
 
@@ -15,6 +18,30 @@ int crn_kept_span(uintptr_t at, size_t len, void **out)
 	CRN_TRY(crn_memory_unmap(place, CRN_RT_LIST_MAX));
 	CRN_TRY(crn_memory_span(&place, len));
 	*out = place;
+	return 0;
+}
+
+int crn_kept_list(uintptr_t at, size_t *len, void **out)
+{
+	size_t want = *len, left = crn_memory_space_left();
+	int err = -ENOMEM;
+
+	if (left < CRN_RESERVE_MAX) /* the program needs most of it */
+		want = CRN_MIN(want, crn_page_down(left / 4));
+	for (; want >= LIST_MIN; want = crn_page_down(want / 2)) {
+		err = crn_kept_span(at, want, out);
+		if (err >= 0)
+			break;
+	}
+	if (err < 0) {
+		crn_error("no address space for %zu bytes of what stores overwrite (ulimit -v, "
+			  "vm.overcommit_memory=2)", (size_t)LIST_MIN);
+		return err;
+	}
+	if (want < *len)
+		crn_warn("ulimit -v or vm.overcommit_memory=2 leaves an interval %zu bytes for "
+			 "what its stores overwrite, in place of %zu", want, *len);
+	*len = want;
 	return 0;
 }
 

@@ -65,6 +65,12 @@ void crn_kept_close(struct crn_kept *k);
 int crn_kept_span(uintptr_t at, size_t len, void **out);
 
 /*
+ * The same for a list that may be shorter: *len becomes less where the limits of the process leave
+ * no room for all of it, which is said.
+ */
+int crn_kept_list(uintptr_t at, size_t *len, void **out);
+
+/*
  * The rows of struct crn_tracker_ops that are the same for both; the tracker's state begins with a
  * struct crn_kept.
  */

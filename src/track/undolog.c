@@ -151,7 +151,7 @@ static int undolog_open(void **out, struct crn_track_env *env)
 	if (err < 0)
 		goto err_block;
 	t->size = CRN_MIN(crn_page_up(crn_kept_open_max(&t->kept)), CRN_RT_LIST_MAX);
-	err = crn_kept_span(CRN_RT_LIST_AT, t->size, &at);
+	err = crn_kept_list(CRN_RT_LIST_AT, &t->size, &at);
 	if (err < 0)
 		goto err_kept;
 	crn_rt()->log_base = (uint64_t)at;

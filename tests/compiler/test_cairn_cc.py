@@ -202,6 +202,8 @@ class CommandLine(unittest.TestCase):
             (["-fcairn-threads", "-fcairn-tracker=undolog", "program.c"], "-fcairn-threads"),
             (["-fcairn-threads", "-fcairn-tags=epoch", "program.c"], "-fcairn-tags=epoch"),
             (["-no-pie", "program.c"], "position independent"),
+            (["-Wl,-O1,-no-pie", "program.c"], "-no-pie: an instrumented"),
+            (["-Xlinker", "--no-pie", "program.c"], "--no-pie: an instrumented"),
             (["-static", "program.c"], "-static-pie"),
             (["-m32", "program.c"], "-m32"),
             (["-fcairn-save=off", "-fcairn-tracker=undolog", "program.c"], "shadow"),
@@ -209,15 +211,66 @@ class CommandLine(unittest.TestCase):
             self.assertIn(said, self.cc(*words, status=1).stderr)
 
     def test_objects_of_different_kinds_do_not_link(self) -> None:
-        self.cc("-fcairn-unit", "-c", "-fcairn-region=64", "part.c")
-        done = self.cc("program.c", "part.o", status=1)
+        for part, program, theirs, ours in (
+            ("-fcairn-region=64", "-O1", "-fcairn-region=64", "-fcairn-region=128"),
+            ("-fcairn-tags=epoch", "-O1", "-fcairn-tags=epoch", "than epoch"),
+            ("-O1", "-fcairn-tags=epoch", "than epoch", "-fcairn-tags=epoch"),
+            ("-O1", "-fcairn-threads", "-fcairn-region=128", "-fcairn-region=128 -fcairn-threads"),
+            ("-fcairn-tracker=undolog", "-O1", "-fcairn-tracker=undolog", "-fcairn-region=128"),
+        ):  # fmt: skip
+            self.cc("-fcairn-unit", "-fPIC", "-c", part, "part.c")
+            self.cc("-shared", "part.o", "-o", "libpart.so")
+            self.cc("-r", "part.o", "-o", "whole.o")
+            for name, words in (("part.o", ["part.o"]), ("whole.o", ["whole.o"]),
+                                ("libpart.so", ["-L.", "-lpart"])):  # fmt: skip
+                said = self.cc(program, "program.c", *words, status=1).stderr
+                self.assertIn(f"{name} has hooks for", said)
+                self.assertRegex(said, f"for .*{theirs}; this link is for .*{ours}: compile all")
+
+    def test_what_the_linker_finds_itself(self) -> None:
+        """An archive may hold what is not linked; a library may be another when it starts."""
+        self.cc("-fcairn-unit", "-fPIC", "-c", "-fcairn-region=64", "part.c")
+        subprocess.run(["ar", "rc", "libpart.a", "part.o"], cwd=self.folder, check=True,
+                       capture_output=True)  # fmt: skip
+        done = self.cc("program.c", "-L.", "-lpart", status=1)
+        self.assertIn("warning: something in libpart.a has hooks for -fcairn-region=64",
+                      done.stderr)  # fmt: skip
         self.assertIn("__cairn_abi_shadow_64", done.stderr)
-        self.cc("-fcairn-unit", "-c", "-fcairn-tags=epoch", "part.c")
-        done = self.cc("program.c", "part.o", status=1)
-        self.assertIn("__cairn_abi_tags_epoch", done.stderr)
-        self.cc("-fcairn-unit", "-c", "part.c")
-        done = self.cc("-fcairn-threads", "program.c", "part.o", status=1)
-        self.assertIn("__cairn_abi_shadow_128", done.stderr)
+        self.write("alone.c", "int main(void) { return 0; }")
+        self.cc("alone.c", "-L.", "-lpart")
+        self.cc("-fPIC", "-shared", "part.c", "-o", "libother.so")
+        self.cc("program.c", "-L.", "-lother", f"-Wl,-rpath,{self.folder}")
+        self.assertEqual(self.run_built(), RESTORED)
+        self.cc("-fPIC", "-shared", "-fcairn-region=64", "part.c", "-o", "libother.so")
+        done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("__cairn_abi_shadow_64", done.stderr)
+
+    def test_other_versions_of_hooks_do_not_link(self) -> None:
+        self.cc("-O1", "-fcairn-unit", "-S", "part.c")
+        code = (self.folder / "part.s").read_text()
+        self.assertIn("__cairn_abi_version_1", code)
+        self.write("part.s", code.replace("__cairn_abi_version_1", "__cairn_abi_version_0"))
+        self.cc("-c", "part.s")
+        said = self.cc("program.c", "part.o", status=1).stderr
+        self.assertIn("part.o has hooks for a cairn-cc whose hooks have version 0; this link is "
+                      "for a cairn-cc whose hooks have version 1", said)  # fmt: skip
+
+    def test_fixed_addresses_do_not_start(self) -> None:
+        """Linked by hand, without what cairn-cc knows."""
+        lib = Path(CAIRN_CC).parent.parent / "lib"
+        for tracker, kinds in (("shadow", ["shadow_128", "tags_zero"]), ("undolog", ["undolog"])):
+            self.cc("-fcairn-unit", "-c", f"-fcairn-tracker={tracker}", "program.c", "part.c")
+            kinds = [f"{lib}/libcairn_rt_{kind}.a" for kind in kinds]
+            command = ["cc", "-no-pie", "program.o", "part.o", "-Wl,--whole-archive", *kinds,
+                       "-Wl,--no-whole-archive", f"{lib}/libcairn_rt_libc.a",
+                       f"{lib}/libcairn_rt.a", f"{lib}/libcairn.a"]  # fmt: skip
+            for words, status, said in (([], 127, "it was linked with -no-pie; link it as a PIE"),
+                                        (["-pie"], 0, "")):  # fmt: skip
+                subprocess.run([*command, *words], cwd=self.folder, check=True)
+                done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertIn(said, done.stderr)
 
     def test_one_set_of_hooks(self) -> None:
         """A unit that has its hooks keeps them, and gets no others, when it comes again."""
@@ -240,10 +293,15 @@ class CommandLine(unittest.TestCase):
             #include <stdio.h>
             #include <stdlib.h>
             #include <string.h>
+            #include <cairn/cairn.h>
             int main(int argc, char **argv)
             {
                 char *text = malloc(1 << 20);
+                struct cairn_options o = CAIRN_OPTIONS_INIT;
+                cairn_t *c;
                 FILE *f;
+                if (cairn_open(&c, &o) < 0)
+                    return 3;
                 memset(text, 0, 1 << 20);
                 for (int i = 1; i < argc; i++) {
                     f = fopen(argv[i], "r");
@@ -255,7 +313,11 @@ class CommandLine(unittest.TestCase):
                 }
                 return 0;
             }""")
-        self.cc("-O1", "names.c", "-o", "names")
+        for tracker in ("shadow", "undolog"):
+            self.cc("-O1", f"-fcairn-tracker={tracker}", "names.c", "-o", "names")
+            self.check_layouts()
+
+    def check_layouts(self) -> None:
         command = ["./names", "/proc/self/cmdline", "/proc/self/environ", "/proc/self/comm"]
         want = f"{len(chr(0).join(command)) + 1} {'|'.join(command)}|9 A=b c|D=|6 names\n|"
         for before in ([], ["setarch", "-R"], ["setarch", "-L"], ["prlimit", "--stack=unlimited"],
@@ -272,8 +334,12 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 127)
         self.assertIn("-fcairn-tracker=undolog", done.stderr)
         self.cc("program.c", "part.c", "-fcairn-tracker=undolog")
-        done = subprocess.run([*limit, self.folder / "a.out"], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stdout), (0, RESTORED), done.stderr)
+        for limit, said in ((1 << 40, ""), (2 << 30, "leaves an interval"),
+                            (128 << 20, "leaves an interval")):  # fmt: skip
+            done = subprocess.run(["prlimit", f"--as={limit}", self.folder / "a.out"],
+                                  capture_output=True, text=True)  # fmt: skip
+            self.assertEqual((done.returncode, done.stdout), (0, RESTORED), done.stderr)
+            self.assertIn(said, done.stderr)
 
     def test_sites(self) -> None:
         """A function of the program, static and small; one of libc, every tenth time."""

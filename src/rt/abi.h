@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the compiler's pass and the run-time must agree on, as numbers: both include it. Code with
+ * hooks says by references to __cairn_abi_<word> what it was made for, and a run-time of another
+ * kind does not have that word:
+ *
+ *	version_<CRN_RT_ABI>
+ *	undolog | shadow_<region>[_threads] and tags_one | tags_epoch
+ */
+#ifndef CRN_RT_ABI_H
+#define CRN_RT_ABI_H
+
+/* One more whenever code of an older pass would go wrong with this run-time, or the other way. */
+#define CRN_RT_ABI 1
+
+/* struct crn_rt (rt.h) is so many words for the pass; `active` is one of them. */
+#define CRN_RT_WORDS       4
+#define CRN_RT_WORD_END    1
+#define CRN_RT_WORD_EPOCH  2
+#define CRN_RT_WORD_ACTIVE 3
+
+/* Primary memory begins here (a multiple of 1 TiB); all that keeps checkpoints lies below. */
+#define CRN_RT_IMAGE_AT 0x550000000000ul
+
+#endif
