@@ -6,10 +6,15 @@
  * nothing to tune. Pages that went cold are remembered for a while, for their gaps would else be
  * missing.
  *
+ * Where the tracker finds the writes of hot pages by comparing, a store of what is there already
+ * shows only while the page is cold: it idles, goes cold, and faults at once, again and again. No
+ * gap tells of that, but the eviction does: had the page stayed, less would have been spent. Each
+ * such regret in a row doubles the page's limit.
+ *
  * Of an entry: last is the interval of its last write, count how often it was written while cold,
- * kind the gap model's. Where the bit of a hot page is set in `steady` it has been written in each
- * interval of late, the last one included: `last` is then out of date, and the page costs nothing
- * but its bit as long as that goes on.
+ * kind the gap model's, cooled the interval in which it went cold. Where the bit of a hot page is
+ * set in `steady` it has been written in each interval of late, the last one included: `last` is
+ * then out of date, and the page costs nothing but its bit as long as that goes on.
  */
 #include "speculate/gap_model.h"
 #include "speculate/strategy.h"
@@ -22,6 +27,7 @@
 #define MEMORY	     2u	    /* how long a cold page is remembered, in break-even ages */
 #define MEMORY_LEAST 64u    /* and in intervals */
 #define COLD_MAX     65536u /* cold pages remembered at most */
+#define REGRETS_MAX  8u	    /* that count: a fault in 256 limits is no price any more */
 
 struct decay_state {
 	struct crn_gap_model gaps;
@@ -116,6 +122,27 @@ static void note_write(struct decay_state *d, struct crn_working_set *ws, struct
 	e->last = ws->now;
 }
 
+/* For how many idle intervals to keep the page. 0: not at all. */
+static uint32_t limit_of(const struct decay_state *d, const struct crn_ws_entry *e)
+{
+	uint32_t limit = d->gaps.limit[e->kind];
+
+	return e->regrets && !limit ? 1u << e->regrets : limit << e->regrets;
+}
+
+/* A cold page is written: would it have cost less to keep it? */
+static void judge_eviction(
+	const struct crn_costs *c, const struct crn_working_set *ws, struct crn_ws_entry *e)
+{
+	if (!e->cooled)
+		return;
+	if (ws->now - e->cooled >= break_even(c, c->fault))
+		e->regrets = 0;
+	else if (e->regrets < REGRETS_MAX)
+		e->regrets++;
+	e->cooled = 0;
+}
+
 static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, uintptr_t page)
 {
 	struct decay_state *d = ws->state;
@@ -126,6 +153,7 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 		return;
 	e = &ws->entries[index];
 	if (e->count) {
+		judge_eviction(&s->port->costs, ws, e);
 		note_write(d, ws, e);
 		crn_ws_renew(ws, index);
 	}
@@ -133,7 +161,7 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 	d->news++;
 	e->count++;
 	e->last = ws->now;
-	if (d->gaps.limit[e->kind])
+	if (limit_of(d, e))
 		crn_ws_set_hot(ws, index, true);
 }
 
@@ -253,8 +281,10 @@ static void see_hot(
 			*word |= bit;
 	} else {
 		d->news++;
-		if (ws->now - e->last >= d->gaps.limit[e->kind])
-			crn_ws_set_hot(ws, s->hot.entry[slot], false);
+		if (ws->now - e->last < limit_of(d, e))
+			return;
+		crn_ws_set_hot(ws, s->hot.entry[slot], false);
+		e->cooled = ws->now;
 	}
 }
 

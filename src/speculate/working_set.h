@@ -36,6 +36,8 @@ struct crn_ws_entry {
 	uint32_t last;	  /* the rest is the strategy's: e.g. the interval of its last write, */
 	uint32_t count;	  /* how often, */
 	uint32_t kind;
+	uint32_t cooled;  /* when it went cold, */
+	uint32_t regrets; /* and how often that was too early */
 	uint64_t note;
 };
 

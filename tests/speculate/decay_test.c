@@ -225,6 +225,38 @@ static void test_steady_pages_that_pause_are_seen(void **state)
 	rig_close(&r);
 }
 
+/*
+ * Pages that are written with what they hold already: seen while cold, and never while hot. Going
+ * cold every few intervals would cost more than all the copies.
+ */
+static void test_pages_that_change_nothing_stay(void **state)
+{
+	struct rig r;
+	size_t faults = 0;
+	const unsigned pages = 10, turns = 5000;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < turns; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		for (unsigned n = 0; n < pages; n++)
+			faults += written[n] = !r.slot[n] && rig_mix(&r.seed) % 4;
+		rig_interval(&r, written);
+	}
+	/* Each copy is 100, each fault 900: what the copies cost is ten times more. */
+	assert_in_range(faults, pages, pages * turns / 90);
+	assert_true(r.hot >= pages - 1);
+	/* They are let go when nobody writes them any more. */
+	for (unsigned turn = 0; turn < 10000; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		rig_interval(&r, written);
+	}
+	assert_int_equal(r.hot, 0);
+	rig_close(&r);
+}
+
 /* The intervals of other contexts are no gaps. */
 static void test_steady_pages_are_steady_in_their_context(void **state)
 {
@@ -258,6 +290,7 @@ int main(void)
 		cmocka_unit_test(test_steady_pages_are_counted_as_steady),
 		cmocka_unit_test(test_steady_pages_that_pause_are_seen),
 		cmocka_unit_test(test_steady_pages_are_steady_in_their_context),
+		cmocka_unit_test(test_pages_that_change_nothing_stay),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
