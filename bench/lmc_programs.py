@@ -20,93 +20,16 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
+from lmc_recipes import RECIPES, STORE, VARIANTS, Recipe
 from results import digest
 
-ROOT = Path(__file__).resolve().parents[1]
-STORE = ROOT / "build-programs"
-VARIANTS = ("plain", "shadow", "undolog")
 PATIENCE = 3600  # seconds, of one command: the machine may be busy
 
 
 class BuildError(Exception):
     """One line: what could not be had."""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How one program is built. Its commands have CC, FLAGS (with the sites) and STORE."""
-
-    name: str
-    source: str  # Debian's source package
-    sites: tuple[str, ...]
-    binary: str  # in the source's folder
-    make: str  # also makes the binary alone anew when it is missing
-    configure: str = "true"
-    prepare: str = "true"  # before: what a release tarball has and Debian's source has not
-    packages: tuple[str, ...] = ()
-
-    def path(self, variant: str) -> Path:
-        return STORE / "bin" / f"{self.name}-{variant}"
-
-    def built(self) -> bool:
-        return all(self.path(variant).exists() for variant in VARIANTS)
-
-
-RECIPES = {
-    recipe.name: recipe
-    for recipe in (
-        Recipe(
-            "lua",
-            "lua5.4",
-            ("os_clock",),
-            "lua",
-            "cd src && ls *.c | grep -v '^luac.c$' |"
-            " xargs $CC $FLAGS -DLUA_USE_LINUX -DLUA_COMPAT_5_3 -o ../lua -lm -ldl",
-            prepare='echo \'#define DEB_HOST_MULTIARCH "."\' > src/lua5.4-deb-multiarch.h',
-        ),
-        Recipe(
-            "nginx",
-            "nginx",
-            ("epoll_wait:return",),
-            "objs/nginx",
-            'make -f objs/Makefile CC="$CC" LINK="$CC" binary',
-            './configure --with-cc="$CC" --with-cc-opt="$FLAGS" --with-ld-opt="$FLAGS"'
-            " --without-http_rewrite_module --without-http_gzip_module",
-        ),
-        Recipe(
-            "lighttpd",
-            "lighttpd",
-            ("epoll_wait:return",),
-            "src/lighttpd",
-            'make -C src versionstamp parsers lighttpd CC="$CC" LDFLAGS="$FLAGS"',
-            './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --without-pcre2 --without-zlib'
-            " --without-bzip2",
-        ),
-        Recipe(
-            "sqlite",
-            "sqlite3",
-            ("speedtest1_exec", "speedtest1_run"),
-            "speedtest1",
-            'make -o sqlite3.c speedtest1 BCC="$CC $FLAGS" TCC="$CC $FLAGS -I. -Isrc"',
-            './configure CC="$CC" CFLAGS="$FLAGS" --disable-shared --disable-readline'
-            " && make sqlite3.c",
-            packages=("tcl",),
-        ),
-        Recipe(
-            "hmmer",
-            "hmmer",
-            ("p7_pli_NewSeq",),
-            "src/hmmsearch",
-            'make -C easel CC="$CC" && make -C src CC="$CC" libhmmer.a hmmsearch',
-            './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --disable-threads',
-            prepare="autoconf && cd easel && autoconf",
-            packages=("autoconf", "libdivsufsort-dev"),
-        ),
-    )
-}
 
 
 # ---- fetching
@@ -157,9 +80,8 @@ def _apt(*words: str, folder: Path | None = None) -> str:
 def fetch(package: str) -> Path:
     """Its unpacked source. The newest that is to be had: lists may name one that is gone."""
     folder = STORE / "src" / package
-    there = [path for path in folder.glob("*/") if (path / "debian").exists()]
-    if there:
-        return there[0]
+    if (folder / "unpacked").exists():
+        return next(folder.glob("*/"))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     versions = re.findall(r"^Version: (\S+)", _apt("apt-cache", "showsrc", package), re.MULTILINE)
@@ -167,10 +89,26 @@ def fetch(package: str) -> Path:
     for version in reversed(versions):
         try:
             _apt("apt-get", "-q", "source", f"{package}={version}", folder=folder)
-            return next(path for path in folder.glob("*/") if (path / "debian").exists())
+            break
         except BuildError as error:
             trouble = str(error)
-    raise BuildError(trouble)
+    else:
+        if not versions or not _fetch_upstream(package, folder):
+            raise BuildError(trouble)
+    (folder / "unpacked").touch()
+    return next(folder.glob("*/"))
+
+
+def _fetch_upstream(package: str, folder: Path) -> bool:
+    """What Debian's changes apply to, where these are not to be had."""
+    try:
+        _apt("apt-get", "-q", "source", "--tar-only", package, folder=folder)
+    except BuildError:
+        return False
+    for tar in folder.glob("*.orig.tar.*"):
+        subprocess.run(["tar", "xf", tar], cwd=folder, check=True)
+        return True
+    return False
 
 
 # ---- building
@@ -239,6 +177,8 @@ class Builder:
         source = fetch(recipe.source)
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(source, self.folder, symlinks=True)
+        for place, part in recipe.parts.items():
+            shutil.copytree(fetch(part), self.folder / place, symlinks=True)
         self.log.write_text("")
         self.run(recipe.prepare, cc)
         self.run(recipe.configure, cc)
@@ -252,8 +192,9 @@ class Builder:
         recipe.path("plain").parent.mkdir(exist_ok=True)
         compilers = {"shadow": cc, "undolog": f"{cc} -fcairn-tracker=undolog"}
         compilers["plain"] = str(plain_cc(self.cairn_cc, STORE / "bin"))
-        for variant, compiler in compilers.items():
-            out = recipe.path(variant)
+        for variant in recipe.variants():
+            out, compiler = recipe.path(variant), compilers[variant]
+            compiler = " ".join([compiler, *recipe.options.get(variant, "").split()])
             if out.exists() and (variant == "plain" or out.stat().st_mtime >= self.newest):
                 continue
             binary = self.folder / recipe.binary

@@ -145,6 +145,8 @@ class Command:
         elif name == "site" and SITE.fullmatch(value):
             if value not in self.sites:  # as often as CFLAGS and LDFLAGS are both on a line
                 self.sites.append(value)
+        elif name == "site-threads" and value in ("all", "one"):
+            self.switches["site-one"] = "on" if value == "one" else "off"
         elif name == "report" and not equals:
             self.report = True
         elif name == "threads" and not equals:
@@ -159,7 +161,7 @@ class Command:
             self.unit = True
         elif name == "test-lose" and value.isdigit():
             self.lose = value
-        elif name in ("tracker", "region", "tags", "site", *SWITCHES) and equals:
+        elif name in ("tracker", "region", "tags", "site", "site-threads", *SWITCHES) and equals:
             raise Wrong(f"-fcairn-{name} has no value '{value}' (man cairn-cc)")
         else:
             raise Wrong(f"no option '{word}' (man cairn-cc lists them)")

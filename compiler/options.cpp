@@ -60,7 +60,7 @@ Options Options::parse(const char *text)
 		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "clone", &o.clone },
 		{ "wrap", &o.wrap }, { "heap", &o.heap },
 		{ "native-quiet", &o.native_quiet }, { "report", &o.report },
-		{ "warn-uncovered", &o.warn_uncovered },
+		{ "warn-uncovered", &o.warn_uncovered }, { "site-one", &o.site_one },
 	};
 
 	StringRef(text ? text : "").split(items, ',', -1, false);

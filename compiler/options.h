@@ -42,6 +42,7 @@ struct Options {
 	bool warn_uncovered = false; // one line if external functions may write unseen
 	std::vector<std::string> abi_lists; // files: what is known of external functions
 	std::vector<Site> sites;
+	bool site_one = false;    // sites promise that other threads do not write
 	unsigned lose = 0;        // for tests of the oracle: every so many-th store has no hook
 
 	unsigned long region() const { return 1ul << shift; }

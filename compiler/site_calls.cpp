@@ -81,7 +81,7 @@ void insert_sites(Module &m, const Options &o, Report &report)
 		auto *count = new GlobalVariable(m, word, false, GlobalValue::PrivateLinkage,
 			ConstantInt::get(word, 0), "cairn.passed");
 		FunctionCallee take = m.getOrInsertFunction("__cairn_site",
-			Type::getVoidTy(context), PointerType::getUnqual(context), word);
+			Type::getVoidTy(context), PointerType::getUnqual(context), word, word);
 
 		for (Instruction *at : places) {
 			IRBuilder<> b(at);
@@ -90,7 +90,8 @@ void insert_sites(Module &m, const Options &o, Report &report)
 			if (DISubprogram *scope = at->getFunction()->getSubprogram();
 				scope && !at->getDebugLoc())
 				b.SetCurrentDebugLocation(DILocation::get(context, 0, 0, scope));
-			b.CreateCall(take, { count, b.getInt32(site.every) });
+			b.CreateCall(take,
+				{ count, b.getInt32(site.every), b.getInt32(o.site_one) });
 		}
 	}
 }

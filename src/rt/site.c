@@ -28,12 +28,14 @@ static void say(const char *what, int err)
 
 /*
  * The pass inserts calls by this name: the site was reached; *count is how often since its last
- * checkpoint, which every `every`-th time takes. The first call opens the session; in a forked
- * child, whose page of state the kernel has wiped, the child's own.
+ * checkpoint, which every `every`-th time takes. The first call opens the session, with `threads`
+ * (enum cairn_threads); in a forked child, whose page of state the kernel has wiped, the child's
+ * own.
  */
-__attribute__((visibility("default"))) void __cairn_site(uint32_t *count, uint32_t every);
+__attribute__((visibility("default"))) void __cairn_site(
+	uint32_t *count, uint32_t every, uint32_t threads);
 
-void __cairn_site(uint32_t *count, uint32_t every)
+void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 {
 	struct crn_rt *rt = &__cairn_rt;
 	struct cairn_options options = CAIRN_OPTIONS_INIT;
@@ -46,6 +48,7 @@ void __cairn_site(uint32_t *count, uint32_t every)
 	if (crn_unlikely(!rt->site_session)) {
 		if (rt->site_refused)
 			return;
+		options.threads = threads;
 		err = cairn_open(&rt->site_session, &options);
 		if (err < 0) {
 			rt->site_refused = true;

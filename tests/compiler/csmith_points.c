@@ -3,40 +3,17 @@
  * The differential oracle of instrumented programs. Linked, without hooks, into a random program
  * that calls oracle_point() at the begin of each of its blocks: there checkpoints are taken, and
  * restores leave from there. At each checkpoint all private writable memory of the process is
- * copied; after a restore to it every byte must be as it was, but for
- *
- *	- the engine's and the run-time's (MADV_WIPEONFORK: "wf" in smaps)
- *	- segments of shared libraries, which have no hooks, and what lies right behind them (.bss)
- *	- the stack below the frame that took the checkpoint
+ * copied (snapshot.h); after a restore to it every byte must be as it was.
  *
  * Environment: ORACLE_TRACKER, ORACLE_SEED; ORACLE_PAUSES: now and then the session rests. A
  * mismatch ends the process with status 1.
  */
-#include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include "../lib/harness.h"
+#include "snapshot.h"
 
 #define KEEP         4
-#define RANGES_MAX   64
 #define COPY_MAX     (16ul << 20)
 #define RESTORES_MAX 120
-
-struct range {
-	char *begin, *end;
-	size_t at; /* of its copy */
-};
-
-struct snapshot {
-	uint64_t id;
-	struct range ranges[RANGES_MAX];
-	size_t count;
-	char *copy;
-};
 
 /* All that must survive a restore, in shared memory. */
 static struct oracle {
@@ -46,7 +23,7 @@ static struct oracle {
 	unsigned long checkpoints, restores, pauses, bytes;
 	bool wants_pauses, paused;
 	struct snapshot kept[KEEP];
-	char text[1 << 18];         /* of smaps */
+	struct smaps smaps;
 } *oracle;
 
 static uint64_t draw(uint64_t below)
@@ -60,72 +37,14 @@ static uint64_t draw(uint64_t below)
 	return x % below;
 }
 
-static void add_range(struct snapshot *s, size_t *used, char *begin, char *end)
-{
-	CHECK(s->count < RANGES_MAX && *used + (size_t)(end - begin) <= COPY_MAX);
-	s->ranges[s->count++] = (struct range){ begin, end, *used };
-	memcpy(s->copy + *used, begin, (size_t)(end - begin));
-	*used += (size_t)(end - begin);
-}
-
-static size_t read_smaps(void)
-{
-	int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
-	size_t used = 0;
-	ssize_t n;
-
-	CHECK(fd >= 0);
-	while ((n = read(fd, oracle->text + used, sizeof(oracle->text) - 1 - used)) > 0)
-		used += (size_t)n;
-	close(fd);
-	oracle->text[used] = 0;
-	CHECK(used < sizeof(oracle->text) - 1);
-	return used;
-}
-
-/* The mappings, each with its flags. No stdio: its buffers are memory of the process. */
-static void take_snapshot(struct snapshot *s, char *frame)
-{
-	char self[512], *line = oracle->text, *library_end = NULL;
-	size_t used = 0;
-	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	CHECK(len > 0);
-	self[len] = 0;
-	read_smaps();
-	s->count = 0;
-	while (*line) {
-		char *rest, *flags = strstr(line, "\nVmFlags:");
-		char *begin = (char *)strtoul(line, &rest, 16);
-		char *end = (char *)strtoul(rest + 1, &rest, 16);
-		char *newline = strchr(line, '\n');
-		char *path = memchr(rest, '/', (size_t)(newline - rest));
-		int other = path && strcmp(path, self), library;
-
-		CHECK(flags);
-		flags = strchr(flags + 1, '\n');
-		*newline = *flags = 0;
-		library = other || (!path && !strchr(rest, '[') && begin == library_end);
-		if (other)
-			library_end = end;
-		if (!strncmp(rest, " rw-p", 5) && !library && !strstr(newline + 1, " wf"))
-			add_range(s, &used, frame > begin && frame < end ? frame : begin, end);
-		line = flags + 1;
-	}
-	oracle->bytes += used;
-}
-
 static void compare(const struct snapshot *s)
 {
-	for (size_t i = 0; i < s->count; i++) {
-		const struct range *r = &s->ranges[i];
+	const struct range *r;
+	char *p = find_difference(s, &r);
 
-		for (char *p = r->begin; p < r->end; p++)
-			if (*p != s->copy[r->at + (size_t)(p - r->begin)])
-				test_fail("oracle: MISMATCH at %p in %p-%p, checkpoint %lu",
-					(void *)p, (void *)r->begin, (void *)r->end,
-					(unsigned long)s->id);
-	}
+	if (p)
+		test_fail("oracle: MISMATCH at %p in %p-%p, checkpoint %lu", (void *)p,
+			(void *)r->begin, (void *)r->end, (unsigned long)s->id);
 }
 
 static void summary(void)
@@ -143,7 +62,8 @@ static void begin(void)
 		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(oracle != MAP_FAILED && seed);
 	for (size_t i = 0; i < KEEP; i++)
-		oracle->kept[i].copy = (char *)(oracle + 1) + i * COPY_MAX;
+		oracle->kept[i] = (struct snapshot){ .copy_max = COPY_MAX,
+			.copy = (char *)(oracle + 1) + i * COPY_MAX };
 	oracle->random = strtoul(seed, NULL, 10) * 2654435761u + 88172645463325252u;
 	oracle->until = 1;
 	oracle->wants_pauses = getenv("ORACLE_PAUSES");
@@ -234,7 +154,8 @@ void oracle_point(void)
 		CHECK_OK(cairn_restore(oracle->session, s->id)); /* does not return */
 	}
 	s = free_slot(oldest, newest);
-	take_snapshot(s, __builtin_frame_address(0));
+	take_snapshot(s, &oracle->smaps, __builtin_frame_address(0));
+	oracle->bytes += s->used;
 	oracle->checkpoints++;
 	if (cairn_checkpoint(oracle->session, &id) == CAIRN_RESTORED)
 		compare(find_kept(id));

@@ -53,6 +53,32 @@ long stored(long v)
 """
 RESTORED = "1 5\n"
 # What is in files does not go back: the fifth turn is taken twice, and counts once.
+SLEEPER = """
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static int turns, pipes[2];
+static void *sleeper(void *unused)
+{
+	if (write(pipes[1], "t", 1) == 1)
+		pause();
+	return unused;
+}
+static void turn(void) { turns++; }
+int main(void)
+{
+	pthread_t thread;
+	char there;
+
+	if (pipe(pipes) || pthread_create(&thread, NULL, sleeper, NULL) ||
+			read(pipes[0], &there, 1) != 1)
+		return 1;
+	for (int i = 0; i < 10; i++)
+		turn();
+	printf("%d\\n", turns);
+	return 0;
+}
+"""
 SITES = """
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -198,6 +224,7 @@ class CommandLine(unittest.TestCase):
             (["-fcairn-tracker=pages", "program.c"], "'pages'"),
             (["-fcairn-region=100", "program.c"], "'100'"),
             (["-fcairn-site=a+b", "program.c"], "'a+b'"),
+            (["-fcairn-site-threads=some", "program.c"], "'some'"),
             (["-fcairn-tags=bits", "program.c"], "'bits'"),
             (["-fcairn-threads", "-fcairn-tracker=undolog", "program.c"], "-fcairn-threads"),
             (["-fcairn-threads", "-fcairn-tags=epoch", "program.c"], "-fcairn-tags=epoch"),
@@ -355,6 +382,21 @@ class CommandLine(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (0, "5 6\n"), done.stderr)
             taken = {json.loads(line)["checkpoints"] for line in done.stderr.splitlines()}
             self.assertEqual(taken, checkpoints)
+
+    def test_site_threads(self) -> None:
+        """A thread that sleeps: no session, unless it is promised that it writes nothing."""
+        self.write("sleeper.c", SLEEPER)
+        for words, checkpoints in (([], None), (["-fcairn-site-threads=one"], 10)):
+            for tracker in ("shadow", "undolog"):
+                self.cc("-O2", f"-fcairn-tracker={tracker}", "-fcairn-site=turn", *words,
+                        "sleeper.c")  # fmt: skip
+                done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True,
+                                      env={"CAIRN_STATS": "json"})  # fmt: skip
+                self.assertEqual((done.returncode, done.stdout), (0, "10\n"), done.stderr)
+                if checkpoints:
+                    self.assertEqual(json.loads(done.stderr)["checkpoints"], checkpoints)
+                else:
+                    self.assertIn("no session: ETHREADS", done.stderr)
 
     def test_report(self) -> None:
         done = self.cc("-O2", "-fcairn-report", "program.c", "part.c")

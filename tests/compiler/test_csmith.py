@@ -45,7 +45,9 @@ def build(compiler: str, level: str, output: str, *words: str) -> None:
 
 
 def run(program: str, seed: int, tracker: str) -> subprocess.CompletedProcess | None:
-    environment = {"ORACLE_SEED": str(seed), "ORACLE_TRACKER": tracker, **POINTS}
+    # ld.so writes to the table of functions whenever one is called first.
+    environment = {"ORACLE_SEED": str(seed), "ORACLE_TRACKER": tracker, "LD_BIND_NOW": "1",
+                   **POINTS}  # fmt: skip
     try:
         return subprocess.run([f"./{program}"], env=environment, capture_output=True, text=True,
                               timeout=RUN_SECONDS)  # fmt: skip

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""
+How the programs of `make bench BENCH=lmc` are built from Debian's sources: what a user of cairn-cc
+would type. lmc_programs.py does it. Each has its sites at the top of its loop over requests, or at
+one inner loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+STORE = ROOT / "build-programs"
+VARIANTS = ("plain", "shadow", "undolog")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one program is built. Its commands have CC, FLAGS (with the sites) and STORE."""
+
+    name: str
+    source: str  # Debian's source package
+    sites: tuple[str, ...]
+    binary: str  # in the source's folder
+    make: str  # also makes the binary alone anew when it is missing
+    configure: str = "true"
+    prepare: str = "true"  # before: what a release tarball has and Debian's source has not
+    packages: tuple[str, ...] = ()
+    parts: dict[str, str] = field(default_factory=dict)  # other sources, by their place in it
+    options: dict[str, str] = field(default_factory=dict)  # of cairn-cc, by variant
+    cannot: dict[str, str] = field(default_factory=dict)  # why there is no such variant
+
+    def path(self, variant: str) -> Path:
+        return STORE / "bin" / f"{self.name}-{variant}"
+
+    def variants(self) -> list[str]:
+        return [variant for variant in VARIANTS if variant not in self.cannot]
+
+    def built(self) -> bool:
+        return all(self.path(variant).exists() for variant in self.variants())
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe(
+            "lua",
+            "lua5.4",
+            ("os_clock",),
+            "lua",
+            "cd src && ls *.c | grep -v '^luac.c$' |"
+            " xargs $CC $FLAGS -DLUA_USE_LINUX -DLUA_COMPAT_5_3 -o ../lua -lm -ldl",
+            prepare='echo \'#define DEB_HOST_MULTIARCH "."\' > src/lua5.4-deb-multiarch.h',
+        ),
+        Recipe(
+            "nginx",
+            "nginx",
+            ("epoll_wait:return",),
+            "objs/nginx",
+            'make -f objs/Makefile CC="$CC" LINK="$CC" binary',
+            './configure --with-cc="$CC" --with-cc-opt="$FLAGS" --with-ld-opt="$FLAGS"'
+            " --without-http_rewrite_module --without-http_gzip_module",
+        ),
+        Recipe(
+            "lighttpd",
+            "lighttpd",
+            ("epoll_wait:return",),
+            "src/lighttpd",
+            'make -C src versionstamp parsers lighttpd CC="$CC" LDFLAGS="$FLAGS"',
+            './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --without-pcre2 --without-zlib'
+            " --without-bzip2",
+        ),
+        Recipe(
+            "sqlite",
+            "sqlite3",
+            ("speedtest1_exec", "speedtest1_run"),
+            "speedtest1",
+            'make -o sqlite3.c speedtest1 BCC="$CC $FLAGS" TCC="$CC $FLAGS -I. -Isrc"',
+            './configure CC="$CC" CFLAGS="$FLAGS" --disable-shared --disable-readline'
+            " && make sqlite3.c",
+            packages=("tcl",),
+        ),
+        Recipe(
+            "hmmer",
+            "hmmer",
+            ("p7_pli_NewSeq",),
+            "src/hmmsearch",
+            'make -C easel CC="$CC" && make -C src CC="$CC" libhmmer.a hmmsearch',
+            './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --disable-threads',
+            prepare="autoconf && cd easel && autoconf",
+            packages=("autoconf", "libdivsufsort-dev"),
+        ),
+        Recipe(
+            "redis",
+            "redis",
+            ("epoll_wait:return",),
+            "src/redis-server",
+            'make -C src redis-server CC="$CC" MALLOC=libc BUILD_TLS=no OPTIMIZATION="$FLAGS"',
+            # Its background threads sleep but for UNLINK and files that are to be closed.
+            options=dict.fromkeys(("shadow", "undolog"), "-fcairn-site-threads=one"),
+        ),
+        Recipe(
+            "httpd",
+            "apache2",
+            ("ap_process_request",),
+            "httpd",
+            'make httpd CC="$CC"',
+            "./configure --with-included-apr --with-mpm=prefork --disable-shared --enable-static"
+            ' --enable-modules=none --enable-authz-core=static --enable-unixd=static CC="$CC"'
+            ' CFLAGS="$FLAGS" LDFLAGS="$FLAGS" && make',
+            prepare="cp -r srclib/apr/build/* srclib/apr-util/build 2>&1; ./buildconf",
+            packages=("autoconf", "libtool", "libpcre2-dev", "libexpat1-dev"),
+            parts={"srclib/apr": "apr", "srclib/apr-util": "apr-util"},
+        ),
+        Recipe(
+            "postgres",
+            "postgresql-15",
+            ("ReadCommand:return",),
+            "src/backend/postgres",
+            'make -C src/backend postgres CC="$CC"',
+            './configure --prefix="$STORE/postgres/installed"'
+            ' --bindir="$STORE/postgres/installed/programs" --without-readline --without-zlib'
+            ' CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" && make -C src install'
+            " MAKELEVEL=0",
+        ),
+        Recipe(
+            "proftpd",
+            "proftpd-dfsg",
+            ("pr_cmd_read:return",),
+            "proftpd",
+            'make proftpd CC="$CC"',
+            './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --disable-auth-pam'
+            " --disable-ident --disable-cap --disable-dso --prefix=/nonexistent",
+        ),
+        Recipe(
+            "bzip2",
+            "bzip2",
+            ("BZ2_compressBlock",),
+            "bzip2",
+            "xargs -n 100 $CC $FLAGS -D_FILE_OFFSET_BITS=64 -o bzip2 <<< 'blocksort.c huffman.c"
+            " crctable.c randtable.c compress.c decompress.c bzlib.c bzip2.c'",
+        ),
+        Recipe(
+            "libquantum",
+            "libquantum",
+            ("quantum_decohere",),
+            "shor-program",
+            "ls *.c | grep -v -e '^grover.c$' -e '^ising.c$' |"
+            " xargs $CC $FLAGS -I. -DHAVE_CONFIG_H -o shor-program -lm",
+            './configure CC="$CC" CFLAGS="$FLAGS" --without-lapack',
+            prepare="sed -i 's/srand(time(0))/srand(26)/' shor.c",  # the same run each time
+        ),
+        Recipe(
+            "gnugo",
+            "gnugo",
+            ("genmove",),
+            "interface/gnugo",
+            'make CC="$CC"',
+            './configure CC="$CC" CFLAGS="$FLAGS -fcommon" LDFLAGS="$FLAGS" --without-curses',
+        ),
+        Recipe(
+            "perl",
+            "perl",
+            ("Perl_pp_time",),
+            "miniperl",
+            'make miniperl CC="$CC" LD="$CC"',
+            './Configure -des -Uusethreads -Dcc="$CC" -Dld="$CC" -Doptimize="$FLAGS"'
+            ' -Aldflags="$FLAGS" -Dnoextensions="*"',
+        ),
+        Recipe(
+            "x264",
+            "x264",
+            ("x264_8_encoder_encode",),
+            "x264",
+            'make x264 CC="$CC" LD="$CC -o "',
+            'CC="$CC" ./configure --disable-asm --disable-thread --disable-opencl --disable-lavf'
+            " --disable-swscale --disable-ffms --disable-gpac --disable-lsmash --bit-depth=8"
+            ' --enable-pic --extra-cflags="$FLAGS" --extra-ldflags="$FLAGS"',
+        ),
+        Recipe(
+            "bind",
+            "bind9",
+            ("ns__client_request",),
+            "bin/named/named",
+            'make -C bin/named named CC="$CC"',
+            './configure --disable-shared --enable-static --disable-doh --disable-linux-caps'
+            ' --without-libxml2 --without-json-c --without-lmdb CC="$CC" CFLAGS="$FLAGS"'
+            ' LDFLAGS="$FLAGS" && make -C lib && make -C bin/named named',
+            packages=("libuv1-dev", "libssl-dev"),
+            options={"shadow": "-fcairn-threads"},
+            cannot={"undolog": "it has several threads that write"},
+        ),
+    )
+}

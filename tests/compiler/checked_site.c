@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The differential oracle for programs that have sites (-fcairn-site) and no idea of it. Linked,
+ * without hooks, into such a program: its __cairn_site is taken in place of the run-time's. Every
+ * so many checkpoints all memory of the process is copied (snapshot.h); where the interval ends, a
+ * copy of the process goes back to the checkpoint and compares every byte. The program itself goes
+ * on, and must answer as always.
+ *
+ * The copy of the process has the engine's memory, too, which other children find empty. Not
+ * compared, because it is libc's own: the heap of brk, thread-local variables of libraries. Run it
+ * with LD_BIND_NOW=1: else ld.so writes to the program's table of functions whenever one is new.
+ *
+ * Environment: CHECKED_LOG, a file, which gets a line for each comparison: "same PID CHECKPOINT
+ * BYTES", or "MISMATCH", "REFUSED", "KILLED" with more. CHECKED_EVERY: checkpoints from one to the
+ * next (on average; 100).
+ */
+#define _GNU_SOURCE
+#include <link.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include "snapshot.h"
+
+#define COPY_MAX (2ul << 30)
+
+/* All that must survive a restore, in shared memory. */
+static struct checker {
+	cairn_t *session;
+	pid_t owner;
+	uint64_t random, every;
+	uint64_t until; /* checkpoints until the next that is compared */
+	bool armed;     /* `copy` is of the newest checkpoint */
+	struct snapshot copy;
+	struct range engine[RANGES_MAX];
+	size_t engine_count;
+	struct smaps smaps;
+	char log[256];
+	char *tls_begin, *tls_end; /* of the program in this thread */
+} *checker;
+
+extern char __executable_start[]; /* lld's */
+
+static uint64_t draw(uint64_t below)
+{
+	checker->random = checker->random * 6364136223846793005u + 1442695040888963407u;
+	return (checker->random >> 33) % below;
+}
+
+/* The program's own thread-local variables end at the thread pointer. */
+static void find_tls(void)
+{
+	const ElfW(Phdr) *p = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+
+	__asm__("mov %%fs:0, %0" : "=r"(checker->tls_end));
+	checker->tls_begin = checker->tls_end;
+	for (unsigned long i = 0; i < getauxval(AT_PHNUM); i++)
+		if (p[i].p_type == PT_TLS)
+			checker->tls_begin -= p[i].p_memsz;
+}
+
+static void begin(unsigned threads)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	const char *every = getenv("CHECKED_EVERY"), *log = getenv("CHECKED_LOG");
+
+	checker = mmap(NULL, sizeof(*checker) + COPY_MAX, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(checker != MAP_FAILED);
+	checker->owner = getpid();
+	checker->copy.copy = (char *)(checker + 1);
+	checker->copy.copy_max = COPY_MAX;
+	checker->random = 1;
+	checker->every = every ? strtoul(every, NULL, 10) : 100;
+	checker->until = 1 + draw(checker->every);
+	snprintf(checker->log, sizeof(checker->log), "%s", log ? log : "/dev/stderr");
+	find_tls();
+	o.threads = threads;
+	CHECK_OK(cairn_open(&checker->session, &o));
+}
+
+__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...)
+{
+	int fd = open(checker->log, O_WRONLY | O_APPEND | O_CLOEXEC);
+	char line[200];
+	va_list words;
+	int len;
+
+	va_start(words, format);
+	len = vsnprintf(line, sizeof(line), format, words);
+	va_end(words);
+	if (fd >= 0 && write(fd, line, (size_t)len) == len)
+		close(fd);
+}
+
+/* The memory that other children find empty. */
+static void find_engine(void)
+{
+	char *text = checker->smaps.text, *line;
+	const char *flags;
+
+	read_smaps(&checker->smaps);
+	checker->engine_count = 0;
+	while ((line = next_mapping(&text, &flags))) {
+		char *rest, *begin = (char *)strtoul(line, &rest, 16);
+		char *end = (char *)strtoul(rest + 1, NULL, 16);
+
+		if (!strstr(flags, " wf"))
+			continue;
+		CHECK(checker->engine_count < RANGES_MAX);
+		checker->engine[checker->engine_count++] = (struct range){ begin, end, 0, false };
+	}
+}
+
+static void advise_engine(int advice)
+{
+	for (size_t i = 0; i < checker->engine_count; i++) {
+		struct range *r = &checker->engine[i];
+
+		CHECK(!madvise(r->begin, (size_t)(r->end - r->begin), advice));
+	}
+}
+
+/* In the copy of the process, back at the checkpoint. */
+static void compare(uint64_t id)
+{
+	const struct range *r;
+	char *p = find_difference(&checker->copy, &r);
+
+	if (!p)
+		tell("same %d %lu %lu\n", checker->owner, (unsigned long)id,
+			(unsigned long)checker->copy.used);
+	else
+		tell("MISMATCH %d %lu %p of %p-%p, program + 0x%lx\n", checker->owner,
+			(unsigned long)id, (void *)p, (void *)r->begin, (void *)r->end,
+			(unsigned long)(p - __executable_start));
+	_exit(p != NULL);
+}
+
+/* The interval ends: nobody but us sees the child that undoes it. */
+static void check_interval(void)
+{
+	int status;
+	long pid;
+
+	find_engine();
+	advise_engine(MADV_KEEPONFORK);
+	pid = syscall(SYS_clone, 0ul, NULL, NULL, NULL, 0ul);
+	if (!pid) {
+		int err = cairn_restore(checker->session, checker->copy.id);
+
+		tell("REFUSED %d %lu %s\n", checker->owner, (unsigned long)checker->copy.id,
+			cairn_strerror(err));
+		_exit(2);
+	}
+	CHECK(pid > 0);
+	advise_engine(MADV_WIPEONFORK);
+	CHECK(waitpid((pid_t)pid, &status, __WALL) == pid);
+	if (WIFSIGNALED(status))
+		tell("KILLED %d %lu signal %d\n", checker->owner, (unsigned long)checker->copy.id,
+			WTERMSIG(status));
+	checker->armed = false;
+}
+
+/* Without what belongs to libc. */
+static void trim(struct snapshot *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		struct range *r = &s->ranges[i];
+
+		if (r->libc_heap)
+			r->end = r->begin;
+		if (checker->tls_end > r->begin && checker->tls_end <= r->end) {
+			r->at += (size_t)(checker->tls_begin - r->begin);
+			r->begin = checker->tls_begin;
+			r->end = checker->tls_end;
+		}
+	}
+}
+
+void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads);
+
+void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
+{
+	uint64_t id;
+	int err;
+
+	if (++*count < every)
+		return;
+	*count = 0;
+	if (!checker || checker->owner != getpid())
+		begin(threads);
+	if (checker->armed)
+		check_interval();
+	if (!--checker->until) {
+		checker->until = 1 + draw(2 * checker->every);
+		take_snapshot(&checker->copy, &checker->smaps, __builtin_frame_address(0));
+		trim(&checker->copy);
+		checker->armed = true;
+	}
+	err = cairn_checkpoint(checker->session, &id);
+	if (err == CAIRN_RESTORED)
+		compare(checker->copy.id);
+	CHECK_OK(err);
+	checker->copy.id = id;
+}

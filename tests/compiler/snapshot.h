@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A copy of all memory of a process that a restore of an instrumented program must bring back, for
+ * the oracles that are linked into such programs. Not copied:
+ *
+ *	- the engine's and the run-time's (MADV_WIPEONFORK: "wf" in smaps)
+ *	- segments of shared libraries, which have no hooks, and what lies right behind them (.bss)
+ *	- the stack below a frame
+ *
+ * No stdio, no malloc: their memory is the process's.
+ */
+#ifndef CRN_TESTS_SNAPSHOT_H
+#define CRN_TESTS_SNAPSHOT_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "../lib/harness.h"
+
+#define RANGES_MAX 512
+
+struct range {
+	char *begin, *end;
+	size_t at;      /* of its copy */
+	bool libc_heap; /* "[heap]" */
+};
+
+struct snapshot {
+	uint64_t id;
+	struct range ranges[RANGES_MAX];
+	size_t count, used, copy_max;
+	char *copy;
+};
+
+/* Of smaps, in memory that no restore brings back. */
+struct smaps {
+	char text[1 << 20];
+};
+
+static inline void read_smaps(struct smaps *m)
+{
+	int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
+	size_t used = 0;
+	ssize_t n;
+
+	CHECK(fd >= 0);
+	while ((n = read(fd, m->text + used, sizeof(m->text) - 1 - used)) > 0)
+		used += (size_t)n;
+	close(fd);
+	m->text[used] = 0;
+	CHECK(used < sizeof(m->text) - 1);
+}
+
+/* Cuts the next mapping out of the text: its line, and its flags after that line's end. */
+static inline char *next_mapping(char **text, const char **flags)
+{
+	char *line = *text, *end;
+
+	if (!*line)
+		return NULL;
+	end = strstr(line, "\nVmFlags:");
+	CHECK(end);
+	end = strchr(end + 1, '\n');
+	*end = 0;
+	*text = end + 1;
+	end = strchr(line, '\n');
+	*end = 0;
+	*flags = end + 1;
+	return line;
+}
+
+static inline void add_range(struct snapshot *s, char *begin, char *end, bool libc_heap)
+{
+	size_t len = (size_t)(end - begin);
+
+	CHECK(s->count < RANGES_MAX && s->used + len <= s->copy_max);
+	s->ranges[s->count++] = (struct range){ begin, end, s->used, libc_heap };
+	memcpy(s->copy + s->used, begin, len);
+	s->used += len;
+}
+
+static inline void take_snapshot(struct snapshot *s, struct smaps *m, char *frame)
+{
+	char self[512], *text = m->text, *line, *library_end = NULL;
+	ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	const char *flags;
+
+	CHECK(len > 0);
+	self[len] = 0;
+	read_smaps(m);
+	s->count = s->used = 0;
+	while ((line = next_mapping(&text, &flags))) {
+		char *rest, *begin = (char *)strtoul(line, &rest, 16);
+		char *end = (char *)strtoul(rest + 1, &rest, 16);
+		char *path = strchr(rest, '/');
+		bool other = path && strcmp(path, self);
+		bool library = other || (!path && !strchr(rest, '[') && begin == library_end);
+
+		if (other)
+			library_end = end;
+		if (!strncmp(rest, " rw-p", 5) && !library && !strstr(flags, " wf"))
+			add_range(s, frame > begin && frame < end ? frame : begin, end,
+				strstr(rest, "[heap]"));
+	}
+}
+
+/* The first byte that is another; NULL if all are as they were. */
+static inline char *find_difference(const struct snapshot *s, const struct range **where)
+{
+	for (const struct range *r = s->ranges; r < s->ranges + s->count; r++) {
+		const char *was = s->copy + r->at;
+
+		if (!memcmp(r->begin, was, (size_t)(r->end - r->begin)))
+			continue;
+		for (char *p = r->begin; p < r->end; p++)
+			if (*p != was[p - r->begin]) {
+				*where = r;
+				return p;
+			}
+	}
+	return NULL;
+}
+
+#endif
