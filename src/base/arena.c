@@ -152,8 +152,8 @@ static bool grow_frames(struct crn_arena *a, uintptr_t wanted)
 int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max,
 	crn_commit_fn commit)
 {
-	struct crn_arena *a = (struct crn_arena *)((char *)base + CRN_PAGE_SIZE);
-	size_t first = CRN_PAGE_SIZE + CRN_COMMIT_MIN, open;
+	struct crn_arena *a = (struct crn_arena *)((char *)base + CRN_ARENA_LEADING);
+	size_t first = CRN_ARENA_LEADING + CRN_COMMIT_MIN, open;
 
 	CRN_ASSERT(((uintptr_t)base & (CRN_PAGE_SIZE - 1)) == 0 &&
 		(reserved & (CRN_PAGE_SIZE - 1)) == 0);
@@ -179,6 +179,11 @@ int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t
 	atomic_store(&a->frames_committed, a->end);
 	*out = a;
 	return 0;
+}
+
+void *crn_arena_fault_pages(const struct crn_arena *a)
+{
+	return (void *)(a->base + CRN_PAGE_SIZE);
 }
 
 /* ---- Blocks --------------------------------------------------------------------- */

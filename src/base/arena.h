@@ -4,16 +4,17 @@
  * address ours?" is one comparison, the surface can leave it out, and a forked child finds zeros.
  *
  *	base                                                                   base+reserved
- *	| control | crn_arena | open blocks -> ... | blocks -> ...       ... <- page frames |
- *	 `- page   `- header   `- one quarter       `- grow up, committed in steps   LIFO --'
+ *	| control | faults | crn_arena | open blocks -> ... | blocks -> ...    ... <- page frames |
+ *	 `- page   `- two   `- header   `- one quarter       `- grow up, committed in steps LIFO --'
  *
  * Private anonymous, MADV_WIPEONFORK and MADV_DONTDUMP, outside every surface, never tracked.
  * Blocks hold tables (they grow by replacement, the old block goes to a size-class free list);
  * frames hold page copies (mirror, undo pages, journal), handed from owner to owner by pointer.
  *
  * Under CAIRN_PROTECT blocks and frames are read-only while no call is in progress. What somebody
- * writes then (a write-fault handler, the agent) is an open block; the control page is always
- * writable.
+ * writes then (a write-fault handler, the agent) is an open block; the first CRN_ARENA_LEADING
+ * bytes (track/faults.c has the second and third page) are always writable, and may outlive the
+ * rest.
  *
  * Invariants:
  *	open blocks end <= blocks begin; blocks end <= frames_begin
@@ -33,6 +34,8 @@
 
 struct crn_arena;
 
+#define CRN_ARENA_LEADING (3 * CRN_PAGE_SIZE)
+
 /* How base asks os/ for pages: make [addr, addr+len) usable. 0 or -ENOMEM. */
 typedef int (*crn_commit_fn)(void *addr, size_t len);
 
@@ -42,6 +45,9 @@ typedef int (*crn_commit_fn)(void *addr, size_t len);
  */
 int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max,
 	crn_commit_fn commit);
+
+/* The second and third page, zeros at first. */
+void *crn_arena_fault_pages(const struct crn_arena *a);
 
 /* Zeroed, 64-byte aligned; NULL when memory_max or the reservation is reached. */
 void *crn_block_alloc(struct crn_arena *a, size_t size);

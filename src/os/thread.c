@@ -165,10 +165,24 @@ int crn_thread_count(void)
 	return err < 0 ? err : count;
 }
 
-/* Of a process with one thread unshare asks just that, and then changes nothing. */
+/*
+ * What unshare refuses a process that has other threads, or (CLONE_VM) whose memory others use; of
+ * any other it changes nothing. A sandbox may refuse it as well.
+ */
+bool crn_thread_alone(void)
+{
+	long err = crn_sys1(SYS_unshare, 0x10000 /* CLONE_THREAD */);
+
+	return err >= 0 || (err != -EINVAL && crn_thread_count() == 1);
+}
+
 bool crn_memory_shared(void)
 {
-	return crn_sys1(SYS_unshare, 0x100 /* CLONE_VM */) == -EINVAL && crn_thread_count() == 1;
+	const long vm = 0x100; /* CLONE_VM */
+
+	/* Twice: what it saw the first time may have been a thread that was about to end. */
+	return crn_sys1(SYS_unshare, vm) == -EINVAL && crn_thread_count() == 1 &&
+		crn_sys1(SYS_unshare, vm) == -EINVAL;
 }
 
 /*

@@ -46,6 +46,9 @@ int crn_thread_count(void);
  */
 bool crn_thread_rests(int tid);
 
+/* Is there no thread but the calling one? From handlers. */
+bool crn_thread_alone(void);
+
 /*
  * Does another process use this memory (CLONE_VM without CLONE_THREAD)? False also if that cannot
  * be known: if there are more threads than one, or unshare is forbidden.

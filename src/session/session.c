@@ -26,7 +26,7 @@
 static struct crn_control *anchor;
 static void *reserve_base;
 static size_t reserve_size;
-static int reserve_key = -1; /* protection key of all of it but the first page; or none */
+static int reserve_key = -1; /* protection key of all but CRN_ARENA_LEADING; or none */
 
 cairn_t *crn_session_current(void)
 {
@@ -262,15 +262,15 @@ static int join(cairn_t *c, const struct cairn_options *o)
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-/* Nothing of the engine but the control page can be used without the key. */
+/* Nothing of the engine but its leading pages can be used without the key. */
 static void take_key(void *base, size_t reserved)
 {
 	int key = crn_pkey_alloc();
 
 	if (key < 0)
 		return; /* not here, or none left */
-	if (crn_pkey_protect((char *)base + CRN_PAGE_SIZE, reserved - CRN_PAGE_SIZE, PROT_NONE,
-		    key) < 0)
+	if (crn_pkey_protect((char *)base + CRN_ARENA_LEADING, reserved - CRN_ARENA_LEADING,
+		    PROT_NONE, key) < 0)
 		(void)crn_pkey_free(key);
 	else
 		reserve_key = key;
@@ -381,25 +381,29 @@ static void tear_down(cairn_t *c)
 	crn_journal_close(c->journal);
 	if (c->maps.buffer)
 		crn_maps_close(&c->maps);
-	crn_memory_unmap((char *)reserve_base + CRN_PAGE_SIZE, reserve_size - CRN_PAGE_SIZE);
+	crn_memory_unmap(
+		(char *)reserve_base + CRN_ARENA_LEADING, reserve_size - CRN_ARENA_LEADING);
 	crn_memory_advise(reserve_base, CRN_PAGE_SIZE, MADV_KEEPONFORK);
 	give_key_back();
 	anchor->state = CLOSED;
 }
 
 /*
- * What an engine left behind: one page if it was closed; in a forked child all of it, as zeros (its
- * descriptors point to the parent's memory and stay unused).
+ * What an engine left behind: its leading pages if it was closed; in a forked child all of it, as
+ * zeros (its descriptors point to the parent's memory and stay unused).
  */
 void crn_after_fork_child(void)
 {
+	size_t stays, end;
+
 	if (!anchor || anchor->state == ALIVE)
 		return;
 	/* Control is zeros; what a handler keeps for the child is behind the key. */
 	if (reserve_key >= 0)
 		(void)crn_pkey_open(crn_pkey_bits(reserve_key));
-	crn_faults_after_fork_child();
-	crn_memory_unmap(reserve_base, anchor->state == CLOSED ? CRN_PAGE_SIZE : reserve_size);
+	stays = crn_faults_after_fork_child() ? CRN_ARENA_LEADING : 0;
+	end = anchor->state == CLOSED ? CRN_ARENA_LEADING : reserve_size;
+	crn_memory_unmap((char *)reserve_base + stays, end - stays);
 	give_key_back();
 	anchor = NULL;
 }

@@ -5,8 +5,19 @@
  * SAFETY of everything that runs in the handler: it comes at any instruction of the program, in any
  * thread, also while that thread holds libc's locks. Raw system calls, no libc, no TLS, no lock.
  * Both signals stay unblocked, because a first store's service may meet memory that has vanished.
+ *
+ * When it ends, by cairn_close or by the first fault in a forked child, other threads may be in the
+ * handler, or on their way to it: the kernel has seen their fault, and will call whoever handles
+ * the signal when it comes to that. So only a thread that is alone gives the signals back. Else
+ * the handler stays (`over`): what it still serves are stores that go through by now.
+ *
+ *	state       handler       active   its two pages
+ *	session     ours          f        there
+ *	over        ours          f        stay for good: a handler may have read `active` just now
+ *	given back  the program's NULL     go with the next session
  */
 #include "track/faults.h"
+#include <errno.h>
 #include <stdatomic.h>
 #include "base/arena.h"
 #include "base/copy.h"
@@ -15,6 +26,7 @@
 #include "os/memory.h"
 #include "os/pkey.h"
 #include "os/signal.h"
+#include "os/thread.h"
 #include "track/track.h"
 
 #define ALIVE 0x6e6f77736562756eull
@@ -24,17 +36,25 @@ struct inherit_range {
 	int prot;
 };
 
-/* In pages of the arena that stay on fork. */
+/* The first of the two pages: a forked child finds zeros. */
+struct of_process {
+	uint64_t alive;          /* ALIVE: it is the process that has the session, or had */
+	_Atomic uint32_t inside; /* handlers that use `active` */
+	_Atomic uint32_t opener; /* in a child: a thread opens what was inherited */
+};
+
+/* The second, which stays on fork. */
 struct crn_faults {
-	const uint64_t *alive; /* ALIVE; a forked child finds zeros, for that page is wiped */
+	struct of_process *process;
 	struct crn_arena *arena;
 	crn_store_fault *store;
 	void *tracker;
 	struct crn_ksigaction segv, bus; /* the program's, if signals */
 	bool signals;
-	struct inherit_range *ranges;
+	_Atomic uint32_t over;           /* nothing is closed any more */
+	struct inherit_range *ranges;    /* a block of the arena that stays on fork, too */
 	size_t count, cap;
-	void *block, *range_block; /* of the arena, that hold this and the ranges */
+	void *range_block;
 };
 
 /*
@@ -46,7 +66,34 @@ static uint32_t keys; /* to open, before anything behind that can be read: os/pk
 
 static void on_fault(int sig, siginfo_t *info, void *ucontext);
 
-/* ---- In a forked child --------------------------------------------------------------- */
+static void leave(struct crn_faults *f)
+{
+	atomic_fetch_sub(&f->process->inside, 1);
+}
+
+/* The active one, which stays whole until leave(), or NULL. */
+static struct crn_faults *enter(void)
+{
+	struct crn_faults *f;
+
+	while ((f = atomic_load(&active))) {
+		atomic_fetch_add(&f->process->inside, 1);
+		if (crn_likely(atomic_load(&active) == f))
+			return f;
+		leave(f);
+	}
+	return NULL;
+}
+
+/* ---- The end ---------------------------------------------------------------------------- */
+
+static void wait_while(_Atomic uint32_t *word, uint32_t value, unsigned *round)
+{
+	if ((*round)++ < 64)
+		crn_pause();
+	else
+		crn_futex_wait((uint32_t *)word, value, 100000);
+}
 
 /* Give a signal back, unless the program has taken it meanwhile. */
 static void uninstall(int sig, const struct crn_ksigaction *to)
@@ -57,13 +104,31 @@ static void uninstall(int sig, const struct crn_ksigaction *to)
 		crn_signal_action(sig, to, NULL);
 }
 
-static void uninstall_both(const struct crn_faults *f)
+/* All is open. From here on stores that were refused before just run again. */
+static void finish(struct crn_faults *f)
 {
-	if (!f->signals)
-		return;
-	uninstall(SIGSEGV, &f->segv);
-	uninstall(SIGBUS, &f->bus);
+	bool alone = !f->signals || crn_thread_alone();
+
+	if (alone && f->signals) {
+		uninstall(SIGSEGV, &f->segv);
+		uninstall(SIGBUS, &f->bus);
+	}
+	atomic_store(&f->over, 1);
+	if (alone)
+		atomic_store(&active, NULL);
 }
+
+/* Nobody uses the tracker, nor the ranges, when it returns. Not in a handler. */
+static void drain(struct crn_faults *f)
+{
+	unsigned round = 0;
+	uint32_t seen;
+
+	while ((seen = atomic_load(&f->process->inside)))
+		wait_while(&f->process->inside, seen, &round);
+}
+
+/* ---- In a forked child --------------------------------------------------------------- */
 
 /* Where the child has no such mapping (MADV_DONTFORK) the rest still gets its protection back. */
 static void open_inherited(const struct inherit_range *r)
@@ -74,20 +139,44 @@ static void open_inherited(const struct inherit_range *r)
 		(void)crn_memory_protect((void *)page, CRN_PAGE_SIZE, r->prot);
 }
 
-void crn_faults_after_fork_child(void)
+/*
+ * One thread opens, once: the program may close pages of its own afterwards. Others wait. A child
+ * that is born meanwhile has that to do again: `opener` is wiped, and it is not over.
+ */
+static void open_all(struct crn_faults *f)
+{
+	unsigned round = 0;
+	uint32_t none = 0;
+
+	if (!atomic_compare_exchange_strong(&f->process->opener, &none, 1)) {
+		while (!atomic_load(&f->over))
+			wait_while(&f->over, 0, &round);
+		return;
+	}
+	for (size_t i = 0; i < f->count; i++)
+		open_inherited(&f->ranges[i]);
+	finish(f);
+}
+
+bool crn_faults_after_fork_child(void)
 {
 	struct crn_faults *f = atomic_load(&active);
 
-	if (!f || *f->alive == ALIVE)
-		return;
-	for (size_t i = 0; i < f->count; i++)
-		open_inherited(&f->ranges[i]);
-	uninstall_both(f);
-	atomic_store(&active, NULL);
+	if (!f)
+		return false;
+	if (!atomic_load(&f->over)) {
+		if (f->process->alive == ALIVE)
+			return false;
+		open_all(f);
+	}
+	drain(f);
+	if (atomic_load(&active) && crn_thread_alone())
+		finish(f);
+	return atomic_load(&active);
 }
 
 /* The first fault in the child opens all that it inherited. */
-static bool child_fault(const struct crn_faults *f, const siginfo_t *info)
+static bool child_fault(struct crn_faults *f, const siginfo_t *info)
 {
 	uintptr_t addr = (uintptr_t)info->si_addr;
 	bool ours = false;
@@ -95,25 +184,27 @@ static bool child_fault(const struct crn_faults *f, const siginfo_t *info)
 	for (size_t i = 0; i < f->count; i++)
 		ours |= addr >= f->ranges[i].begin && addr < f->ranges[i].end;
 	if (ours)
-		crn_faults_after_fork_child();
+		open_all(f);
 	return ours;
 }
 
 /* ---- The handler ------------------------------------------------------------------------ */
 
-static bool store_fault(const struct crn_faults *f, int sig, const siginfo_t *info)
+static bool store_fault(struct crn_faults *f, int sig, const siginfo_t *info)
 {
-	if (*f->alive != ALIVE)
+	/* The handler is still ours: it comes late, if nothing refuses the store now. */
+	if (!f || atomic_load(&f->over))
+		return crn_guarded_store(info->si_addr) >= 0;
+	if (f->process->alive != ALIVE)
 		return child_fault(f, info);
 	return f->store && f->store(f->tracker, sig, info);
 }
 
-static bool fault(int sig, siginfo_t *info, void *ucontext)
+static bool fault(struct crn_faults *f, int sig, siginfo_t *info, void *ucontext)
 {
-	struct crn_faults *f = atomic_load(&active);
 	uintptr_t resume;
 
-	if (!f || (sig != SIGSEGV && sig != SIGBUS) || info->si_code <= 0)
+	if ((sig != SIGSEGV && sig != SIGBUS) || info->si_code <= 0)
 		return false;
 	if (crn_signal_is_store(ucontext) && !crn_guarded_asks(crn_signal_pc(ucontext)) &&
 		store_fault(f, sig, info))
@@ -128,8 +219,11 @@ bool crn_faults_serve(int sig, siginfo_t *info, void *ucontext)
 {
 	/* The kernel has started the handler with no key but the default one. */
 	uint32_t opened = keys, before = crn_pkey_open(opened);
-	bool served = fault(sig, info, ucontext);
+	struct crn_faults *f = enter();
+	bool served = f && fault(f, sig, info, ucontext);
 
+	if (f)
+		leave(f);
 	crn_pkey_restore(opened, before);
 	return served;
 }
@@ -138,19 +232,19 @@ bool crn_faults_serve(int sig, siginfo_t *info, void *ucontext)
 static bool fault_opened(
 	int sig, siginfo_t *info, void *ucontext, struct crn_ksigaction *action)
 {
-	/* Before it is served, which may be the end of it in a child. */
-	struct crn_faults *f = atomic_load(&active);
+	struct crn_faults *f = enter();
+	bool served = fault(f, sig, info, ucontext);
 	struct crn_ksigaction *slot;
 
-	if (fault(sig, info, ucontext))
-		return true;
-	if (f) {
+	if (!served && f) {
 		slot = sig == SIGSEGV ? &f->segv : &f->bus;
 		*action = *slot;
 		if (action->flags & SA_RESETHAND)
 			*slot = (struct crn_ksigaction){ .handler = (uintptr_t)SIG_DFL };
 	}
-	return false;
+	if (f)
+		leave(f);
+	return served;
 }
 
 static void on_fault(int sig, siginfo_t *info, void *ucontext)
@@ -164,19 +258,29 @@ static void on_fault(int sig, siginfo_t *info, void *ucontext)
 		crn_signal_chain(sig, &action, info, ucontext);
 }
 
-static int install(struct crn_faults *f)
+/* `before`: what the program had, if it is not ours that was there. */
+static int take(int sig, struct crn_ksigaction *before)
 {
-	struct crn_ksigaction action = {
+	struct crn_ksigaction was, action = {
 		.handler = (uintptr_t)on_fault,
 		.flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | CRN_SA_RESTORER,
 		.restorer = (uintptr_t)crn_sigreturn,
 		.mask = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)),
 	};
-	int err = crn_signal_action(SIGSEGV, &action, &f->segv);
+	int err = crn_signal_action(sig, &action, &was);
+
+	if (err >= 0 && was.handler != (uintptr_t)on_fault)
+		*before = was;
+	return err;
+}
+
+static int install(struct crn_faults *f)
+{
+	int err = take(SIGSEGV, &f->segv);
 
 	if (err < 0)
 		return err;
-	err = crn_signal_action(SIGBUS, &action, &f->bus);
+	err = take(SIGBUS, &f->bus);
 	if (err < 0) {
 		crn_signal_action(SIGSEGV, &f->segv, NULL);
 		return err;
@@ -185,7 +289,7 @@ static int install(struct crn_faults *f)
 	return 0;
 }
 
-/* ---- The blocks that a child keeps ------------------------------------------------------ */
+/* ---- The block that a child keeps ------------------------------------------------------- */
 
 static void *kept_alloc(struct crn_arena *arena, size_t len, void **block)
 {
@@ -214,36 +318,20 @@ static size_t ranges_bytes(size_t cap)
 	return crn_page_up(cap * sizeof(struct inherit_range));
 }
 
-static void faults_free(struct crn_faults *f)
+static int faults_alloc(struct crn_faults **out, struct crn_arena *arena, size_t cap)
 {
-	struct crn_arena *arena = f->arena;
+	struct of_process *process = crn_arena_fault_pages(arena);
+	struct crn_faults *f = (struct crn_faults *)((char *)process + CRN_PAGE_SIZE);
 
-	if (f->ranges)
-		kept_free(arena, f->range_block, ranges_bytes(f->cap));
-	if (f->alive)
-		crn_block_free(arena, (void *)f->alive, sizeof(*f->alive));
-	kept_free(arena, f->block, CRN_PAGE_SIZE);
-}
-
-static struct crn_faults *faults_alloc(struct crn_arena *arena, size_t cap)
-{
-	void *block;
-	struct crn_faults *f = kept_alloc(arena, CRN_PAGE_SIZE, &block);
-	uint64_t *alive;
-
-	if (!f)
-		return NULL;
-	f->arena = arena;
-	f->block = block;
-	f->cap = cap;
-	f->alive = alive = crn_block_alloc(arena, sizeof(*alive));
+	if (crn_memory_advise(f, CRN_PAGE_SIZE, MADV_KEEPONFORK) < 0)
+		return -EINVAL;
+	*process = (struct of_process){ .alive = ALIVE };
+	*f = (struct crn_faults){ .process = process, .arena = arena, .cap = cap };
 	f->ranges = kept_alloc(arena, ranges_bytes(cap), &f->range_block);
-	if (!f->alive || !f->ranges) {
-		faults_free(f);
-		return NULL;
-	}
-	*alive = ALIVE;
-	return f;
+	if (!f->ranges)
+		return CAIRN_EMEMORY;
+	*out = f;
+	return 0;
 }
 
 static int ranges_grow(struct crn_faults *f)
@@ -287,23 +375,26 @@ void crn_faults_disinherit(struct crn_faults *f, uintptr_t begin, uintptr_t end)
 int crn_faults_open(struct crn_faults **out, struct crn_track_env *env, crn_store_fault *store,
 	void *tracker)
 {
-	struct crn_faults *f;
+	struct crn_faults *f, *before;
 	int err;
 
 	crn_faults_after_fork_child();
-	if (atomic_load(&active))
+	before = atomic_load(&active);
+	if (before && !atomic_load(&before->over))
 		return CAIRN_EBUSY;
-	f = faults_alloc(env->arena, 64);
-	if (!f)
-		return CAIRN_EMEMORY;
+	CRN_TRY(faults_alloc(&f, env->arena, 64));
 	f->store = store;
 	f->tracker = tracker;
+	if (before) { /* its handler is still there, and knows the program's */
+		f->segv = before->segv;
+		f->bus = before->bus;
+	}
 	keys = crn_pkey_all();
 	atomic_store(&active, f);
 	err = env->faults_forwarded ? 0 : install(f);
 	if (err < 0) {
-		atomic_store(&active, NULL);
-		faults_free(f);
+		atomic_store(&active, before);
+		kept_free(f->arena, f->range_block, ranges_bytes(f->cap));
 		return err;
 	}
 	*out = f;
@@ -314,7 +405,7 @@ void crn_faults_close(struct crn_faults *f)
 {
 	if (!f)
 		return;
-	uninstall_both(f);
-	atomic_store(&active, NULL);
-	faults_free(f);
+	finish(f);
+	drain(f);
+	kept_free(f->arena, f->range_block, ranges_bytes(f->cap));
 }

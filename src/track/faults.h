@@ -46,8 +46,9 @@ bool crn_faults_serve(int sig, siginfo_t *info, void *ucontext);
 /*
  * In a forked child: give every page that it inherited protected its protection back, and its
  * signals to the program. Must come before the arena of the parent is unmapped there. In any other
- * process it does nothing.
+ * process nothing is opened. Not in a handler. True: other threads may still come to our handler,
+ * there or after crn_faults_close, and crn_arena_fault_pages must stay mapped.
  */
-void crn_faults_after_fork_child(void);
+bool crn_faults_after_fork_child(void);
 
 #endif
