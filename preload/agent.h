@@ -88,7 +88,7 @@ struct crn_in_flight {
 	long nr;
 	long args[6];
 };
-#define CRN_PUT_OFF_MAX 4
+#define CRN_PUT_OFF_MAX 7 /* each of the reserved signals, and the first of the others */
 
 /*
  * One thread of the program. The agent's %gs base points to it: libc and the compiler leave %gs
@@ -103,6 +103,10 @@ struct crn_thread {
 	struct crn_regs *regs;    /* the program's registers while in a hook */
 	uint32_t in_agent;        /* inside a hook: the program's signal handlers are put off */
 	uint32_t put_off;         /* signals put off, delivered when the hook is left */
+	/* signals that the kernel never blocks, and the program believes blocked */
+	uint64_t program_blocked;
+	/* sent at a bad time; given when the program unblocks them, or the agent's handler ends */
+	uint64_t held;
 
 	/* The rest is C's. */
 	int32_t tid;
@@ -113,10 +117,6 @@ struct crn_thread {
 	struct crn_context context;
 	/* what the program believes; the kernel always has the agent's */
 	stack_t program_altstack;
-	/* signals that the kernel never blocks, and the program believes blocked */
-	uint64_t program_blocked;
-	/* sent while in program_blocked: given when the program unblocks them */
-	uint64_t held;
 	siginfo_t held_info[6];     /* by intercept/signals.c, held_slot */
 	stack_t altstack;           /* the agent's */
 	/* the program's mask from before the first signal was put off */

@@ -61,6 +61,7 @@ _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx)
 		t->put_off_mask = ctx->sigmask & ~CRN_SIG_RESERVED;
 	else
 		crn_signal_mask(SIG_SETMASK, ctx->sigmask & ~CRN_SIG_RESERVED);
+	crn_signals_release(t); /* held in the midst of the crash's entry, which ends here */
 	if (ctx->xstate)
 		crn_xrstor(ctx->xstate, crn_here.agent.xstate_mask);
 	*top = ctx->regs;

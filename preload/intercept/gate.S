@@ -17,6 +17,10 @@
  *	stub, after it                 0         the program's (rcx free)           delivers, or puts off until the
  *	                                                                            after-hook has run, if there is one
  *
+ *	crn_signal_entry, or what it    any       another signal's                  holds it (below)
+ *	calls, up to crn_signal_end
+ *	from there to rt_sigreturn      any       another signal's                  holds it, and gives it back at once
+ *
  * Signals that were put off are looked at in the first instruction of crn_exit; one that comes
  * after it finds rip in the third row. So none waits for the next call. crn_exit_trap raises
  * SIGSYS, whose handler does the third row's work for the first signal that was put off, with the
@@ -176,6 +180,41 @@ crn_exit_jump:
 crn_exit_put_off:
 	call	crn_exit_trap
 	ud2
+
+	/*
+	 * What the kernel calls for each signal. Another may be sent in its midst: of those that
+	 * are never blocked, for a tracker or crn_user_copy may need them here. Such a one is held.
+	 * At the end, behind which no fault is raised any more, those that are held are sent once
+	 * more while they are blocked, so that they come when rt_sigreturn lets them in: where the
+	 * first signal was, or in the handler that it was delivered to. One that comes between the
+	 * look and that finds its %rip there (crn_signal_ends).
+	 */
+	function crn_signal_entry
+	pushq	%rdx
+	call	crn_signal_serve
+	movq	%gs:CRN_T_BLOCKED, %rax
+	notq	%rax
+	testq	%rax, %gs:CRN_T_HELD
+	.globl	crn_signal_end, crn_signal_over
+	.hidden	crn_signal_end, crn_signal_over
+crn_signal_end:
+	jnz	1f
+	popq	%rdx
+	ret
+1:	movl	$14, %eax /* rt_sigprocmask(SIG_BLOCK) */
+	xorl	%edi, %edi
+	leaq	reserved(%rip), %rsi
+	xorl	%edx, %edx
+	movl	$8, %r10d
+	syscall
+	movq	(%rsp), %rdi
+	call	crn_signal_ends
+	popq	%rdx
+	ret
+crn_signal_over:
+	.balign	8
+reserved:
+	.quad	CRN_RESERVED_MASK
 
 	/*
 	 * int crn_user_copy(void *dst, const void *src, size_t n); a fault in it goes to

@@ -15,6 +15,7 @@
 /* gate.S */
 extern uint8_t crn_stubs[], crn_stubs_end[];
 extern const uint8_t crn_exit_begin[], crn_exit_jump[];
+extern const uint8_t crn_signal_end[], crn_signal_over[];
 extern const uint8_t crn_user_copy_insn[], crn_user_copy_failed[];
 void crn_enter(void);
 void crn_leave(void);
@@ -35,6 +36,8 @@ void crn_hook_interrupted(struct crn_regs *regs);
 void crn_hook_child(
 	struct crn_regs *regs, const uint8_t *stub, struct crn_thread *t, unsigned kind);
 void crn_exit_trap(void);
+void crn_signal_serve(int sig, siginfo_t *info, void *ucontext);
+void crn_signal_ends(ucontext_t *uc);
 
 /*
  * What a forked child has and the arena does not carry over. Static: the agent's image is outside
@@ -121,6 +124,7 @@ void crn_signals_init(void);
 bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc);
 /* After program_blocked has changed: give what was held back for it. In a hook. */
 void crn_signals_release(struct crn_thread *t);
+/* gate.S: what the kernel calls */
 void crn_signal_entry(int sig, siginfo_t *info, void *ucontext);
 /* The system calls that signals.c answers or changes. True if it answered: call->result. */
 bool crn_signal_call(struct crn_regs *regs, struct crn_pending *p);

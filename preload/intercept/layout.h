@@ -43,6 +43,11 @@
 #define CRN_T_REGS        32
 #define CRN_T_IN_AGENT    40
 #define CRN_T_PUT_OFF     44
+#define CRN_T_BLOCKED     48
+#define CRN_T_HELD        56
+
+/* SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: CRN_SIG_RESERVED, for gate.S */
+#define CRN_RESERVED_MASK 0x400004d8
 
 /*
  * A trampoline, near the function whose entry jumps to it:

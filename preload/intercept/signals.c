@@ -6,10 +6,13 @@
  * program's handler expects, and our return from the entry is the jump into that handler. gate.S
  * has the table of instants.
  *
+ * One that is sent while the entry runs for another is held until that one's end.
+ *
  * SAFETY: the entry runs with asynchronous signals blocked and touches the thread's own struct
  * crn_thread, the action table under a lock that no interrupted code of the same thread can hold
  * (such code is in_agent, and is put off), and the program's stack through crn_user_copy.
  */
+#include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
 #include "os/signal.h"
@@ -79,11 +82,20 @@ static unsigned held_slot(int sig)
 	return n;
 }
 
+/* As the kernel does with a standard signal, the first one that waits stands for all. */
+static void hold(struct crn_thread *t, int sig, const siginfo_t *info)
+{
+	if (t->held & CRN_SIG(sig))
+		return;
+	crn_copy(&t->held_info[held_slot(sig)], info, sizeof(*info));
+	__atomic_fetch_or(&t->held, CRN_SIG(sig), __ATOMIC_RELAXED);
+}
+
 void crn_signals_release(struct crn_thread *t)
 {
 	uint64_t due = t->held & ~t->program_blocked;
 
-	t->held &= ~due;
+	__atomic_fetch_and(&t->held, ~due, __ATOMIC_RELAXED);
 	for (; due; due &= due - 1) {
 		int sig = __builtin_ctzll(due) + 1;
 
@@ -97,8 +109,7 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 	struct crn_sigaction act;
 
 	if ((t->program_blocked & CRN_SIG(sig)) && !raised_here(sig, info)) {
-		t->held |= CRN_SIG(sig);
-		crn_copy(&t->held_info[held_slot(sig)], info, sizeof(*info));
+		hold(t, sig, info);
 		return;
 	}
 	crn_action_take(sig, &act);
@@ -111,6 +122,9 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		act_default(sig, info, uc);
 		return;
 	}
+	/* The handler's frame may come to lie on pages that a tracker has closed. */
+	if (sig == SIGSEGV || sig == SIGBUS)
+		crn_signal_mask(SIG_UNBLOCK, CRN_SIG(sig));
 	if (!t->in_vfork) {
 		crn_signal_delivered(t, sig, info);
 		crn_call_left(t);
@@ -155,14 +169,16 @@ bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc)
 	return false;
 }
 
-/* In a hook: remember it, and block what can be blocked until the hook is left. */
+/*
+ * In a hook: remember it, and block what can be blocked until the hook is left. What cannot may
+ * come again, and is then one with the first.
+ */
 static void put_off(struct crn_thread *t, const siginfo_t *info, int sig, ucontext_t *uc)
 {
-	if (t->put_off ==
-		CRN_PUT_OFF_MAX) { /* a flood of reserved signals; the rest is one too many */
-		crn_debug("signal %d dropped: too many at once", sig);
-		return;
-	}
+	for (uint32_t i = 0; i < t->put_off; i++)
+		if (t->put_off_info[i].si_signo == sig)
+			return;
+	CRN_ASSERT(t->put_off < CRN_PUT_OFF_MAX);
 	crn_copy(&t->put_off_info[t->put_off], info, sizeof(*info));
 	t->put_off_info[t->put_off].si_signo = sig;
 	if (!t->put_off)
@@ -257,7 +273,43 @@ static void entry_in_agent(struct crn_thread *t, int sig, siginfo_t *info, ucont
 	}
 }
 
-void crn_signal_entry(int sig, siginfo_t *info, void *ucontext)
+/* ---- The entry ------------------------------------------------------------------------------- */
+
+/* Has it come in the midst of crn_signal_entry? Nothing else runs on that stack. */
+static bool amid_entry(const struct crn_thread *t, const ucontext_t *uc)
+{
+	uintptr_t rsp = (uintptr_t)uc->uc_mcontext.gregs[REG_RSP];
+
+	return rsp - (uintptr_t)t->altstack.ss_sp <= t->altstack.ss_size;
+}
+
+/* And behind its look at what is held? crn_sigreturn is two instructions. */
+static bool at_its_end(const ucontext_t *uc)
+{
+	uintptr_t rip = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP];
+
+	return (rip >= (uintptr_t)crn_signal_end && rip < (uintptr_t)crn_signal_over) ||
+		rip - (uintptr_t)crn_sigreturn < 9;
+}
+
+/*
+ * gate.S: the entry is over, something is held, and all signals are blocked until it returns. If it
+ * has interrupted another entry, that one gives back what is held, or is over as well: then it must
+ * not be disturbed again.
+ */
+void crn_signal_ends(ucontext_t *uc)
+{
+	struct crn_thread *t = crn_thread_self();
+
+	if (amid_entry(t, uc)) {
+		if (!at_its_end(uc))
+			return;
+		*uc_mask(uc) |= t->held & ~t->program_blocked;
+	}
+	crn_signals_release(t);
+}
+
+void crn_signal_serve(int sig, siginfo_t *info, void *ucontext)
 {
 	struct crn_thread *t = crn_thread_self();
 	ucontext_t *uc = ucontext;
@@ -267,6 +319,13 @@ void crn_signal_entry(int sig, siginfo_t *info, void *ucontext)
 		return;
 	if (sig == SIGSYS && (crn_timer_signal(t, info, uc) || crn_late_signal(t, info, uc)))
 		return;
+	if (amid_entry(t, uc)) {
+		if (raised_here(sig, info))
+			die_in_agent(sig, info, uc);
+		else
+			hold(t, sig, info);
+		return;
+	}
 	if (t->in_agent) {
 		entry_in_agent(t, sig, info, uc);
 		return;
