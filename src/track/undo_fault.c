@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "os/guarded.h"
 #include "os/memory.h"
+#include "os/signal.h"
 #include "os/thread.h"
 #include "track/undo_pages.h"
 
@@ -25,15 +26,19 @@ enum verdict { NOT_OURS, SERVED, CROWDED };
 /*
  * Nothing of ours refuses the store, now: the page was opened meanwhile, or the area that it was in
  * has ended, by another thread. Or it is the program's own doing, and would fault for ever. Nobody
- * closes pages while we are in the gate, so a store tells.
+ * closes pages while we are in the gate, so a store tells. The agent's handler has blocked the very
+ * signal that answers.
  */
-static enum verdict not_refused(uintptr_t page)
+static enum verdict not_refused(const struct crn_undo_pages *u, uintptr_t page)
 {
+	if (u->env->faults_forwarded)
+		crn_signal_mask(SIG_UNBLOCK, 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1));
 	return crn_guarded_store((void *)page) < 0 ? NOT_OURS : SERVED;
 }
 
 /* Claim a clean page for this thread; anything but CROWDED is the verdict already. */
-static enum verdict claim(const struct undo_area *a, uintptr_t page, uintptr_t *word)
+static enum verdict claim(const struct crn_undo_pages *u, const struct undo_area *a,
+	uintptr_t page, uintptr_t *word)
 {
 	undo_word *w = undo_word_of(a, page);
 	unsigned round = 0;
@@ -44,7 +49,7 @@ static enum verdict claim(const struct undo_area *a, uintptr_t page, uintptr_t *
 		if (*word & UNDO_OPEN && a->guard != &undo_guard_mprotect)
 			return SERVED;
 		if (*word & (UNDO_SEALED | UNDO_OPEN))
-			return not_refused(page);
+			return not_refused(u, page);
 		if (!(*word & UNDO_BUSY)) {
 			if (atomic_compare_exchange_weak(w, word, *word | UNDO_BUSY))
 				return CROWDED;
@@ -65,7 +70,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 	uintptr_t word, next;
 	void *frame;
 
-	verdict = claim(a, page, &word);
+	verdict = claim(u, a, page, &word);
 	if (verdict != CROWDED)
 		return verdict;
 	frame = crn_frame_alloc(u->env->arena);
@@ -218,7 +223,7 @@ bool undo_store_fault(void *tracker, int sig, const siginfo_t *info)
 	if (a && a->guard && a->guard->signal == sig && a->guard->code == info->si_code)
 		verdict = serve(u, a, page);
 	else if (refused_by_guard(u, sig, info->si_code))
-		verdict = not_refused((uintptr_t)info->si_addr);
+		verdict = not_refused(u, (uintptr_t)info->si_addr);
 	if (verdict == SERVED && a && u->env->predictor && u->env->predictor->near && !mine)
 		serve_near(u, a, page);
 	undo_gate_leave(u);

@@ -268,6 +268,23 @@ static void stack_overflow(void)
 	puts("survived");
 }
 
+/* What the program itself may not write: a constant, and memory that it has closed. */
+static void read_only(void)
+{
+	static const char constant[] = "constant";
+	static char closed[8192] __attribute__((aligned(4096)));
+
+	memset(closed, 1, sizeof(closed));
+	wake_up();
+	if (outside[0]++ == 0)
+		*(volatile char *)constant = 'x';
+	mprotect(closed, 4096, PROT_READ);
+	wake_up();
+	if (outside[1]++ == 0)
+		*(volatile char *)closed = 2;
+	puts(closed[0] == 1 && constant[0] == 'c' ? "survived both" : "changed");
+}
+
 static void signals(void)
 {
 	volatile int zero = 0;
@@ -320,6 +337,7 @@ int main(int argc, char **argv)
 		{ "none", no_checkpoint },
 		{ "sent", sent },
 		{ "stack", stack_overflow },
+		{ "read_only", read_only },
 		{ "signals", signals },
 		{ "in_handler", in_handler },
 	};
