@@ -104,11 +104,25 @@ static int disown(cairn_t *c, const struct crn_piece *p, bool forget)
 }
 
 /*
+ * What a stack has grown by since the newest checkpoint, under the agent: nobody's. No other thread
+ * runs on it, nor does the agent, and the checkpoint's frames lie above. It is emptied and not
+ * adopted, for that would copy it; the next look finds what the kernel still calls the stack.
+ */
+static bool is_dropped(const cairn_t *c, const struct crn_piece *p)
+{
+	const uint32_t grown = CRN_AREA_STACK | CRN_PIECE_NOTED;
+
+	return c->agent && (p->flags & grown) == grown && !(c->ops->caps & CRN_TRACK_KEEPS);
+}
+
+/*
  * A mapping that stays is tracked, if it was only noted so far. The tracker will have to forget
  * what it held at the newest checkpoint: the memory for that is wanted now.
  */
 static int prepare_to_stay(cairn_t *c, struct crn_piece *p, bool open_interval)
 {
+	if (is_dropped(c, p))
+		return 0;
 	/* What the tracker cannot take may stay, but not serve for an older one. */
 	if (p->flags & CRN_PIECE_NOTED && crn_layout_adopt(c, p) == CAIRN_EMEMORY)
 		return CAIRN_EMEMORY;
@@ -182,6 +196,8 @@ static bool undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool o
 	int err;
 
 	crn_debug("unmap %lx-%lx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
+	if (is_dropped(c, p))
+		return crn_memory_advise((void *)p->begin, p->end - p->begin, MADV_DONTNEED) >= 0;
 	if (!must_stay(c, p)) {
 		/* By brk, so that the kernel's idea of the heap's end goes back as well. */
 		if (p->flags & CRN_PIECE_HEAP)
