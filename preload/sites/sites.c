@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "effects/hold.h"
 #include "effects/planted.h"
+#include "os/descriptor.h"
 #include "os/thread.h"
 #include "session/session.h"
 #include "sites/sites.h"
@@ -116,9 +117,13 @@ static bool limit_below(int resource, uint64_t least)
 	return crn_sys4(SYS_prlimit64, 0, resource, NULL, limit) == 0 && limit[0] < least;
 }
 
-/* Which lowered limit may be why, as the rest of a line. */
-static const char *limit_behind(int err)
+/* What may be why, as the rest of a line: no /proc after a change of the root, a lowered limit. */
+static const char *reason_behind(int err)
 {
+	char text[64];
+
+	if (crn_file_read("/proc/self/stat", text, sizeof(text)) < 0)
+		return "; /proc cannot be read: mount it in the root of this process";
 	if (err == CAIRN_EMEMORY || err == -ENOMEM) {
 		if (limit_below(RLIMIT_AS, RLIM_INFINITY))
 			return "; RLIMIT_AS (ulimit -v) is low";
@@ -154,7 +159,7 @@ static bool session_ready(void)
 	if (ret == 0)
 		return true;
 	crn_agent->session_refused = true;
-	crn_error("no checkpoints: %s%s", cairn_strerror(ret), limit_behind(ret));
+	crn_error("no checkpoints: %s%s", cairn_strerror(ret), reason_behind(ret));
 	return false;
 }
 

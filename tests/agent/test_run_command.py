@@ -161,6 +161,24 @@ def test_limits() -> None:
     expect(got == (0, "alive\n", ""), "a limit that leaves room, and a buffer of a call", got)
 
 
+def test_root(folder: Path) -> None:
+    """A program that has changed its root is told that /proc is what it lacks there."""
+    root = folder / "root"
+    root.mkdir()
+    inner = "import os, select, sys\n"
+    inner += "try: os.chroot(sys.argv[1])\n"
+    inner += "except PermissionError: print('forbidden'); sys.exit()\n"
+    inner += "os.chdir('/'); [select.select([], [], [], 0) for _ in range(3)]; print('alive')"
+    for tracker in ("async", "mprotect", "uffd", "fork"):
+        got = run("--at", "wait", "--tracker", tracker, "--",
+                  sys.executable, "-c", inner, str(root))
+        if got[1] == "forbidden\n":
+            print("skip: chroot is not permitted", flush=True)
+            return
+        right = got[:2] == (0, "alive\n") and got[2].count("\n") == 1 and "/proc cannot" in got[2]
+        expect(right, f"no /proc in its root under {tracker}", got)
+
+
 def test_children() -> None:
     """Whoever is executed below has the agent too, also behind a shell that closes descriptors."""
     script = "exec 2>&1; /bin/true; env true; sh -c 'exec true'"
@@ -266,6 +284,7 @@ def main() -> None:
         test_programs(folder)
         test_trackers()
         test_limits()
+        test_root(folder)
         test_children()
         test_guard_pages()
         test_surface_list()
