@@ -54,8 +54,8 @@ static void open_bench(struct bench *b, unsigned pages, uint32_t keep)
 	memset(b, 0, sizeof(*b));
 	b->pages = pages;
 	b->live = map((size_t)PAGES_MAX * 4 * CRN_PAGE_SIZE);
-	if (crn_arena_init(&b->arena, map(ARENA_BYTES), ARENA_BYTES, ARENA_BYTES, commit_nothing) <
-			0 ||
+	if (crn_arena_init(&b->arena, map(ARENA_BYTES), ARENA_BYTES, ARENA_BYTES, true,
+		    commit_nothing) < 0 ||
 		crn_journal_open(&b->journal, b->arena, keep) < 0)
 		fail("crn_journal_open", "refused");
 	for (unsigned i = 0; i < pages; i++) {

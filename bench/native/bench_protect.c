@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What CAIRN_PROTECT costs: 15 pages written and a checkpoint, with the engine's memory closed
- * between calls and without, turn by turn, for each tracker. What is closed is the engine's memory,
- * so a tracker that holds a mirror pays for the whole area.
+ * between calls and without, turn by turn, for each tracker. Of a mirror only the frames that are
+ * written are opened, so the price grows with the pages, not with the area.
  */
 #include <stdio.h>
 #include <string.h>

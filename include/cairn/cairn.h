@@ -113,8 +113,9 @@ enum cairn_threads {
 enum cairn_flags {
 	/*
 	 * The engine's memory (mirror, undo pages, journal, tables) is read-only while the program
-	 * runs: by a protection key where the processor has one to spare, else at the cost of two
-	 * or three mprotect(2) over all of it at the begin and end of each call.
+	 * runs: by a protection key where the processor has one to spare, else at the cost of an
+	 * mprotect(2) or two over it at the begin and end of each call, and of two system calls
+	 * for each page frame that the call writes, if the tracker keeps a mirror.
 	 */
 	CAIRN_PROTECT = 1u << 0,
 };

@@ -18,6 +18,10 @@
 #define CRN_OPEN_SHARE 4
 #define CRN_CLASS_MIN   6  /* 64 bytes */
 #define CRN_CLASS_COUNT 48
+/* Sealed frames: how many are opened one by one, and as which share of all of them. */
+#define CRN_OPENED_MAX   2048u
+#define CRN_OPENED_SHARE 8
+#define CRN_OPENED_LAST  32 /* among so many it is looked whether a frame has been opened */
 
 /* A free frame's first words. */
 struct crn_free_frame {
@@ -44,11 +48,20 @@ struct crn_arena {
 
 	/* The session's lock. */
 	struct crn_blocks open, blocks;
+	bool apart; /* `open` has more than the header */
 
 	/* Frames: lock-free. Usable memory is [frames_committed, end). */
 	_Atomic uintptr_t frames_begin, frames_committed;
 	_Atomic uint64_t free_head; /* tag << 32 | frame number + 1 */
 	_Atomic uint64_t free_count;
+
+	/* The session's lock. Committed since the last close: [frames_committed, fresh_end) */
+	crn_seal_fn seal; /* or NULL */
+	void *seal_arg;
+	bool all_open;
+	uintptr_t fresh_end; /* or 0 */
+	uintptr_t *opened;
+	size_t opened_count;
 };
 
 /* ---- Committing ----------------------------------------------------------------- */
@@ -141,16 +154,19 @@ static bool grow_frames(struct crn_arena *a, uintptr_t wanted)
 			atomic_fetch_sub(&a->committed, step);
 			return false;
 		}
-		if (!atomic_compare_exchange_strong(&a->frames_committed, &old, old - step))
+		if (!atomic_compare_exchange_strong(&a->frames_committed, &old, old - step)) {
 			atomic_fetch_sub(&a->committed, step); /* somebody else has done it */
-		else
-			old -= step;
+			continue;
+		}
+		if (a->seal && !a->fresh_end)
+			a->fresh_end = old;
+		old -= step;
 	}
 	return true;
 }
 
 int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max,
-	crn_commit_fn commit)
+	bool apart, crn_commit_fn commit)
 {
 	struct crn_arena *a = (struct crn_arena *)((char *)base + CRN_ARENA_LEADING);
 	size_t first = CRN_ARENA_LEADING + CRN_COMMIT_MIN, open;
@@ -164,10 +180,11 @@ int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t
 	a->base = (uintptr_t)base;
 	a->end = a->base + CRN_MIN(reserved, (size_t)UINT32_MAX << CRN_PAGE_SHIFT);
 	a->commit = commit;
+	a->apart = apart;
 	a->memory_max = memory_max;
 	atomic_store(&a->committed, first);
 	atomic_store(&a->committed_max, first);
-	open = CRN_MAX(crn_page_down((a->end - a->base) / CRN_OPEN_SHARE), first);
+	open = apart ? CRN_MAX(crn_page_down((a->end - a->base) / CRN_OPEN_SHARE), first) : first;
 	a->open.begin = (uintptr_t)a;
 	a->open.end = ((uintptr_t)(a + 1) + CRN_BLOCK_ALIGN - 1) & ~(CRN_BLOCK_ALIGN - 1);
 	a->open.committed = a->base + first;
@@ -230,7 +247,7 @@ void *crn_block_alloc(struct crn_arena *a, size_t size)
 
 void *crn_block_alloc_open(struct crn_arena *a, size_t size)
 {
-	return blocks_take(a, &a->open, size);
+	return blocks_take(a, a->apart ? &a->open : &a->blocks, size);
 }
 
 void crn_block_free(struct crn_arena *a, void *block, size_t size)
@@ -259,6 +276,92 @@ static struct crn_free_frame *frame_at(const struct crn_arena *a, uint32_t numbe
 	return (struct crn_free_frame *)(a->base + ((uintptr_t)(number - 1) << CRN_PAGE_SHIFT));
 }
 
+static int open_all(struct crn_arena *a)
+{
+	uintptr_t from = a->fresh_end ? a->fresh_end : atomic_load(&a->frames_committed);
+
+	if (from < a->end)
+		CRN_TRY(a->seal(a->seal_arg, (void *)from, a->end - from, false));
+	a->all_open = true;
+	return 0;
+}
+
+__attribute__((noinline)) static void open_sealed(struct crn_arena *a, uintptr_t frame)
+{
+	size_t all = crn_pages(a->end - atomic_load(&a->frames_committed));
+	size_t last = CRN_MIN(a->opened_count, (size_t)CRN_OPENED_LAST);
+
+	if (a->all_open || frame < a->fresh_end)
+		return;
+	for (size_t i = 1; i <= last; i++)
+		if (a->opened[a->opened_count - i] == frame)
+			return;
+	if (a->opened_count < CRN_MIN(CRN_OPENED_MAX, all / CRN_OPENED_SHARE) &&
+		a->seal(a->seal_arg, (void *)frame, CRN_PAGE_SIZE, false) >= 0) {
+		a->opened[a->opened_count++] = frame;
+		return;
+	}
+	CRN_ASSERT(open_all(a) >= 0);
+}
+
+void crn_frame_open(struct crn_arena *a, void *frame)
+{
+	if (crn_unlikely(a->seal))
+		open_sealed(a, (uintptr_t)frame);
+}
+
+/* Neighbours among the opened ones, in either order, by one call. */
+static void close_opened(struct crn_arena *a)
+{
+	for (size_t i = 0; i < a->opened_count;) {
+		uintptr_t begin = a->opened[i], end = begin + CRN_PAGE_SIZE;
+
+		while (++i < a->opened_count) {
+			if (a->opened[i] == end)
+				end += CRN_PAGE_SIZE;
+			else if (a->opened[i] + CRN_PAGE_SIZE == begin)
+				begin -= CRN_PAGE_SIZE;
+			else
+				break;
+		}
+		(void)a->seal(a->seal_arg, (void *)begin, end - begin, true);
+	}
+}
+
+void crn_frames_close(struct crn_arena *a)
+{
+	uintptr_t from = atomic_load(&a->frames_committed);
+	uintptr_t to = a->all_open ? a->end : a->fresh_end;
+
+	if (!a->seal)
+		return;
+	if (!a->all_open)
+		close_opened(a);
+	if (from < to)
+		(void)a->seal(a->seal_arg, (void *)from, to - from, true);
+	a->all_open = false;
+	a->fresh_end = 0;
+	a->opened_count = 0;
+}
+
+int crn_frames_seal(struct crn_arena *a, crn_seal_fn seal, void *arg)
+{
+	a->opened = crn_block_alloc(a, CRN_OPENED_MAX * sizeof(*a->opened));
+	if (!a->opened)
+		return CAIRN_EMEMORY;
+	a->seal = seal;
+	a->seal_arg = arg;
+	a->all_open = true;
+	return 0;
+}
+
+void crn_frames_unseal(struct crn_arena *a)
+{
+	if (a->seal && !a->all_open)
+		(void)open_all(a);
+	a->seal = NULL;
+}
+
 void *crn_frame_alloc(struct crn_arena *a)
 {
 	uint64_t head = atomic_load_explicit(&a->free_head, memory_order_acquire);
@@ -275,6 +378,7 @@ void *crn_frame_alloc(struct crn_arena *a)
 
 		if (atomic_compare_exchange_weak(&a->free_head, &head, with)) {
 			atomic_fetch_sub_explicit(&a->free_count, 1, memory_order_relaxed);
+			crn_frame_open(a, f);
 			return f;
 		}
 	}
@@ -284,6 +388,7 @@ void *crn_frame_alloc(struct crn_arena *a)
 		if (!grow_frames(a, begin - CRN_PAGE_SIZE))
 			return NULL;
 	} while (!atomic_compare_exchange_weak(&a->frames_begin, &begin, begin - CRN_PAGE_SIZE));
+	crn_frame_open(a, (void *)(begin - CRN_PAGE_SIZE));
 	return (void *)(begin - CRN_PAGE_SIZE);
 }
 
@@ -294,6 +399,7 @@ void crn_frame_free(struct crn_arena *a, void *frame)
 
 	CRN_ASSERT(((uintptr_t)frame & (CRN_PAGE_SIZE - 1)) == 0 && (uintptr_t)frame < a->end &&
 		(uintptr_t)frame >= atomic_load_explicit(&a->frames_begin, memory_order_relaxed));
+	crn_frame_open(a, frame);
 	do {
 		atomic_store_explicit(&f->next, (uint32_t)head, memory_order_relaxed);
 		with = ((head >> 32) + 1) << 32 | frame_number(a, frame);

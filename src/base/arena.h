@@ -14,7 +14,7 @@
  * Under CAIRN_PROTECT blocks and frames are read-only while no call is in progress. What somebody
  * writes then (a write-fault handler, the agent) is an open block; the first CRN_ARENA_LEADING
  * bytes (track/faults.c has the second and third page) are always writable, and may outlive the
- * rest.
+ * rest. Sealed frames are read-only in a call as well, but for those that it writes.
  *
  * Invariants:
  *	open blocks end <= blocks begin; blocks end <= frames_begin
@@ -27,6 +27,7 @@
 #ifndef CRN_ARENA_H
 #define CRN_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/bits.h"
@@ -41,10 +42,11 @@ typedef int (*crn_commit_fn)(void *addr, size_t len);
 
 /*
  * Build an arena inside a reserved range. The control page (the first, zeros: the caller's) and the
- * header are committed first.
+ * header are committed first. `apart`: open blocks lie together; else they are blocks like others,
+ * which then begin right behind the header.
  */
 int crn_arena_init(struct crn_arena **out, void *base, size_t reserved, uint64_t memory_max,
-	crn_commit_fn commit);
+	bool apart, crn_commit_fn commit);
 
 /* The second and third page, zeros at first. */
 void *crn_arena_fault_pages(const struct crn_arena *a);
@@ -71,6 +73,22 @@ void crn_frame_free(struct crn_arena *a, void *frame);
  * changed.
  */
 int crn_frame_reserve(struct crn_arena *a, size_t count);
+
+/* How base asks for frames to be opened for writing, or closed. 0 or negative. */
+typedef int (*crn_seal_fn)(void *arg, void *at, size_t len, bool closed);
+
+/*
+ * From now on frames are closed, but for those that are written since the last crn_frames_close.
+ * Who writes to a frame says so first, by crn_frame_open; alloc and free do that themselves. Only
+ * where no write-fault handler takes frames. All of them are open until the first close. 0 or
+ * CAIRN_EMEMORY.
+ */
+int crn_frames_seal(struct crn_arena *a, crn_seal_fn seal, void *arg);
+/* All of them are open, and stay so. */
+void crn_frames_unseal(struct crn_arena *a);
+/* Nothing if frames are not sealed. Too many at once open all of them. */
+void crn_frame_open(struct crn_arena *a, void *frame);
+void crn_frames_close(struct crn_arena *a);
 
 /*
  * Memory that is the engine's but lies elsewhere: it counts against memory_max until it is given

@@ -13,10 +13,12 @@ static int add_frame(struct crn_fifo *f)
 		return CAIRN_EMEMORY;
 	frame->next = NULL;
 	frame->reserved = 0;
-	if (f->tail)
+	if (f->tail) {
+		crn_frame_open(f->arena, f->tail);
 		f->tail->next = frame;
-	else
+	} else {
 		f->head = frame;
+	}
 	f->tail = frame;
 	f->used = 0;
 	f->frame_count++;
@@ -30,6 +32,7 @@ void *crn_fifo_room(struct crn_fifo *f, size_t size)
 		if (add_frame(f) < 0)
 			return NULL;
 	}
+	crn_frame_open(f->arena, f->tail);
 	return f->tail->bytes + f->used;
 }
 
@@ -62,6 +65,7 @@ void crn_fifo_truncate(struct crn_fifo *f, struct crn_fifo_mark mark)
 		return;
 	}
 	free_chain(f, mark.frame->next);
+	crn_frame_open(f->arena, mark.frame);
 	mark.frame->next = NULL;
 	f->tail = mark.frame;
 	f->used = mark.used;

@@ -245,8 +245,11 @@ static int sink_take(struct crn_sink *sink, uintptr_t addr, size_t len, void *ol
 /* K = 1: nothing is kept, the frame just becomes the new content. */
 static int sink_absorb_last(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
 {
+	struct crn_journal *j = of_sink(sink);
+
+	crn_frame_open(j->arena, frame);
 	CRN_TRY(crn_guarded_copy(frame, live, CRN_PAGE_SIZE));
-	of_sink(sink)->pages++;
+	j->pages++;
 	return 1;
 }
 
@@ -276,6 +279,7 @@ static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const
 		if (!make_room(j))
 			return CAIRN_EMEMORY;
 	}
+	crn_frame_open(j->arena, frame);
 	crn_delta_make(delta, &plan, frame, now);
 	crn_fifo_push(&j->deltas, plan.size);
 	stage(j, addr, CRN_FORM_DELTA, delta);
@@ -434,8 +438,8 @@ int crn_journal_open(struct crn_journal **out, struct crn_arena *arena, uint32_t
 	j->cursors = crn_block_alloc(arena, cursors);
 	j->heap = crn_block_alloc(arena, heap);
 	j->staging = crn_block_alloc(arena, STAGING_FIRST * sizeof(struct crn_entry));
-	j->scratch[0] = crn_frame_alloc(arena);
-	j->scratch[1] = crn_frame_alloc(arena);
+	j->scratch[0] = crn_block_alloc(arena, CRN_PAGE_SIZE);
+	j->scratch[1] = crn_block_alloc(arena, CRN_PAGE_SIZE);
 	j->spares = crn_block_alloc(arena, SPARES_FIRST * sizeof(void *));
 	if (!j->ring || !j->cursors || !j->spares || !j->heap || !j->staging || !j->scratch[0] ||
 		!j->scratch[1]) {
@@ -469,10 +473,8 @@ void crn_journal_close(struct crn_journal *j)
 	spares_trim(j, 0);
 	block_drop(j, j->spares, j->spare_capacity * sizeof(void *));
 	block_drop(j, j->staging, j->staging_capacity * sizeof(struct crn_entry));
-	for (int i = 0; i < 2; i++) {
-		if (j->scratch[i])
-			crn_frame_free(j->arena, j->scratch[i]);
-	}
+	for (int i = 0; i < 2; i++)
+		block_drop(j, j->scratch[i], CRN_PAGE_SIZE);
 	crn_block_free(j->arena, j, sizeof(*j));
 }
 

@@ -27,7 +27,7 @@
  *	record_count <= K - 1
  *	record[i].id < record[i + 1].id
  *	entry[i].page < entry[i + 1].page                 in each record
- *	frames owned == whole entries + spares + frames of the two FIFOs + 2 of scratch
+ *	frames owned == whole entries + spares + frames of the two FIFOs
  *	entries in all records == entries in the entry FIFO
  *
  * Thread-safety: the session's lock is held. Nothing here makes a system call (except through the

@@ -3,6 +3,7 @@
  * What the files of the session share. One engine per process; everything below lives in the arena.
  *
  *	session.c     open, close, the lock, the one pointer
+ *	protect.c     the engine's memory, closed between calls
  *	choice.c      which tracker
  *	area.c        the table of areas; explicit areas of the program
  *	surface.c     which mappings belong to the surface
@@ -146,6 +147,7 @@ struct crn_control {
 	uint64_t maps_changed;
 	/* CAIRN_PROTECT: tables are writable now. Changes only while fault handlers are out. */
 	bool opened;
+	bool deaf; /* env.deaf */
 	/* Protection keys that a call opens (os/pkey.h), and the register before it. */
 	uint32_t keys, keys_before;
 };
@@ -214,7 +216,10 @@ struct cairn {
 		CRN_STACK_IN_HEAP, /* a part of the heap: ends nobody knows where */
 	} stack_kind;
 	uint8_t *restore_stack;
-	void *scratch; /* one frame */
+	void *scratch; /* one page */
+	bool apart;      /* open blocks are, and stay open while nothing else is: base/arena.h */
+	bool closes;     /* CAIRN_PROTECT, by closing pages: protect.c */
+	int frame_guard; /* userfaultfd that closes frames one by one; -1: mprotect, all of them */
 
 	/* While a restore runs. */
 	const struct crn_range *skip;
@@ -259,6 +264,14 @@ static inline int crn_settle(cairn_t *c)
 {
 	return c->ops->settle ? c->ops->settle(c->tracker) : 0;
 }
+
+/* ---- protect.c: CAIRN_PROTECT without a protection key */
+/* It is wanted: from the first close on. 0 or CAIRN_EMEMORY. */
+int crn_protect_begin(cairn_t *c);
+void crn_protect_end(cairn_t *c);
+/* At the begin and end of a call, with the lock. 0 or negative. */
+int crn_protect_open(cairn_t *c);
+int crn_protect_close(cairn_t *c);
 
 /* ---- choice.c */
 bool crn_tracker_exists(const char *name);

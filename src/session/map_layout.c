@@ -214,8 +214,9 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 	if (how == CRN_FOLLOW_NOTE) {
 		crn_debug("noted %lx-%lx after %lu", p->begin, p->end,
 			(unsigned long)crn_mark_newest(c)->id);
-		/* found again after the restore, if it is left */
+		/* found again after the restore, if it is left or the restore is refused */
 		crn_pieces_cut(&c->fresh, p->begin, p->end);
+		c->control->maps_stale = true;
 		record->at[record->count] = *change;
 		record->at[record->count++].piece.flags |= CRN_PIECE_NOTED;
 		return 0;

@@ -18,7 +18,6 @@
 #include "track/feed.h"
 #include "track/undo_pages.h"
 
-
 #define ALIVE  0x6e72696163ull /* "cairn" */
 #define CLOSED 0x6465736f6c63ull
 
@@ -45,53 +44,6 @@ uintptr_t crn_self(const cairn_t *c)
 	else
 		base = crn_tls_base();
 	return base | 1; /* before TLS is set up there is but one thread */
-}
-
-/*
- * CAIRN_PROTECT: a wild store of the program must not reach what brings it back. Open blocks are
- * closed as well where nobody writes to them between calls: no write-fault handler, no agent.
- */
-static int protect_parts(cairn_t *c, int prot)
-{
-	bool busy = c->agent || !(c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS));
-	uintptr_t begin, end;
-
-	for (int part = busy ? CRN_ARENA_BLOCKS : CRN_ARENA_OPEN; part < CRN_ARENA_PARTS; part++) {
-		crn_arena_part(c->arena, part, &begin, &end);
-		if (begin < end)
-			CRN_TRY(crn_memory_protect((void *)begin, end - begin, prot));
-	}
-	return 0;
-}
-
-/*
- * With a protection key there is nothing to do here: crn_lock opens everything for its thread, and
- * for no other. Else handlers stay out meanwhile: each then knows all the time whether a call
- * is in progress.
- */
-static int protect(cairn_t *c, bool closed)
-{
-	int err;
-
-	if (crn_likely(!(c->flags & CAIRN_PROTECT)) || reserve_key >= 0)
-		return 0;
-	if (c->ops->hold)
-		c->ops->hold(c->tracker, true);
-	err = protect_parts(c, closed ? PROT_READ : PROT_READ | PROT_WRITE);
-	c->control->opened = !closed;
-	if (c->ops->hold)
-		c->ops->hold(c->tracker, false);
-	return err;
-}
-
-/*
- * SAFETY: from write-fault handlers. While a call is in progress all frames are open, and stay so.
- */
-static void seal_frame(struct crn_track_env *env, void *frame, bool closed)
-{
-	if (!((cairn_t *)env)->control->opened)
-		(void)crn_memory_protect(
-			frame, CRN_PAGE_SIZE, closed ? PROT_READ : PROT_READ | PROT_WRITE);
 }
 
 #define WANTED  2ul         /* crn_self() never has this bit */
@@ -141,9 +93,9 @@ static int take_lock(cairn_t *c)
 			return -EDEADLK;
 		wait_for_lock(c, self, now);
 	}
-	err = protect(c, false);
+	err = crn_protect_open(c);
 	if (err < 0) {
-		(void)protect(c, true);
+		(void)crn_protect_close(c);
 		release(c);
 	}
 	return err;
@@ -170,7 +122,7 @@ void crn_unlock(cairn_t *c)
 {
 	uint32_t keys = anchor->keys, before = anchor->keys_before;
 
-	(void)protect(c, true);
+	(void)crn_protect_close(c);
 	release(c);
 	crn_pkey_restore(keys, before);
 }
@@ -285,13 +237,13 @@ static void give_key_back(void)
 }
 
 static int build(void *base, size_t reserved, const struct crn_host *host, uint64_t memory_max,
-	cairn_t **out)
+	bool apart, cairn_t **out)
 {
 	struct crn_arena *arena;
 	struct crn_control *a = base;
 	cairn_t *c;
 
-	CRN_TRY(crn_arena_init(&arena, base, reserved, memory_max, crn_memory_commit));
+	CRN_TRY(crn_arena_init(&arena, base, reserved, memory_max, apart, crn_memory_commit));
 	c = crn_block_alloc(arena, sizeof(*c));
 	if (!c)
 		return CAIRN_EMEMORY;
@@ -299,10 +251,12 @@ static int build(void *base, size_t reserved, const struct crn_host *host, uint6
 	a->keys = crn_pkey_all();
 	c->arena = arena;
 	c->host = *host;
+	c->frame_guard = -1;
+	c->apart = apart;
 	c->memory_max = memory_max;
 	c->restore_stack = crn_block_alloc(arena, CRN_RESTORE_STACK);
 	c->maps_buffer = crn_block_alloc(arena, CRN_MAPS_BUFFER);
-	c->scratch = crn_frame_alloc(arena);
+	c->scratch = crn_block_alloc(arena, CRN_PAGE_SIZE);
 	if (!c->restore_stack || !c->maps_buffer || !c->scratch)
 		return CAIRN_EMEMORY;
 	a->session = c;
@@ -346,12 +300,15 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->env.store = crn_store;
 	c->env.load = crn_load;
 	c->env.lost = crn_lost;
-	c->env.seal = c->flags & CAIRN_PROTECT && reserve_key < 0 ? seal_frame : NULL;
+	c->env.deaf = &c->control->deaf;
 	CRN_TRY(crn_maps_open(&c->maps, c->maps_buffer));
 	CRN_TRY(crn_journal_open(&c->journal, c->arena, c->keep));
 	CRN_TRY(crn_keeper_open(&c->env.keeper));
 	CRN_TRY(crn_strategy_open(c, o->strategy));
 	CRN_TRY(c->ops->open(&c->tracker, &c->env));
+	/* A key needs nothing: crn_lock opens it for its thread, and for no other. */
+	if (c->flags & CAIRN_PROTECT && reserve_key < 0)
+		CRN_TRY(crn_protect_begin(c));
 	/* Nothing is tracked yet. Without it a call may answer -EBADF some day. */
 	(void)crn_keeper_start(c->env.keeper);
 	CRN_TRY(crn_marks_push(c, 0)); /* the implicit checkpoint */
@@ -365,9 +322,9 @@ static int start(cairn_t *c, const struct cairn_options *o)
 		CRN_TRY(c->ops->kept_take(c->tracker, 0));
 	else
 		CRN_TRY(c->ops->interval_begin(c->tracker));
-	err = protect(c, true);
+	err = crn_protect_close(c);
 	if (err < 0)
-		(void)protect(c, false); /* what closes the session must be able to write */
+		(void)crn_protect_open(c); /* what closes the session must be able to write */
 	return err;
 }
 
@@ -375,6 +332,7 @@ static void tear_down(cairn_t *c)
 {
 	anchor->state = 0;
 	(void)crn_tracing_close(c);
+	crn_protect_end(c);
 	if (c->tracker)
 		c->ops->close(c->tracker);
 	crn_keeper_close(c->env.keeper);
@@ -418,7 +376,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	cairn_t *c = crn_session_current();
 	size_t reserved;
 	void *base;
-	bool whole;
+	bool whole, apart;
 	int err;
 
 	if (!out)
@@ -452,7 +410,9 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	/* The agent writes to its tables at any time: with it pages are closed instead. */
 	if (o.flags & CAIRN_PROTECT && !omit)
 		take_key(base, reserved);
-	err = build(base, reserved, &host, o.memory_max, &c);
+	/* Write-fault handlers and the agent write to open blocks. */
+	apart = omit || !(ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS));
+	err = build(base, reserved, &host, o.memory_max, apart, &c);
 	if (err < 0) {
 		crn_memory_unmap(base, reserved);
 		give_key_back();

@@ -349,6 +349,14 @@ static void async_own_calls(void *tracker, bool begin)
 	crn_async_own(tracker, begin);
 }
 
+static void async_own_closed(void *tracker, bool begin)
+{
+	struct crn_async *t = tracker;
+
+	if (t->feed)
+		t->feed->ops->own_closed(t->feed, begin);
+}
+
 static bool async_maps_quiet(void *tracker)
 {
 	struct crn_async *t = tracker;
@@ -396,6 +404,7 @@ const struct crn_tracker_ops crn_tracker_async = {
 	.look = async_look,
 	.held = async_held,
 	.own_calls = async_own_calls,
+	.own_closed = async_own_closed,
 	.maps_quiet = async_maps_quiet,
 	.feed = async_feed,
 	.page = { .unprotect = async_unprotect,

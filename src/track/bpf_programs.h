@@ -49,9 +49,10 @@ struct crn_bpf_shared {
 	_Alignas(64) uint64_t reads;    /* the lock was taken by others, to read */
 	uint64_t writes;                /* and to write, by anybody */
 	int64_t inside;                 /* who holds it to read */
-	_Alignas(64) uint64_t own_task; /* the engine's task */
+	_Alignas(64) uint64_t own_task; /* the engine's task; a thread with the id own_tid: ours */
 	uint64_t own;                   /* it is in a call of the engine's */
 	uint64_t ident_task, ident_mm;  /* what the ident program found */
+	uint64_t own_tid;
 	_Alignas(64) uint64_t begun;    /* images: numbers ever given */
 	uint64_t taken;                 /* and slots */
 	_Alignas(64) uint64_t in_fault[CRN_FAULT_SLOTS];

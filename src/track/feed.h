@@ -62,6 +62,12 @@ struct crn_feed_ops {
 	 * for doubt; or has made them. Does not nest.
 	 */
 	void (*own)(struct crn_feed *feed, bool begin);
+	/*
+	 * The same around the calls that open and close the engine's memory (CAIRN_PROTECT), in
+	 * which it can be read, not written. For calls that it cannot make out to be ours there
+	 * will be doubt.
+	 */
+	void (*own_closed)(struct crn_feed *feed, bool begin);
 	/* Has no mapping changed since this was last asked? */
 	bool (*maps_quiet)(struct crn_feed *feed);
 	/* Has any mapping changed since the last drain? */

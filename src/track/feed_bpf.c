@@ -50,7 +50,6 @@ struct bpf_feed {
 	struct crn_track_env *env;
 	struct crn_bpf_shared *shared;
 	int map, ident, links[CRN_LINKS];
-	int tid; /* whose task own_task is */
 	uint64_t tail, overflow, reads, writes, asked;
 	bool doubt_again; /* the next drain must doubt */
 	bool held;        /* by the keeper as well */
@@ -68,22 +67,35 @@ struct bpf_feed {
 
 static void forget_self(struct bpf_feed *f)
 {
-	f->tid = 0;
+	f->shared->own_tid = 0;
 	f->shared->own_task = 0;
 }
 
-/* Make own_task the calling thread's. If that cannot be done nobody is us, which is safe. */
+/*
+ * Make own_task the calling thread's. If that cannot be done nobody is us, which is safe. Writes
+ * nothing but what is shared, whose memory is always open.
+ */
+static void know_thread(struct bpf_feed *f, uint64_t tid)
+{
+	struct crn_bpf_shared *s = f->shared;
+
+	forget_self(f);
+	s->ident_task = 0; /* whatever the descriptor may be of by now */
+	if (crn_bpf_run(f->ident) < 0 || !s->ident_task)
+		return;
+	s->own_task = s->ident_task;
+	s->own_tid = tid;
+}
+
 static void know_self(struct bpf_feed *f)
 {
-	int tid = crn_gettid();
+	uint64_t tid = (uint64_t)crn_gettid();
 
-	if (crn_likely(tid == f->tid))
+	if (crn_likely(tid == f->shared->own_tid))
 		return;
 	forget_self(f);
-	if (crn_keeper_mend(f->env->keeper) < 0 || crn_bpf_run(f->ident) < 0)
-		return;
-	f->shared->own_task = f->shared->ident_task;
-	f->tid = tid;
+	if (crn_keeper_mend(f->env->keeper) >= 0)
+		know_thread(f, tid);
 }
 
 static void bpf_own(struct crn_feed *feed, bool begin)
@@ -92,6 +104,16 @@ static void bpf_own(struct crn_feed *feed, bool begin)
 
 	if (begin)
 		know_self(f);
+	__atomic_store_n(&f->shared->own, begin, __ATOMIC_SEQ_CST);
+}
+
+static void bpf_own_closed(struct crn_feed *feed, bool begin)
+{
+	struct bpf_feed *f = (struct bpf_feed *)feed;
+	uint64_t tid = (uint64_t)crn_gettid();
+
+	if (begin && tid != f->shared->own_tid)
+		know_thread(f, tid);
 	__atomic_store_n(&f->shared->own, begin, __ATOMIC_SEQ_CST);
 }
 
@@ -136,7 +158,8 @@ static void charge_slots(struct bpf_feed *f)
 static int open_feed(struct crn_feed **out, struct crn_track_env *env,
 	const struct crn_feed_ops *ops)
 {
-	struct bpf_feed *f = crn_block_alloc(env->arena, sizeof(*f));
+	/* Images belong to undo pages, which say what is ours while blocks are closed. */
+	struct bpf_feed *f = crn_block_alloc_open(env->arena, sizeof(*f));
 	void *memory;
 	int err = 0;
 
@@ -483,6 +506,7 @@ const struct crn_feed_ops crn_feed_bpf = {
 	.hold = bpf_hold,
 	.drain = bpf_drain,
 	.own = bpf_own,
+	.own_closed = bpf_own_closed,
 	.maps_quiet = bpf_maps_quiet,
 	.unsteady = bpf_unsteady,
 	.suspect = bpf_suspect,
@@ -495,6 +519,7 @@ const struct crn_feed_ops crn_feed_bpf_images = {
 	.hold = bpf_hold,
 	.drain = bpf_drain,
 	.own = bpf_own,
+	.own_closed = bpf_own_closed,
 	.maps_quiet = bpf_maps_quiet,
 	.unsteady = bpf_unsteady,
 	.suspect = bpf_suspect,

@@ -131,6 +131,16 @@ static void perf_own(struct crn_feed *feed, bool begin)
 	f->own = begin;
 }
 
+/* Muting needs no record to be judged; it can be had for one thread, which is nearly always it. */
+static void perf_own_closed(struct crn_feed *feed, bool begin)
+{
+	struct crn_perf_feed *f = (struct crn_perf_feed *)feed;
+
+	if (f->lock_fd >= 0 && crn_gettid() == f->opener &&
+		crn_perf_mute(f->lock_fd, f->lock_id, begin) < 0 && !begin)
+		*f->env->deaf = true;
+}
+
 static bool perf_maps_quiet(struct crn_feed *feed)
 {
 	struct crn_perf_feed *f = (struct crn_perf_feed *)feed;
@@ -245,7 +255,7 @@ static int perf_drain(
 	if (needs_mending(f))
 		CRN_TRY(mend(f, self));
 	doubt |= f->takings != f->drained_takings;
-	if (f->broken)
+	if (f->broken || *f->env->deaf)
 		return -EUSERS;
 	f->drained_takings = f->takings;
 	f->doubt_again = f->inside;
@@ -322,6 +332,7 @@ const struct crn_feed_ops crn_feed_perf = {
 	.hold = perf_hold,
 	.drain = perf_drain,
 	.own = perf_own,
+	.own_closed = perf_own_closed,
 	.maps_quiet = perf_maps_quiet,
 	.unsteady = perf_unsteady,
 	.suspect = perf_suspect,

@@ -42,7 +42,7 @@ int crn_mirror_open(struct crn_mirror *m, struct crn_track_env *env)
 	m->env = env;
 	crn_range_list_open(&m->replaced, env->arena);
 	m->root = node_alloc(m);
-	m->scratch = crn_frame_alloc(env->arena);
+	m->scratch = crn_block_alloc(env->arena, CRN_PAGE_SIZE);
 	if (!m->root || !m->scratch) {
 		crn_mirror_close(m);
 		return CAIRN_EMEMORY;
@@ -66,6 +66,13 @@ static struct crn_mirror_node *leaf_of(struct crn_mirror *m, uintptr_t addr)
 	return n;
 }
 
+/* All writing to nodes: under CAIRN_PROTECT each is closed, as all frames are. */
+static void slot_set(struct crn_mirror *m, void **slot, void *to)
+{
+	crn_frame_open(m->env->arena, (void *)crn_page_down((uintptr_t)slot));
+	*slot = to;
+}
+
 static int cover_leaf(struct crn_mirror *m, uintptr_t addr)
 {
 	struct crn_mirror_node *n = m->root;
@@ -74,7 +81,7 @@ static int cover_leaf(struct crn_mirror *m, uintptr_t addr)
 		void **slot = &n->slot[slot_index(addr, level)];
 
 		if (!*slot)
-			*slot = node_alloc(m);
+			slot_set(m, slot, node_alloc(m));
 		if (!*slot)
 			return CAIRN_EMEMORY; /* empty nodes are found again by the next cover */
 		n = *slot;
@@ -110,10 +117,11 @@ static const void *live_page(struct crn_mirror *m, uintptr_t page, bool doubtful
 /* A page that nobody can read any more (unmapped, cut off its file) has no content: zeros. */
 static void load(struct crn_mirror *m, void **slot, const void *live)
 {
+	crn_frame_open(m->env->arena, *slot);
 	if (crn_likely(crn_guarded_copy(*slot, live, CRN_PAGE_SIZE) >= 0))
 		return;
 	crn_frame_free(m->env->arena, *slot);
-	*slot = NULL;
+	slot_set(m, slot, NULL);
 	m->page_count--;
 }
 
@@ -127,7 +135,7 @@ int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool d
 		if (!live)
 			continue;
 		if (!*slot) {
-			*slot = crn_frame_alloc(m->env->arena);
+			slot_set(m, slot, crn_frame_alloc(m->env->arena));
 			if (!*slot)
 				return CAIRN_EMEMORY;
 			m->page_count++;
@@ -139,10 +147,9 @@ int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool d
 
 static void renew(struct crn_mirror *m, void **slot, const void *live)
 {
-	*slot = NULL;
+	slot_set(m, slot, live ? crn_frame_alloc(m->env->arena) : NULL);
 	if (!live)
 		return;
-	*slot = crn_frame_alloc(m->env->arena);
 	CRN_ASSERT(*slot); /* the sink's prepare() promised it */
 	m->page_count++;
 	load(m, slot, live);
@@ -161,7 +168,7 @@ static int turn_page(struct crn_mirror *m, void **slot, void *old, uintptr_t pag
 		return 0;
 	}
 	if (sink->exchange && live) {
-		*slot = sink->exchange(sink, page, old);
+		slot_set(m, slot, sink->exchange(sink, page, old));
 		CRN_ASSERT(*slot); /* the sink's prepare() promised it */
 		load(m, slot, live);
 		return 0;
@@ -216,7 +223,7 @@ int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_
 	/* turn_page's way of nearly every hot page. */
 	if (crn_likely(*old && sink->exchange && !doubtful && !m->env->closed &&
 		    !m->replaced.count)) {
-		*slot = sink->exchange(sink, page, *old);
+		slot_set(m, slot, sink->exchange(sink, page, *old));
 		CRN_ASSERT(*slot);
 		load(m, slot, (const void *)page);
 		*old = *slot;
@@ -292,7 +299,7 @@ static int give_range(struct crn_mirror *m, uintptr_t begin, uintptr_t end, stru
 			void **slot = crn_mirror_slot(m, page);
 
 			CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, *slot, true));
-			*slot = NULL;
+			slot_set(m, slot, NULL);
 			m->page_count--;
 		}
 	}
@@ -373,7 +380,7 @@ static bool drop_under(struct crn_mirror *m, struct crn_mirror_node *n, unsigned
 			continue;
 		}
 		crn_frame_free(m->env->arena, child);
-		n->slot[i] = NULL;
+		slot_set(m, &n->slot[i], NULL);
 	}
 	return empty;
 }
@@ -398,7 +405,7 @@ void crn_mirror_drop(struct crn_mirror *m, uintptr_t begin, uintptr_t end)
 			void **slot = crn_mirror_slot(m, page);
 
 			crn_frame_free(m->env->arena, *slot);
-			*slot = NULL;
+			slot_set(m, slot, NULL);
 			m->page_count--;
 		}
 	}
@@ -413,8 +420,7 @@ void crn_mirror_close(struct crn_mirror *m)
 		drop_tree(m, 0, UINTPTR_MAX);
 		crn_frame_free(m->env->arena, m->root);
 	}
-	if (m->scratch)
-		crn_frame_free(m->env->arena, m->scratch);
+	crn_block_free(m->env->arena, m->scratch, CRN_PAGE_SIZE);
 	crn_range_list_close(&m->replaced);
 	crn_fill(m, 0, sizeof(*m));
 }
@@ -432,17 +438,19 @@ int crn_mirror_put(struct crn_mirror *m, uintptr_t page, const void *content)
 			crn_frame_free(m->env->arena, *slot);
 			m->page_count--;
 		}
-		*slot = NULL;
+		slot_set(m, slot, NULL);
 		return 0;
 	}
 	if (!*slot) {
-		*slot = crn_frame_alloc(m->env->arena);
+		slot_set(m, slot, crn_frame_alloc(m->env->arena));
 		if (!*slot)
 			return CAIRN_EMEMORY;
 		m->page_count++;
 	}
-	if (*slot != content)
-		crn_copy_page(*slot, content);
+	if (*slot == content)
+		return 0;
+	crn_frame_open(m->env->arena, *slot);
+	crn_copy_page(*slot, content);
 	return 0;
 }
 

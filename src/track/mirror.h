@@ -33,7 +33,7 @@ struct crn_mirror {
 	struct crn_mirror_node *root;
 	uintptr_t leaf_begin; /* the 2 MiB that `leaf` covers */
 	struct crn_mirror_node *leaf;
-	void *scratch; /* one frame: the live content of a page that the program cannot read now */
+	void *scratch; /* one page: the live content of a page that the program cannot read now */
 	size_t page_count, node_count;
 	struct crn_range_list replaced; /* in the open interval: crn_mirror_replaced */
 };

@@ -48,7 +48,7 @@ struct soft_tracker {
 	int pagemap, clear_refs;
 	struct crn_maps maps;
 	char *maps_buffer;
-	uint64_t *entries; /* BATCH of them: one frame */
+	uint64_t *entries; /* BATCH of them: one page */
 
 	struct soft_span *spans; /* disjoint, in no order */
 	size_t span_count, span_capacity;
@@ -73,8 +73,7 @@ static void soft_close(void *tracker)
 	crn_block_free(a, t->spans, t->span_capacity * sizeof(*t->spans));
 	if (t->mirror.env)
 		crn_mirror_close(&t->mirror);
-	if (t->entries)
-		crn_frame_free(a, t->entries);
+	crn_block_free(a, t->entries, CRN_PAGE_SIZE);
 	if (t->maps.buffer)
 		crn_maps_close(&t->maps);
 	crn_block_free(a, t->maps_buffer, CRN_MAPS_BUFFER);
@@ -92,7 +91,7 @@ static int open_clear_refs(void)
 static int open_parts(struct soft_tracker *t)
 {
 	CRN_TRY(crn_mirror_open(&t->mirror, t->env));
-	t->entries = crn_frame_alloc(t->env->arena);
+	t->entries = crn_block_alloc(t->env->arena, CRN_PAGE_SIZE);
 	t->maps_buffer = crn_block_alloc(t->env->arena, CRN_MAPS_BUFFER);
 	if (!t->entries || !t->maps_buffer)
 		return CAIRN_EMEMORY;

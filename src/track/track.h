@@ -144,9 +144,10 @@ struct crn_track_env {
 	 * CAIRN_PROTECT: page frames are read-only while the program runs. A write-fault handler
 	 * opens the frame that it fills, and closes it again; what else it writes is in open blocks
 	 * (base/arena.h). While a call is in progress it does nothing. NULL: frames are always
-	 * writable. Any context inside what `hold` keeps out.
+	 * writable, or no handler writes any. Any context inside what `hold` keeps out.
 	 */
 	void (*seal)(struct crn_track_env *env, void *frame, bool closed);
+	bool *deaf; /* always open: a feed has gone deaf while the engine's memory was closed */
 	/*
 	 * The engine could not keep an old content: the present interval cannot be undone. Any
 	 * context.
@@ -273,6 +274,11 @@ struct crn_tracker_ops {
 	 * no cause for the tracker to suspect unseen writes. Does not nest. NULL: it does not mind.
 	 */
 	void (*own_calls)(void *t, bool begin);
+	/*
+	 * The same around the calls that open and close the engine's memory (CAIRN_PROTECT), in
+	 * which it can be read, not written. NULL: it does not mind.
+	 */
+	void (*own_closed)(void *t, bool begin);
 	/*
 	 * Before the past is looked at, and before a checkpoint is taken: what cannot be undone of
 	 * the open interval is told to env->lost. 0 or negative. NULL: it has been.

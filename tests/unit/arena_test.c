@@ -22,7 +22,7 @@ static int setup(void **state)
 {
 	if (crn_memory_reserve(&base, &reserved) < 0)
 		return -1;
-	return crn_arena_init(&arena, base, reserved, LIMIT, crn_memory_commit);
+	return crn_arena_init(&arena, base, reserved, LIMIT, true, crn_memory_commit);
 }
 
 static int teardown(void **state)

@@ -132,8 +132,8 @@ static struct rig *rig_new(const struct crn_tracker_ops *ops, uint32_t flags, ui
 
 	r->ops = ops;
 	assert_int_equal(crn_memory_reserve(&r->reserve, &r->reserved), 0);
-	assert_int_equal(
-		crn_arena_init(&r->arena, r->reserve, r->reserved, memory_max, crn_memory_commit),
+	assert_int_equal(crn_arena_init(&r->arena, r->reserve, r->reserved, memory_max, true,
+				 crn_memory_commit),
 		0);
 	r->env = (struct crn_track_env){
 		.arena = r->arena, .host = &host, .keep = 1, .lost = env_lost,
