@@ -24,40 +24,41 @@ static uint8_t line_words(const uint64_t *a, const uint64_t *b)
 	return words;
 }
 
-static size_t masks_size(uint64_t lines)
+/* Of `lines` and `words`. */
+static size_t masks_size(size_t line_count)
 {
-	return 8 + ((popcount64(lines) + 7) & ~(size_t)7);
+	return 8 + ((line_count + 7) & ~(size_t)7);
 }
 
 void crn_delta_plan(
 	struct crn_delta_plan *plan, uint64_t lines, const void *frame, const void *now)
 {
-	size_t size = masks_size(lines);
-	size_t n = 0;
+	uint8_t *words = (uint8_t *)plan->words;
+	size_t n = 0, size = 0;
 
 	plan->lines = lines;
 	for (uint64_t rest = lines; rest; rest &= rest - 1) {
 		size_t at = (size_t)__builtin_ctzll(rest) * WORDS_PER_LINE;
-		uint8_t words =
-			line_words((const uint64_t *)frame + at, (const uint64_t *)now + at);
 
-		plan->words[n++] = words;
-		size += 8 * popcount64(words);
+		if (!(n & 7))
+			plan->words[n / 8] = 0; /* padding: equal deltas are equal bytes */
+		words[n++] = line_words((const uint64_t *)frame + at, (const uint64_t *)now + at);
 	}
-	while (n & 7)
-		plan->words[n++] = 0; /* padding, so that equal deltas are equal bytes */
+	for (size_t i = 0; i < n; i += 8)
+		size += 8 * popcount64(plan->words[i / 8]);
+	size += masks_size(n);
+	plan->line_count = n;
 	plan->size = size <= CRN_DELTA_MAX ? size : 0;
 }
 
 void crn_delta_make(void *out, const struct crn_delta_plan *plan, void *frame, const void *now)
 {
-	uint64_t *x = (uint64_t *)((char *)out + masks_size(plan->lines));
-	const uint8_t *words = plan->words;
+	uint64_t *x = (uint64_t *)((char *)out + masks_size(plan->line_count));
+	const uint8_t *words = (const uint8_t *)plan->words;
 
 	*(uint64_t *)out = plan->lines;
-	for (uint64_t *masks = (uint64_t *)out + 1; masks < x; masks++, words += 8)
-		*masks = *(const uint64_t *)words;
-	words = plan->words;
+	for (size_t i = 0; i < plan->line_count; i += 8)
+		((uint64_t *)out)[1 + i / 8] = plan->words[i / 8];
 	for (uint64_t rest = plan->lines; rest; rest &= rest - 1) {
 		size_t at = (size_t)__builtin_ctzll(rest) * WORDS_PER_LINE;
 
@@ -75,7 +76,7 @@ size_t crn_delta_size(const void *delta)
 {
 	uint64_t lines = *(const uint64_t *)delta;
 	const uint8_t *words = (const uint8_t *)delta + 8;
-	size_t size = masks_size(lines);
+	size_t size = masks_size(popcount64(lines));
 
 	for (int n = (int)popcount64(lines); n > 0; n--)
 		size += 8 * popcount64(*words++);
@@ -86,7 +87,7 @@ void crn_delta_apply(void *page, const void *delta)
 {
 	uint64_t lines = *(const uint64_t *)delta;
 	const uint8_t *words = (const uint8_t *)delta + 8;
-	const uint64_t *x = (const uint64_t *)((const char *)delta + masks_size(lines));
+	const uint64_t *x = (const uint64_t *)((const char *)delta + masks_size(popcount64(lines)));
 
 	for (; lines; lines &= lines - 1) {
 		uint64_t *line = (uint64_t *)page + (size_t)__builtin_ctzll(lines) * WORDS_PER_LINE;

@@ -26,7 +26,8 @@
 struct crn_delta_plan {
 	uint64_t lines;
 	size_t size; /* of the delta; 0: longer than CRN_DELTA_MAX */
-	uint8_t words[64] __attribute__((aligned(8)));
+	size_t line_count;
+	uint64_t words[8]; /* words[n] of the delta, bytes */
 };
 /* `lines`: those that may differ (crn_guarded_lines); the others of `now` are not looked at. */
 void crn_delta_plan(

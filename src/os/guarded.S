@@ -4,6 +4,9 @@
  * NAME_begin and NAME_end; guarded.c resumes a fault there at NAME_failed. Legacy (not VEX) SSE2
  * leaves the upper halves of ymm and zmm alone, so that saving the xmm registers that are used is
  * enough: the engine may not disturb the vector state of the program.
+ *
+ * Where crn_guarded_wide is set pages are compared by whole lines, in zmm16, which no legacy
+ * instruction reaches: the upper halves of the lower registers stay as clean as they were.
  */
 .macro GUARDED name
 	.globl \name, \name\()_begin, \name\()_end, \name\()_failed
@@ -13,6 +16,7 @@
 \name:
 .endm
 
+	.hidden crn_guarded_wide
 	.text
 /* int crn_guarded_copy(void *to, const void *from, size_t len) */
 	GUARDED crn_guarded_copy
@@ -41,6 +45,8 @@ crn_guarded_store_failed:
 
 /* int crn_guarded_lines(const void *old, const void *live, uint64_t *lines) */
 	GUARDED crn_guarded_lines
+	cmpb $0, crn_guarded_wide(%rip)
+	jne crn_guarded_lines_wide
 	subq $88, %rsp
 	movaps %xmm0, (%rsp)
 	movaps %xmm1, 16(%rsp)
@@ -87,6 +93,33 @@ crn_guarded_lines_failed:
 	movl $-14, %eax
 	jmp 2b
 	.size crn_guarded_lines, . - crn_guarded_lines
+
+	GUARDED crn_guarded_lines_wide
+	subq $72, %rsp
+	vmovdqu64 %zmm16, (%rsp)
+	kmovq %k1, %r9
+	xorl %ecx, %ecx
+	.balign 16
+crn_guarded_lines_wide_begin:
+1:	vmovdqa64 (%rdi,%rcx), %zmm16
+	vpcmpneqq (%rsi,%rcx), %zmm16, %k1
+	kmovw %k1, %eax
+	negl %eax /* carry: the line differs */
+	rcrq $1, %r8
+	addl $64, %ecx
+	cmpl $4096, %ecx
+	jne 1b
+crn_guarded_lines_wide_end:
+	movq %r8, (%rdx)
+	xorl %eax, %eax
+2:	kmovq %r9, %k1
+	vmovdqu64 (%rsp), %zmm16
+	addq $72, %rsp
+	ret
+crn_guarded_lines_wide_failed:
+	movl $-14, %eax
+	jmp 2b
+	.size crn_guarded_lines_wide, . - crn_guarded_lines_wide
 
 /* int crn_guarded_copy_lines(void *to, const void *from, uint64_t lines) */
 	GUARDED crn_guarded_copy_lines
@@ -138,6 +171,8 @@ crn_guarded_line_differs_failed:
 
 /* unsigned crn_guarded_line(const void *old, const void *live, unsigned hint) */
 	GUARDED crn_guarded_line
+	cmpb $0, crn_guarded_wide(%rip)
+	jne crn_guarded_line_wide
 	subq $72, %rsp
 	movaps %xmm0, (%rsp)
 	movaps %xmm1, 16(%rsp)
@@ -177,4 +212,31 @@ crn_guarded_line_failed:
 	shrl $6, %eax
 	ret
 	.size crn_guarded_line, . - crn_guarded_line
+
+	GUARDED crn_guarded_line_wide
+	subq $72, %rsp
+	vmovdqu64 %zmm16, (%rsp)
+	kmovq %k1, %r9
+	shll $6, %edx
+	movl %edx, %ecx
+	.balign 16
+crn_guarded_line_wide_begin:
+1:	vmovdqa64 (%rdi,%rcx), %zmm16
+	vpcmpneqq (%rsi,%rcx), %zmm16, %k1
+	kortestw %k1, %k1
+	jnz crn_guarded_line_wide_failed
+	addl $64, %ecx
+	andl $4095, %ecx
+	cmpl %edx, %ecx
+	jne 1b
+crn_guarded_line_wide_end:
+	movl $4096, %ecx
+crn_guarded_line_wide_failed:
+	kmovq %r9, %k1
+	vmovdqu64 (%rsp), %zmm16
+	addq $72, %rsp
+	movl %ecx, %eax
+	shrl $6, %eax
+	ret
+	.size crn_guarded_line_wide, . - crn_guarded_line_wide
 	.section .note.GNU-stack, "", @progbits

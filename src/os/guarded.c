@@ -11,6 +11,11 @@ DECLARE(crn_guarded_lines);
 DECLARE(crn_guarded_copy_lines);
 DECLARE(crn_guarded_line_differs);
 DECLARE(crn_guarded_line);
+DECLARE(crn_guarded_lines_wide);
+DECLARE(crn_guarded_line_wide);
+
+/* A restore may put it back: it was the same at every checkpoint. */
+bool crn_guarded_wide;
 
 /* SAFETY: in a signal handler; addresses are compared. */
 uintptr_t crn_guarded_resume(uintptr_t pc)
@@ -20,7 +25,8 @@ uintptr_t crn_guarded_resume(uintptr_t pc)
 	} guarded[] = {
 		ENTRY(crn_guarded_copy), ENTRY(crn_guarded_store), ENTRY(crn_guarded_lines),
 		ENTRY(crn_guarded_copy_lines), ENTRY(crn_guarded_line_differs),
-		ENTRY(crn_guarded_line),
+		ENTRY(crn_guarded_line), ENTRY(crn_guarded_lines_wide),
+		ENTRY(crn_guarded_line_wide),
 	};
 
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(guarded); i++) {

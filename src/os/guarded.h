@@ -34,6 +34,12 @@ unsigned crn_guarded_line(const void *old, const void *live, unsigned hint);
 
 #define CRN_LINES 64u /* of a page */
 
+/*
+ * The processor has registers of a whole line (AVX-512F, BW), and the kernel keeps them: set before
+ * the first session, by crn_host_probe, and the same ever after.
+ */
+extern bool crn_guarded_wide __attribute__((visibility("hidden")));
+
 /* `old` NULL: zeros. */
 bool crn_guarded_same(const void *old, const void *live);
 

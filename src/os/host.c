@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/copy.h"
 #include "os/descriptor.h"
+#include "os/guarded.h"
 #include "os/host.h"
 #include "os/maps.h"
 #include "os/memory.h"
@@ -261,13 +262,30 @@ static uint64_t hardware_caps2(void)
 	return 0;
 }
 
+#define LINE_REGISTERS	(1u << 16 | 1u << 30) /* AVX-512F and BW, in leaf 7 */
+#define LINE_STATE	0xe6u /* all of these registers, in XCR0 */
+
+/* Are the registers of AVX-512 switched on, and part of what the kernel saves? */
+static bool keeps_line_registers(void)
+{
+	unsigned a, b, c, d;
+
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27 /* OSXSAVE */))
+		return false;
+	__asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+	return (a & LINE_STATE) == LINE_STATE;
+}
+
 static void probe_processor(struct crn_host *h)
 {
 	unsigned a, b, c, d;
 	uint64_t shadow = 0;
 
-	if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
+	if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
 		h->pkeys = c & 1u << 4; /* OSPKE: the kernel has switched them on */
+		crn_guarded_wide = (b & LINE_REGISTERS) == LINE_REGISTERS &&
+			keeps_line_registers();
+	}
 	if (__get_cpuid_count(0xd, 0, &a, &b, &c, &d))
 		h->xsave_size = b;
 	if (__get_cpuid_count(0xd, 1, &a, &b, &c, &d)) {

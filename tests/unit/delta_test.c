@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The delta of two pages: format, limits, both directions, and the vector registers left alone. */
+/*
+ * The delta of two pages: format, limits, both directions, and the vector registers left alone. All
+ * of it by the registers that every processor has, and by those of a whole line if there are any.
+ */
+#include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 #include <cmocka.h>
 #include "base/bits.h"
 #include "journal/delta.h"
@@ -132,6 +139,94 @@ static void vector_registers_survive(void **state)
 	assert_memory_equal(before, after, sizeof(before));
 }
 
+/* From each line on, and around, the first that differs. */
+static void first_line_from_a_hint(void **state)
+{
+	for (unsigned hint = 0; hint < CRN_LINES; hint++) {
+		fill();
+		assert_int_equal(crn_guarded_line(a, b, hint), CRN_LINES);
+		for (unsigned behind = CRN_LINES; behind-- > 0;) {
+			unsigned line = (hint + behind) % CRN_LINES;
+
+			b[line * 8 + behind % 8] ^= 1ull << hint;
+			assert_int_equal(crn_guarded_line(a, b, hint), line);
+		}
+	}
+}
+
+/* ---- Pages that cannot be read ----------------------------------------------------------- */
+
+static void resume(int sig, siginfo_t *info, void *context)
+{
+	greg_t *pc = &((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+
+	*pc = (greg_t)crn_guarded_resume((uintptr_t)*pc);
+}
+
+static void unreadable_pages_are_failures(void **state)
+{
+	struct sigaction action = { .sa_sigaction = resume, .sa_flags = SA_SIGINFO }, before;
+	void *none = mmap(NULL, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t lines;
+
+	assert_true(none != MAP_FAILED);
+	sigaction(SIGSEGV, &action, &before);
+	assert_int_equal(crn_guarded_lines(a, none, &lines), -EFAULT);
+	assert_int_equal(crn_guarded_line(a, none, 5), 5);
+	sigaction(SIGSEGV, &before, NULL);
+	munmap(none, CRN_PAGE_SIZE);
+}
+
+/* ---- Registers of a whole line ------------------------------------------------------------- */
+
+static bool has_wide(void)
+{
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+}
+
+/* What fn leaves of the registers that it uses. */
+__attribute__((target("avx512f,avx512bw"))) static void call_wide(void *fn, const void *live,
+	void *arg, uint8_t before[64], uint8_t after[64], uint64_t *mask)
+{
+	const void *x = a;
+
+	__asm__ volatile("vmovdqu64 (%[in]), %%zmm16\n\tkmovq (%[mask]), %%k1\n\t"
+			 "mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
+			 "call *%[fn]\n\tmov %%r12, %%rsp\n\t"
+			 "vmovdqu64 %%zmm16, (%[out])\n\tkmovq %%k1, (%[mask])\n\t"
+			 : "+D"(x), "+S"(live), "+d"(arg)
+			 : [in] "r"(before), [out] "b"(after), [fn] "r"(fn), [mask] "r"(mask)
+			 : "rax", "rcx", "r8", "r9", "r10", "r11", "r12", "xmm16", "k1",
+			 "memory", "cc");
+}
+
+static void wide_registers_survive(void **state)
+{
+	void *const fns[] = { (void *)crn_guarded_lines, (void *)crn_guarded_line };
+	struct sigaction action = { .sa_sigaction = resume, .sa_flags = SA_SIGINFO }, segv;
+	void *none = mmap(NULL, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const void *const lives[] = { b, none };
+	uint8_t before[64], after[64];
+	uint64_t lines;
+
+	if (!crn_guarded_wide)
+		skip();
+	fill();
+	b[17] = ~b[17];
+	for (unsigned i = 0; i < sizeof(before); i++)
+		before[i] = (uint8_t)(i * 37 + 11);
+	sigaction(SIGSEGV, &action, &segv);
+	for (unsigned i = 0; i < 4; i++) {
+		uint64_t mask = 0xfedcba9876543210;
+
+		call_wide(fns[i & 1], lives[i / 2], i & 1 ? NULL : &lines, before, after, &mask);
+		assert_memory_equal(before, after, sizeof(before));
+		assert_true(mask == 0xfedcba9876543210);
+	}
+	sigaction(SIGSEGV, &segv, NULL);
+	munmap(none, CRN_PAGE_SIZE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -141,7 +236,12 @@ int main(void)
 		cmocka_unit_test(limit_is_exact),
 		cmocka_unit_test(too_long_changes_nothing),
 		cmocka_unit_test(vector_registers_survive),
+		cmocka_unit_test(first_line_from_a_hint),
+		cmocka_unit_test(unreadable_pages_are_failures),
+		cmocka_unit_test(wide_registers_survive),
 	};
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	crn_guarded_wide = has_wide();
+	return crn_guarded_wide ? failed + cmocka_run_group_tests(tests, NULL, NULL) : failed;
 }
