@@ -274,11 +274,16 @@ static int never_ran(const struct profile *p)
 
 int cmd_profile(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]",
+	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]\nreport FILE",
 		"Find the sites at which a program is best checkpointed.", NULL, NULL, NULL };
 	static struct run r;
+	static char report[] = "cairn profile report";
 	int status;
 
+	if (argc > 1 && !strcmp(argv[1], "report")) {
+		argv[1] = report;
+		return profile_report_loops(argc - 1, argv + 1);
+	}
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r.a) != 0)
 		return CRN_EXIT_USAGE;
 	r.terminal = isatty(STDERR_FILENO);

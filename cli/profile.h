@@ -154,6 +154,10 @@ unsigned profile_loop_frame(const struct profile_task *t, const struct profile_s
 /* profile_report.c */
 void profile_report(const struct profile *p, FILE *out);
 const char *profile_call_name(long nr);
+void profile_json_string(const char *s, FILE *out); /* in quotes */
+
+/* loop_report.c: `cairn profile report`. Exit status. */
+int profile_report_loops(int argc, char **argv);
 
 /* profile_classes.c */
 /* The function to count calls of, for a thread that computes; 0 if there is none. */

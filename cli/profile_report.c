@@ -99,7 +99,7 @@ static void print_text(const struct profile *p, const struct profile_classes *al
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void string(const char *s, FILE *out)
+void profile_json_string(const char *s, FILE *out)
 {
 	fputc('"', out);
 	for (; s && *s; s++) {
@@ -116,9 +116,9 @@ static void string(const char *s, FILE *out)
 static void json_frame(const struct profile_frame *f, FILE *out)
 {
 	fprintf(out, "{\"function\": ");
-	f->symbol ? string(f->symbol, out) : (void)fputs("null", out);
+	f->symbol ? profile_json_string(f->symbol, out) : (void)fputs("null", out);
 	fprintf(out, ", \"address\": %lu, \"object\": ", (unsigned long)(f->pc - f->bias));
-	string(f->object, out);
+	profile_json_string(f->object, out);
 	fprintf(out, "}");
 }
 
@@ -131,7 +131,7 @@ static void json_row(const struct profile_row *r, FILE *out)
 		"\"at\": ",
 		r->threads, profile_call_name(r->wait->nr), (unsigned long)r->calls, r->rate,
 		(unsigned long)r->ns);
-	r->at[0] ? string(r->at, out) : (void)fputs("null", out);
+	r->at[0] ? profile_json_string(r->at, out) : (void)fputs("null", out);
 	fprintf(out, ", \"loop\": ");
 	r->loops ? (void)fprintf(out, "%u", r->frame) : (void)fputs("null", out);
 	fprintf(out, ", \"stack\": [");
@@ -148,16 +148,16 @@ static void print_json(const struct profile *p, const struct profile_classes *al
 		all->passing);
 	for (unsigned i = 0; i < all->site_count; i++) {
 		fputs(i ? ", " : "", out);
-		string(all->sites[i], out);
+		profile_json_string(all->sites[i], out);
 	}
 	fprintf(out, "], \"classes\": [");
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct profile_class *c = &all->list[i];
 
 		fprintf(out, "%s{\"exe\": ", i ? ", " : "");
-		string(c->process->exe, out);
+		profile_json_string(c->process->exe, out);
 		fprintf(out, ", \"title\": ");
-		string(c->process->title, out);
+		profile_json_string(c->process->title, out);
 		fprintf(out, ", \"processes\": %u, \"threads\": [", c->processes);
 		for (unsigned j = 0; j < c->row_count; j++) {
 			fputs(j ? ", " : "", out);

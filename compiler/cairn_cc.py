@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ SWITCHES = (
     "save", "guard", "stack", "fresh", "loops", "segments", "aggregate", "redundant", "calls",
     "clone", "wrap", "heap",
 )  # fmt: skip
+KEEP_MAX = 65536  # checkpoints, as cairn_open(3) has it
 SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(/[1-9]\d{0,8})?")
 
 # Options of clang that take the next word.
@@ -67,7 +69,12 @@ class Command:
         self.tags = "zero"
         self.switches: dict[str, str] = {}
         self.sites: list[str] = []
-        self.unit = self.report = self.warn_uncovered = False
+        self.unit = self.report = self.warn_uncovered = self.profile = False
+        self.profiled = ""  # a profile, whose loops get sites
+        self.loops: list[str] = []  # of it, as the pass takes them
+        self.program = ""  # that was profiled
+        self.keep = ""
+        self.output = "a.out"
         self.abi_lists: list[str] = []
         self.lose = ""
         self.stop = ""
@@ -110,7 +117,9 @@ class Command:
                 self.files.append(word)
 
     def note_argument(self, word: str, argument: str) -> None:
-        if word == "-l":
+        if word == "-o":
+            self.output = argument
+        elif word == "-l":
             self.inputs += 1
             self.files.append("-l" + argument)
         elif word == "-L":
@@ -157,11 +166,19 @@ class Command:
             if "," in value or not Path(value).is_file():
                 raise Wrong(f"-fcairn-abilist: no file '{value}' (without a comma in its name)")
             self.abi_lists.append(os.path.abspath(value))
+        elif name == "profile" and not equals:
+            self.profile = True
+        elif name == "sites" and value:
+            self.profiled = value
+        elif name == "keep" and value.isdigit() and 1 <= int(value) <= KEEP_MAX:
+            self.keep = value
         elif name == "unit" and not equals:
             self.unit = True
         elif name == "test-lose" and value.isdigit():
             self.lose = value
-        elif name in ("tracker", "region", "tags", "site", "site-threads", *SWITCHES) and equals:
+        elif equals and name in (
+            "tracker", "region", "tags", "site", "site-threads", "sites", "keep", *SWITCHES,
+        ):  # fmt: skip
             raise Wrong(f"-fcairn-{name} has no value '{value}' (man cairn-cc)")
         else:
             raise Wrong(f"no option '{word}' (man cairn-cc lists them)")
@@ -171,7 +188,7 @@ class Command:
 
     def per_unit(self) -> bool:
         """Hooks when a unit is compiled, not when it is linked."""
-        return self.unit or self.lto == "-fno-lto" or self.stop == "-S"
+        return self.unit or self.profile or self.lto == "-fno-lto" or self.stop == "-S"
 
     def links(self) -> bool:
         return not self.stop and not self.prints and self.inputs > 0
@@ -191,6 +208,25 @@ class Command:
         threads = "_threads" if self.threads() else ""
         return [f"shadow_{self.own['region']}{threads}", f"tags_{self.tags}"]
 
+    def ask_for_loops(self) -> None:
+        """What the profile recommends; `cairn profile report` reads it, and judges it."""
+        if not self.profiled:
+            return
+        cairn = Path(__file__).resolve().parent / "cairn"
+        command = [cairn, "profile", "report", "--sites", self.profiled]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True)
+        except OSError as error:
+            raise Wrong(f"-fcairn-sites: {cairn}: {error.strerror}") from None
+        if done.returncode:
+            raise Wrong(f"-fcairn-sites: {done.stderr.strip().removeprefix('cairn profile: ')}")
+        self.program, *self.loops = done.stdout.splitlines()
+
+    def may_lack_sites(self) -> bool:
+        """A program of one file under another name than the one profiled: configure's checks."""
+        sources = sum(not name.startswith("-l") for name in self.files)
+        return sources <= 1 and Path(self.output).name != self.program
+
     def what_is_known(self) -> dict[str, str]:
         """Of what is linked without bitcode: does it take checkpoints, can its malloc have hooks?
 
@@ -209,13 +245,18 @@ class Command:
         return known
 
     def pass_options(self, link: bool) -> str:
+        if self.profile:
+            return "profile=on"
         own = {**self.own, "link": "on" if link else "off"}
+        own["lto"] = "off" if self.per_unit() else "on"
         if link:
             own |= self.what_is_known()
         own |= self.switches
         own["tags"] = "epoch" if self.tags == "epoch" else "one"
         if self.report:
             own["report"] = "on"
+        if self.loops and self.may_lack_sites():
+            own["may-lack-sites"] = "on"
         if self.lose:
             own["lose"] = self.lose
         if self.warn_uncovered:
@@ -278,6 +319,9 @@ def check(command: Command) -> None:
                     "stored first")
     if command.threads() and command.tags == "epoch":
         raise Wrong("-fcairn-threads and -fcairn-tags=epoch do not go together")
+    if command.profile and command.profiled:
+        raise Wrong("-fcairn-profile and -fcairn-sites do not go together: profile first, then "
+                    "build anew")
     if command.switches.get("save") == "off" and command.own["tracker"] != "shadow":
         raise Wrong("-fcairn-save=off is for -fcairn-tracker=shadow")
 
@@ -333,10 +377,10 @@ def library(name: str) -> str:
 def arguments(command: Command) -> list[str]:
     plugin = library(PASS)
     words: list[str] = []
-    if command.per_unit():
+    if command.per_unit() or command.loops:
         # A plugin for the compiler; what was bitcode before gets nothing at the link.
         words += [f"-fpass-plugin={plugin}"]
-    else:
+    if not command.per_unit():
         words += ["-flto=full"]
     if not command.has("-fPIC", "-fpic", "-fpie"):
         words += ["-fPIE"]
@@ -353,6 +397,14 @@ def arguments(command: Command) -> list[str]:
         return words
     if not command.has("-static-pie"):
         words += ["-pie"]
+    if command.profile:
+        return words + [library("libcairn_rt_loops.a"), library("libcairn.a"),
+                        "-Wl,--export-dynamic-symbol=__cairn_*"]  # fmt: skip
+    if command.keep:
+        words += [f"-Wl,--defsym=__cairn_site_keep={command.keep}"]
+    if command.loops and command.per_unit() and not command.may_lack_sites():
+        # The link sees no bitcode; units that have a site define it.
+        words += ["-Wl,--defsym=__cairn_loops_found=__cairn_loop_of_the_profile"]
     return words + [
         "-Wl,--whole-archive", *(library(f"libcairn_rt_{k}.a") for k in command.kinds()),
         "-Wl,--no-whole-archive", library("libcairn_rt_libc.a"), library("libcairn_rt.a"),
@@ -369,12 +421,14 @@ def main() -> int:
         check(command)
         if command.links() and not command.partial():
             check_objects(command)
+        command.ask_for_loops()
         words = [clang, *command.clang] if command.prints else [clang, *arguments(command)]
     except Wrong as wrong:
         print(f"{name}: {wrong}", file=sys.stderr)
         return 1
     whole = command.links() and not command.partial() and not command.per_unit()
     os.environ["CAIRN_PASS"] = command.pass_options(whole)
+    os.environ["CAIRN_LOOPS"] = "\n".join(command.loops)
     os.execv(clang, words)
 
 

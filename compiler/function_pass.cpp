@@ -55,6 +55,23 @@ static unsigned leave_out_fresh(List &list, const Fresh &fresh, const Intervals 
 	return before - list.size();
 }
 
+// Hooks read tags before anything of the program has run but resolvers of indirect functions: those
+// run while the dynamic linker relocates, before the tags are mapped.
+static bool is_resolver(const Function &f)
+{
+	for (const GlobalIFunc &i : f.getParent()->ifuncs())
+		if (i.getResolverFunction() == &f)
+			return true;
+	return false;
+}
+
+bool wants_hooks(const Function &f)
+{
+	return !f.isDeclaration() && !f.getName().starts_with("__cairn_") &&
+		!f.hasFnAttribute(Attribute::Naked) &&
+		!f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation) && !is_resolver(f);
+}
+
 void instrument(Function &f, const Program &p, Hooks &hooks, Report &report, unsigned &stores)
 {
 	const Options &o = p.options;

@@ -20,6 +20,9 @@ struct Program {
 		: options(o), checkpoints(m, o), fresh(m, o, checkpoints) {}
 };
 
+// Is it code that may get hooks, and counters?
+bool wants_hooks(const llvm::Function &f);
+
 // `stores` counts the stores of all functions, for Options::lose.
 void instrument(llvm::Function &f, const Program &p, Hooks &hooks, Report &report,
 	unsigned &stores);

@@ -54,6 +54,8 @@ Options Options::parse(const char *text)
 	SmallVector<StringRef, 16> items;
 	struct { const char *key; bool *to; } const switches[] = {
 		{ "save", &o.save }, { "link", &o.link }, { "off", &o.off },
+		{ "lto", &o.lto }, { "profile", &o.profile },
+		{ "may-lack-sites", &o.may_lack_sites },
 		{ "guard", &o.guard }, { "threads", &o.threads },
 		{ "stack", &o.stack }, { "fresh", &o.fresh }, { "loops", &o.loops },
 		{ "segments", &o.segments }, { "aggregate", &o.aggregate },

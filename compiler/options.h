@@ -25,6 +25,9 @@ struct Options {
 	bool save = true;         // false: tags are read, nothing is ever saved (LMC, Figure 10)
 	bool link = false;        // the final link of a program: all of its code is in the module
 	bool off = false;         // do nothing
+	bool lto = false;         // units get their hooks when all are linked
+	bool profile = false;     // count loops, and put no hooks in (loop_counters.h)
+	bool may_lack_sites = false; // of a profile: not one of its loops has to be here
 	bool guard = false;       // stray stores stop (src/rt/stray_guard.c)
 	bool threads = false;     // hooks of several threads at once (LMC, IV-D)
 	bool stack = true;        // leave out stores to the stack

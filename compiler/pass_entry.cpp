@@ -11,6 +11,8 @@
 #include "clones.h"
 #include "function_pass.h"
 #include "libc_calls.h"
+#include "loop_counters.h"
+#include "loop_sites.h"
 #include "options.h"
 #include "rt/abi.h"
 #include "site_calls.h"
@@ -32,23 +34,7 @@ using namespace cairn;
 namespace {
 
 constexpr const char *done_flag = "cairn.instrumented";
-
-// Hooks read tags before anything of the program has run but resolvers of indirect functions: those
-// run while the dynamic linker relocates, before the tags are mapped.
-bool is_resolver(const Function &f)
-{
-	for (const GlobalIFunc &i : f.getParent()->ifuncs())
-		if (i.getResolverFunction() == &f)
-			return true;
-	return false;
-}
-
-bool wants_hooks(const Function &f)
-{
-	return !f.isDeclaration() && !f.getName().starts_with("__cairn_") &&
-		!f.hasFnAttribute(Attribute::Naked) &&
-		!f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation) && !is_resolver(f);
-}
+constexpr const char *loops_flag = "cairn.loops";
 
 // A fact about hooks that the run-time asks for: it is true if any code says so.
 void say(Module &m, const char *name)
@@ -100,11 +86,13 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 	{
 		Options o = Options::parse(std::getenv("CAIRN_PASS"));
 
-		if (o.off || m.getModuleFlag(done_flag))
+		if (o.off || o.profile || m.getModuleFlag(done_flag))
 			return PreservedAnalyses::all();
 		m.addModuleFlag(Module::Max, done_flag, 1);
 		Report report(o);
 		insert_sites(m, o, report);
+		if (o.link)
+			check_loop_sites(m, o);
 		AbiList list(o);
 		if (o.wrap)
 			wrap_libc_calls(m, o, list, report);
@@ -133,17 +121,42 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 	}
 };
 
+// Loops are found as clang has made them: first of all passes, in each unit.
+struct LoopPass : PassInfoMixin<LoopPass> {
+	static bool isRequired() { return true; }
+
+	PreservedAnalyses run(Module &m, ModuleAnalysisManager &)
+	{
+		Options o = Options::parse(std::getenv("CAIRN_PASS"));
+
+		if (o.off || m.getModuleFlag(loops_flag) || (!o.profile && wanted_loops().empty()))
+			return PreservedAnalyses::all();
+		m.addModuleFlag(Module::Max, loops_flag, 1);
+		Report report(o);
+		if (o.profile)
+			insert_counters(m);
+		else
+			insert_loop_sites(m, o, report);
+		return PreservedAnalyses::none();
+	}
+};
+
 bool parse_name(StringRef name, ModulePassManager &passes, ArrayRef<PassBuilder::PipelineElement>)
 {
-	if (name != "cairn")
+	if (name == "cairn")
+		passes.addPass(StoreHookPass());
+	else if (name == "cairn-loops")
+		passes.addPass(LoopPass());
+	else
 		return false;
-	passes.addPass(StoreHookPass());
 	return true;
 }
 
 // What is compiled to bitcode for a later link gets its hooks there.
 void add_to_unit(ModulePassManager &passes, OptimizationLevel, ThinOrFullLTOPhase phase)
 {
+	if (Options::parse(std::getenv("CAIRN_PASS")).lto)
+		return;
 	if (phase == ThinOrFullLTOPhase::None || phase == ThinOrFullLTOPhase::ThinLTOPostLink)
 		passes.addPass(StoreHookPass());
 }
@@ -151,6 +164,8 @@ void add_to_unit(ModulePassManager &passes, OptimizationLevel, ThinOrFullLTOPhas
 void register_with(PassBuilder &builder)
 {
 	builder.registerPipelineParsingCallback(parse_name);
+	builder.registerPipelineStartEPCallback(
+		[](ModulePassManager &passes, OptimizationLevel) { passes.addPass(LoopPass()); });
 	builder.registerFullLinkTimeOptimizationLastEPCallback(
 		[](ModulePassManager &passes, OptimizationLevel) {
 			passes.addPass(StoreHookPass());
@@ -158,7 +173,7 @@ void register_with(PassBuilder &builder)
 #if LLVM_VERSION_MAJOR >= 20
 	builder.registerOptimizerLastEPCallback(add_to_unit);
 #else
-	// Which phase it is cannot be told there: cairn-cc loads the plugin for units alone.
+	// Which phase it is cannot be told there; cairn-cc says it (Options::lto).
 	builder.registerOptimizerLastEPCallback(
 		[](ModulePassManager &passes, OptimizationLevel level) {
 			add_to_unit(passes, level, ThinOrFullLTOPhase::None);

@@ -66,33 +66,39 @@ Places find_places(Module &m, const Site &site, bool whole)
 
 } // namespace
 
+GlobalVariable *site_count(Module &m)
+{
+	Type *word = Type::getInt32Ty(m.getContext());
+
+	return new GlobalVariable(m, word, false, GlobalValue::PrivateLinkage,
+		ConstantInt::get(word, 0), "cairn.passed");
+}
+
+void call_site(Instruction &before, GlobalVariable *count, unsigned every, const Options &o)
+{
+	LLVMContext &context = before.getContext();
+	IRBuilder<> b(&before);
+	FunctionCallee take = before.getModule()->getOrInsertFunction("__cairn_site",
+		b.getVoidTy(), PointerType::getUnqual(context), b.getInt32Ty(), b.getInt32Ty());
+
+	// A call in a function with debug information must have a line.
+	if (DISubprogram *scope = before.getFunction()->getSubprogram();
+		scope && !before.getDebugLoc())
+		b.SetCurrentDebugLocation(DILocation::get(context, 0, 0, scope));
+	b.CreateCall(take, { count, b.getInt32(every), b.getInt32(o.site_one) });
+}
+
 void insert_sites(Module &m, const Options &o, Report &report)
 {
-	LLVMContext &context = m.getContext();
-	Type *word = Type::getInt32Ty(context);
-
 	for (const Site &site : o.sites) {
 		Places places = find_places(m, site, o.link);
 
 		report.site(site.function, places.size());
 		if (places.empty())
 			continue;
-		// Times that it was passed since the last checkpoint of this site.
-		auto *count = new GlobalVariable(m, word, false, GlobalValue::PrivateLinkage,
-			ConstantInt::get(word, 0), "cairn.passed");
-		FunctionCallee take = m.getOrInsertFunction("__cairn_site",
-			Type::getVoidTy(context), PointerType::getUnqual(context), word, word);
-
-		for (Instruction *at : places) {
-			IRBuilder<> b(at);
-
-			// A call in a function with debug information must have a line.
-			if (DISubprogram *scope = at->getFunction()->getSubprogram();
-				scope && !at->getDebugLoc())
-				b.SetCurrentDebugLocation(DILocation::get(context, 0, 0, scope));
-			b.CreateCall(take,
-				{ count, b.getInt32(site.every), b.getInt32(o.site_one) });
-		}
+		GlobalVariable *count = site_count(m);
+		for (Instruction *at : places)
+			call_site(*at, count, site.every, o);
 	}
 }
 

@@ -5,6 +5,7 @@
 
 #include "options.h"
 #include "report.h"
+#include "llvm/IR/Instruction.h"
 #include "llvm/IR/Module.h"
 
 namespace cairn {
@@ -13,6 +14,12 @@ namespace cairn {
 // takes its checkpoint itself; around calls of one that it does not define the callers do, if the
 // module is the whole program.
 void insert_sites(llvm::Module &m, const Options &o, Report &report);
+
+// A site before that instruction. `count`: how often it was passed since its last checkpoint; sites
+// that take one every so many-th time together share it.
+void call_site(llvm::Instruction &before, llvm::GlobalVariable *count, unsigned every,
+	const Options &o);
+llvm::GlobalVariable *site_count(llvm::Module &m);
 
 } // namespace cairn
 #endif

@@ -42,7 +42,7 @@ LAW: dict[str, set[str]] = {
     "history": {"base", "os", "history", "cairn"},
     "session": CORE | {"cairn"},
     "preload": {"base", "os", "session", "preload", "cairn"},
-    "cli": {"base", "os", "session", "preload", "cli", "cairn"},
+    "cli": {"base", "os", "session", "rt", "preload", "cli", "cairn"},
     "tests": CORE | {"preload", "cli", "tests", "cairn"},
     "bench": CORE | {"bench", "cairn"},
     "examples": {"examples", "cairn"},

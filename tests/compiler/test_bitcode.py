@@ -8,6 +8,9 @@ A file says with which options, and under which prefix it is checked; -TWICE: af
 
     ; RUN: PREFIX CAIRN_PASS
 
+    ; PASSES: NAME,...                  other than the store hooks
+    ; LOOP: WORD ...                    a loop that gets a site; a line for each
+
 FileCheck sees what -fcairn-report prints, and then the code.
 """
 
@@ -23,14 +26,17 @@ SKIP = 77
 def check(bin_dir: Path, plugin: str, source: Path) -> list[str]:
     """The lines of failed runs; none if all is well."""
     failures: list[str] = []
-    runs = re.findall(r"^; RUN(-TWICE)?: (\w+) (\S+)$", source.read_text(), re.M)
+    text = source.read_text()
+    runs = re.findall(r"^; RUN(-TWICE)?: (\w+) (\S+)$", text, re.M)
+    passes = "".join(re.findall(r"^; PASSES: (\S+)$", text, re.M)) or "cairn"
+    loops = "\n".join(x.replace(" ", "\t") for x in re.findall(r"^; LOOP: (.+)$", text, re.M))
     if not runs:
         return [f"{source.name}: no RUN line"]
     for twice, prefix, options in runs:
         opt = [bin_dir / "opt", f"-load-pass-plugin={plugin}", "-S",
-               "-passes=cairn,cairn,verify" if twice else "-passes=cairn,verify"]  # fmt: skip
-        done = subprocess.run([*opt, source], env={**os.environ, "CAIRN_PASS": options},
-                              capture_output=True, text=True)  # fmt: skip
+               f"-passes={passes},{passes},verify" if twice else f"-passes={passes},verify"]
+        environment = {**os.environ, "CAIRN_PASS": options, "CAIRN_LOOPS": loops}
+        done = subprocess.run([*opt, source], env=environment, capture_output=True, text=True)
         if done.returncode:
             failures.append(f"{source.name} {prefix}: opt: {done.stderr}")
             continue
