@@ -189,7 +189,9 @@ CRN_API int cairn_close(cairn_t *c);
  * Register [addr, addr+len) as an area. addr and len are widened to whole pages. All checkpoints
  * that exist stay; a restore to one that is older than the area leaves the area as it is. While it
  * is registered under "uffd" or "mprotect", remove it before you unmap or move it, or (under
- * "mprotect") change its protection; the other trackers see that themselves.
+ * "mprotect") change its protection; the other trackers see that themselves. Here it is found out:
+ * cairn_restore, cairn_peek, cairn_changes, the first cairn_rewind after a checkpoint and every
+ * sixteenth from there on answer CAIRN_ELAYOUT until the area is removed.
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);

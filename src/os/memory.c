@@ -198,6 +198,11 @@ bool crn_memory_mapped(uintptr_t page)
 	return crn_sys3(SYS_mincore, page, CRN_PAGE_SIZE, &resident) == 0;
 }
 
+bool crn_memory_all_mapped(uintptr_t addr, size_t len)
+{
+	return crn_sys3(SYS_msync, addr, len, MS_ASYNC) != -ENOMEM;
+}
+
 int crn_memory_unguard(void *page)
 {
 	return crn_memory_advise(page, CRN_PAGE_SIZE, MADV_GUARD_REMOVE);

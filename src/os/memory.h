@@ -76,6 +76,9 @@ int crn_memory_own(void *page);
 /* Is the page part of any mapping? One system call. */
 bool crn_memory_mapped(uintptr_t page);
 
+/* Is every page of the range part of some mapping? One system call. */
+bool crn_memory_all_mapped(uintptr_t addr, size_t len);
+
 /*
  * Read or write [addr, addr+len) whatever the protection of the mapping, as a debugger does
  * (/proc/self/mem). Of closed memory only private mappings can be written. 0 or -errno.

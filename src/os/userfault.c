@@ -25,11 +25,18 @@ struct protect_arg {
 	uint64_t mode;
 };
 
+struct zeropage_arg {
+	struct range_arg range;
+	uint64_t mode;
+	int64_t done;
+};
+
 #define API              0xaaull
 #define API_IOCTL        0xc018aa3ful /* _IOWR(0xaa, 0x3f, struct api_arg) */
 #define REGISTER_IOCTL   0xc020aa00ul /* _IOWR(0xaa, 0x00, struct register_arg) */
 #define UNREGISTER_IOCTL 0x8010aa01ul /* _IOR(0xaa, 0x01, struct range_arg) */
 #define PROTECT_IOCTL    0xc018aa06ul /* _IOWR(0xaa, 0x06, struct protect_arg) */
+#define ZEROPAGE_IOCTL   0xc020aa04ul /* _IOWR(0xaa, 0x04, struct zeropage_arg) */
 #define NEW_IOCTL        0x0000aa00ul /* _IO(0xaa, 0x00), on /dev/userfaultfd */
 #define REGISTER_WP      2ull
 #define PROTECT_ON       1ull
@@ -39,6 +46,7 @@ struct protect_arg {
 _Static_assert(sizeof(struct api_arg) == 0x18, "ABI");
 _Static_assert(sizeof(struct register_arg) == 0x20, "ABI");
 _Static_assert(sizeof(struct protect_arg) == 0x18, "ABI");
+_Static_assert(sizeof(struct zeropage_arg) == 0x20, "ABI");
 
 static int open_by_device(int flags)
 {
@@ -136,6 +144,20 @@ int crn_uffd_unregister(int uffd, uintptr_t addr, size_t len)
 	struct range_arg arg = { addr, len };
 
 	return (int)crn_sys3(SYS_ioctl, uffd, UNREGISTER_IOCTL, &arg);
+}
+
+/* The kernel looks at the mapping before it finds that there is a page already. */
+int crn_uffd_whole(int uffd, uintptr_t addr, size_t len)
+{
+	struct zeropage_arg arg = { { addr, len }, 0, 0 };
+	int err;
+
+	while ((err = (int)crn_sys3(SYS_ioctl, uffd, ZEROPAGE_IOCTL, &arg)) == -EAGAIN) {
+		if (arg.done > 0)
+			return 0; /* a part of it was empty */
+		crn_yield();
+	}
+	return err == -EEXIST ? 0 : CRN_MIN(err, 0);
 }
 
 int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)

@@ -45,6 +45,12 @@ int crn_uffd_register(int uffd, uintptr_t addr, size_t len);
 int crn_uffd_unregister(int uffd, uintptr_t addr, size_t len);
 
 /*
+ * Is all of the range one mapping, and registered? 0, or -ENOENT and other -errno. The first page
+ * should be there, else it is the zero page afterwards.
+ */
+int crn_uffd_whole(int uffd, uintptr_t addr, size_t len);
+
+/*
  * Protect or open a range. -EAGAIN (a mapping is changing at this moment) is retried; -ENOENT means
  * that the range is not (all) registered any more.
  */

@@ -347,6 +347,7 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 		marks_follow_journal(c); /* memory was sought there first */
 	} else {
 		*id = c->last_id;
+		c->rewinds = 0;
 	}
 	c->figures.checkpoint_ns += crn_clock_ns(&c->host.clock) - start;
 	return err;

@@ -227,6 +227,7 @@ struct cairn {
 	uintptr_t quiet_below, quiet_from; /* pages outside are put back whole and plainly */
 	bool filter;  /* some pages of the journal may not be put back: look at the areas */
 	uint64_t put; /* pages put back */
+	uint32_t rewinds; /* since the newest checkpoint was taken, or a mapping was missed */
 	size_t place_frames; /* most that the tracker needs for mappings that come back */
 
 	struct crn_tracing *tracing; /* while a trace is recorded */
@@ -457,6 +458,8 @@ bool crn_on_other_stack(const cairn_t *c, uintptr_t page);
 const void *crn_newest_copy(cairn_t *c, uintptr_t page);
 
 /* ---- restore.c */
+/* Are explicit areas in [begin, end) still the mappings that they were? 0 or CAIRN_ELAYOUT. */
+int crn_mappings_check(cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_restore_check(cairn_t *c, uint64_t id);
 /* Some memory has gone back and the rest cannot: says so in the log and ends the process. */
 _Noreturn void crn_half_way(const char *what, uintptr_t addr, int err);

@@ -112,6 +112,9 @@ int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct
 			err = check_range(c, id, (uintptr_t)remote[i].iov_base, remote[i].iov_len);
 	}
 	for (size_t i = 0; i < count && err >= 0; i++)
+		err = crn_mappings_check(c, (uintptr_t)remote[i].iov_base,
+			(uintptr_t)remote[i].iov_base + remote[i].iov_len);
+	for (size_t i = 0; i < count && err >= 0; i++)
 		err = peek_locked(
 			c, id, (uintptr_t)remote[i].iov_base, local[i].iov_base, local[i].iov_len);
 	if (err >= 0)
@@ -248,6 +251,7 @@ static int changes_locked(cairn_t *c, uint64_t from, uint64_t to, struct change_
 		return CAIRN_EUNSUPPORTED; /* it knows no list of all memory to compare */
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return changes_kept(c, from, to, w);
+	CRN_TRY(crn_mappings_check(c, 0, UINTPTR_MAX));
 	if (to != CAIRN_NOW)
 		return crn_journal_walk(c->journal, from, to, &w->walk);
 

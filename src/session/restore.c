@@ -188,6 +188,29 @@ static int check_files(cairn_t *c)
 	return 0;
 }
 
+int crn_mappings_check(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	return c->ops->whole && !c->control->watched ? c->ops->whole(c->tracker, begin, end) : 0;
+}
+
+#define REWINDS_UNSEEN 16
+
+/*
+ * To look costs as much as a few pages, and a search rewinds thousands of times to one checkpoint:
+ * the first rewind looks, and each REWINDS_UNSEEN-th after it.
+ */
+static int check_mappings(cairn_t *c, bool rewinds)
+{
+	int err;
+
+	if (rewinds && c->rewinds++ % REWINDS_UNSEEN)
+		return 0;
+	err = crn_mappings_check(c, 0, UINTPTR_MAX);
+	if (err < 0)
+		c->rewinds = 0; /* the next one looks again */
+	return err;
+}
+
 int crn_restore_check(cairn_t *c, uint64_t id)
 {
 	CRN_TRY(crn_settle(c));
@@ -219,7 +242,7 @@ static int restore_content(cairn_t *c, uint64_t id, bool moved, bool *held)
 	return err;
 }
 
-static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip, bool checked)
+static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip, bool rewinds)
 {
 	bool moved, held = false;
 	size_t marks;
@@ -233,8 +256,8 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 		CRN_TRY(crn_exempt_self(c));
 	else
 		CRN_TRY(crn_exempt_all(c));
-	if (!checked)
-		CRN_TRY(crn_restore_check(c, id));
+	CRN_TRY(crn_restore_check(c, id));
+	CRN_TRY(check_mappings(c, rewinds));
 	c->target = id;
 	c->put = 0;
 	moved = crn_layout_changed(c, id);
@@ -255,10 +278,10 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	return 0;
 }
 
-static int restore_timed(cairn_t *c, uint64_t id, const struct crn_range *skip, bool checked)
+static int restore_timed(cairn_t *c, uint64_t id, const struct crn_range *skip, bool rewinds)
 {
 	uint64_t start = crn_clock_ns(&c->host.clock);
-	int err = restore_memory(c, id, skip, checked);
+	int err = restore_memory(c, id, skip, rewinds);
 
 	c->skip = NULL;
 	if (err >= 0)
@@ -392,7 +415,7 @@ int cairn_rewind(cairn_t *c, uint64_t id)
 			err = CAIRN_EUNSUPPORTED; /* all of the heap would stay as it is */
 	}
 	if (err >= 0)
-		err = restore_timed(c, id, stack.end ? &stack : NULL, false);
+		err = restore_timed(c, id, stack.end ? &stack : NULL, true);
 	crn_unlock(c);
 	return err;
 }

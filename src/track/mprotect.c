@@ -98,6 +98,7 @@ const struct undo_guard undo_guard_mprotect = {
 	.end = mprotect_end,
 	.protect = protect,
 	.open = unprotect,
+	.whole = undo_whole_mprotect,
 };
 
 static int probe(const struct crn_host *host)
@@ -169,6 +170,7 @@ const struct crn_tracker_ops crn_tracker_mprotect = {
 	.rebase = undo_rebase,
 	.hold = undo_hold,
 	.look = undo_look,
+	.whole = undo_whole,
 	.page = {
 		.unprotect = undo_unprotect,
 		.set_hot = undo_set_hot,

@@ -230,6 +230,12 @@ struct crn_tracker_ops {
 	 */
 	int (*look)(void *t, uintptr_t page, const void **old);
 	/*
+	 * Explicit areas in [begin, end) that nobody reports changes of: are their mappings those
+	 * that were added? Asks the kernel. 0, CAIRN_ELAYOUT (the log says which is not) or -errno.
+	 * NULL: the session finds out by itself.
+	 */
+	int (*whole)(void *t, uintptr_t begin, uintptr_t end);
+	/*
 	 * CRN_TRACK_MIRROR only: the first run of pages in [*begin, *end) whose content at
 	 * interval_begin is held (all others are zeros); false if there is none.
 	 */

@@ -107,6 +107,7 @@ const struct undo_guard undo_guard_uffd = {
 	.end = uffd_end,
 	.protect = protect,
 	.open = unprotect,
+	.whole = undo_whole_uffd,
 };
 
 static int probe(const struct crn_host *host)
@@ -173,6 +174,7 @@ const struct crn_tracker_ops crn_tracker_uffd = {
 	.rebase = undo_rebase,
 	.hold = undo_hold,
 	.look = undo_look,
+	.whole = undo_whole,
 	.page = {
 		.unprotect = undo_unprotect,
 		.set_hot = undo_set_hot,

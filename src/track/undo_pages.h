@@ -100,6 +100,11 @@ struct undo_guard {
 	 * protected or clean. NULL: there is no such call; then clean pages are protected as well.
 	 */
 	int (*dense)(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end);
+	/*
+	 * Does it still refuse stores to all clean pages of the area? 0, CAIRN_ELAYOUT or -errno.
+	 * NULL: what changes of mappings do is noticed otherwise.
+	 */
+	int (*whole)(struct crn_undo_pages *u, struct undo_area *a);
 	/* The first `count` pages of saved[] have been protected. Or NULL. */
 	void (*protected)(struct crn_undo_pages *u, size_t count);
 };
@@ -223,6 +228,11 @@ uintptr_t undo_thread_pointer(const struct crn_undo_pages *u);
 /* ---- undo_protect.c ---- */
 /* Protect the first `count` pages of saved[], which are sorted, but for those that stay open. */
 void undo_protect_saved(struct crn_undo_pages *u, size_t count);
+
+/* ---- undo_whole.c: have mappings been exchanged? ---- */
+int undo_whole(void *t, uintptr_t begin, uintptr_t end);
+int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a);
+int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a);
 
 /* ---- undo_interval.c: what track.h's table asks for ---- */
 int undo_interval_begin(void *t);

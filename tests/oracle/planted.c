@@ -186,6 +186,14 @@ int __wrap_crn_keeper_renew(struct crn_keeper *k);
 int __real_crn_keeper_mend(struct crn_keeper *k);
 int __wrap_crn_keeper_mend(struct crn_keeper *k);
 
+int __real_crn_uffd_whole(int uffd, uintptr_t addr, size_t len);
+int __wrap_crn_uffd_whole(int uffd, uintptr_t addr, size_t len);
+
+int __wrap_crn_uffd_whole(int uffd, uintptr_t addr, size_t len)
+{
+	return plant == CLOSED ? 0 : __real_crn_uffd_whole(uffd, addr, len);
+}
+
 int __wrap_crn_keeper_start(struct crn_keeper *k)
 {
 	return plant == CLOSED ? -EAGAIN : __real_crn_keeper_start(k);
