@@ -73,7 +73,9 @@ private:
 
 	int64_t span_max() const
 	{
-		return options.tracker == Tracker::UndoLog ? 32 : int64_t(options.region());
+		return options.tracker == Tracker::UndoLog || options.bytes()
+			? 32
+			: int64_t(options.region());
 	}
 
 	void join(ArrayRef<Cover> group, int64_t low, int64_t high)

@@ -26,7 +26,7 @@ LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
 
 TRACKERS = ("shadow", "undolog")
 TAGS = ("zero", "bzero", "mmap", "dontneed", "epoch")
-REGIONS = tuple(str(1 << shift) for shift in range(4, 13))
+REGIONS = ("1", *(str(1 << shift) for shift in range(4, 13)))
 SWITCHES = (
     "save", "guard", "stack", "fresh", "loops", "segments", "aggregate", "redundant", "calls",
     "clone", "wrap", "heap",

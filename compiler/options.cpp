@@ -85,7 +85,7 @@ Options Options::parse(const char *text)
 		} else if (key == "region") {
 			unsigned region = read_number(item, value);
 
-			if (!isPowerOf2_32(region) || region < 16 || region > 4096)
+			if (!isPowerOf2_32(region) || (region < 16 && region != 1) || region > 4096)
 				wrong(item);
 			o.shift = Log2_32(region);
 		} else if (key == "site") {

@@ -20,7 +20,7 @@ struct Site {
 
 struct Options {
 	Tracker tracker = Tracker::Shadow;
-	unsigned shift = 7;       // log2 of the region, of the shadow
+	unsigned shift = 7;       // log2 of the region, of the shadow; 0: a tag for each byte
 	bool epoch = false;       // a tag is the number of its interval, else 1 (enum crn_rt_tags)
 	bool save = true;         // false: tags are read, nothing is ever saved (LMC, Figure 10)
 	bool link = false;        // the final link of a program: all of its code is in the module
@@ -49,6 +49,7 @@ struct Options {
 	unsigned lose = 0;        // for tests of the oracle: every so many-th store has no hook
 
 	unsigned long region() const { return 1ul << shift; }
+	bool bytes() const { return tracker == Tracker::Shadow && !shift; }
 
 	// "key=value,..."; an unknown key or value ends the compiler with a line that names it.
 	static Options parse(const char *text);

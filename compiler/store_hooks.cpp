@@ -10,8 +10,9 @@ using namespace llvm;
 
 namespace cairn {
 
-// Longer writes are one call for the undo log: entries of eight bytes each would cost more code.
-static constexpr uint64_t log_inline_max = 32;
+// Longer writes are one call for the undo log, and for the shadow of bytes: words of eight bytes each
+// would cost more code.
+static constexpr uint64_t inline_max = 32;
 static constexpr uint64_t log_entry = 16;
 
 Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.getContext())
@@ -47,34 +48,80 @@ static bool cannot_cross(uint64_t size, Align align)
 	return size <= 1 || PowerOf2Ceil(size) <= align.value();
 }
 
+// Tags of bytes are looked at as words, of 8, 4, 2 and 1.
+static unsigned word_count(uint64_t size)
+{
+	return size / 8 + llvm::popcount(size % 8);
+}
+
 unsigned Hooks::cost(const Options &o, uint64_t size, Align align)
 {
 	if (o.tracker == Tracker::UndoLog)
-		return size > log_inline_max ? 2 : divideCeil(size, 8);
+		return size > inline_max ? 2 : divideCeil(size, 8);
+	if (o.bytes())
+		return size > inline_max ? 2 : word_count(size);
 	return cannot_cross(size, align) ? 1 : 2;
 }
 
-// shadow: if (tag[p >> shift] != saved) slow(p), where saved is 1 or the interval's epoch
+// If nothing is ever saved the look alone is left: it must not be optimised away.
+Value *Hooks::load_tags(IRBuilder<> &b, Value *at, uint64_t size)
+{
+	LoadInst *tags = b.CreateAlignedLoad(b.getIntNTy(size * 8),
+		b.CreateIntToPtr(at, b.getPtrTy()), Align(1), "cairn.tag");
+
+	tags->setVolatile(!options.save);
+	return tags;
+}
+
+// 1, or the interval's epoch, in so many bytes.
+Value *Hooks::saved_tags(IRBuilder<> &b, uint64_t size)
+{
+	Type *type = b.getIntNTy(size * 8);
+	Value *each = ConstantInt::get(type, APInt::getSplat(size * 8, APInt(8, 1)));
+
+	if (!options.epoch)
+		return each;
+	Value *epoch = b.CreateAlignedLoad(b.getInt8Ty(),
+		b.CreateConstGEP1_64(b.getInt64Ty(), state, CRN_RT_WORD_EPOCH), Align(8),
+		"cairn.epoch");
+	return size == 1 ? epoch : b.CreateMul(b.CreateZExt(epoch, type), each);
+}
+
+// shadow: if (tag[p >> shift] != saved) slow(p)
 void Hooks::check_tag(Instruction *at, Value *pointer)
 {
 	IRBuilder<> b(at);
 	Value *address = b.CreatePtrToInt(pointer, b.getInt64Ty());
-	Value *tag_at = b.CreateIntToPtr(b.CreateLShr(address, options.shift), b.getPtrTy());
-	Value *tag = b.CreateAlignedLoad(b.getInt8Ty(), tag_at, Align(1), "cairn.tag");
+	Value *tag = load_tags(b, b.CreateLShr(address, options.shift), 1);
 
 	checks++;
-	if (!options.save) {
-		// The cost of the look alone: it must not be optimised away.
-		cast<LoadInst>(tag)->setVolatile(true);
+	if (!options.save)
 		return;
-	}
-	Value *saved = b.getInt8(1);
-	if (options.epoch)
-		saved = b.CreateAlignedLoad(b.getInt8Ty(),
-			b.CreateConstGEP1_64(b.getInt64Ty(), state, CRN_RT_WORD_EPOCH), Align(8), "cairn.epoch");
-	Value *clean = b.CreateICmpNE(tag, saved);
+	Value *clean = b.CreateICmpNE(tag, saved_tags(b, 1));
 	IRBuilder<> cold(SplitBlockAndInsertIfThen(clean, at->getIterator(), false, unlikely));
 	call(cold, slow, { pointer });
+}
+
+// shadow of bytes: if (tags[p - below ..] != saved in each) range(p, size)
+void Hooks::check_bytes(Instruction *at, Value *pointer, uint64_t size)
+{
+	IRBuilder<> b(at);
+	Value *address = b.CreatePtrToInt(pointer, b.getInt64Ty());
+	Value *tags_at = b.CreateSub(address, b.getInt64(CRN_RT_TAGS_BELOW));
+	Value *clean = nullptr;
+
+	checks++;
+	for (uint64_t done = 0, part; done < size; done += part) {
+		part = std::min<uint64_t>(8, llvm::bit_floor(size - done));
+		Value *tags = load_tags(b, b.CreateAdd(tags_at, b.getInt64(done)), part);
+		Value *other = b.CreateICmpNE(tags, saved_tags(b, part));
+
+		clean = clean ? b.CreateOr(clean, other) : other;
+	}
+	if (!options.save)
+		return;
+	IRBuilder<> cold(SplitBlockAndInsertIfThen(clean, at->getIterator(), false, unlikely));
+	call(cold, range, { pointer, b.getInt64(size) });
 }
 
 // undo log, with the guard: if (p < primary memory || [p, p + size) touches the state) stray(p)
@@ -153,7 +200,7 @@ void Hooks::before(const Write &w)
 	Value *length = ConstantInt::get(Type::getInt64Ty(context), w.size);
 
 	if (options.tracker == Tracker::UndoLog) {
-		if (w.size > log_inline_max || !options.save) {
+		if (w.size > inline_max || !options.save) {
 			call_range(w.at, w.pointer, length);
 			return;
 		}
@@ -162,8 +209,12 @@ void Hooks::before(const Write &w)
 		append(w.at, w.pointer, w.size);
 		return;
 	}
-	if (w.size > options.region()) {
+	if (w.size > (options.bytes() ? inline_max : options.region())) {
 		call_range(w.at, w.pointer, length);
+		return;
+	}
+	if (options.bytes()) {
+		check_bytes(w.at, w.pointer, w.size);
 		return;
 	}
 	check_tag(w.at, w.pointer);
@@ -177,7 +228,8 @@ void Hooks::before(const Write &w)
 // shadow: a run that is no longer than a region lies in at most two: those of its ends.
 void Hooks::before(const LongWrite &w)
 {
-	if (options.tracker == Tracker::UndoLog || !options.segments || !options.save) {
+	if (options.tracker == Tracker::UndoLog || options.bytes() || !options.segments ||
+		!options.save) {
 		call_range(w.at, w.pointer, w.length);
 		return;
 	}

@@ -34,7 +34,10 @@ private:
 
 	void call(llvm::IRBuilder<> &b, llvm::FunctionCallee hook,
 		llvm::ArrayRef<llvm::Value *> args);
+	llvm::Value *load_tags(llvm::IRBuilder<> &b, llvm::Value *at, uint64_t size);
+	llvm::Value *saved_tags(llvm::IRBuilder<> &b, uint64_t size);
 	void check_tag(llvm::Instruction *at, llvm::Value *pointer);
+	void check_bytes(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void check_stray(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void append(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void call_range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);

@@ -22,4 +22,10 @@
 /* Primary memory begins here (a multiple of 1 TiB); all that keeps checkpoints lies below. */
 #define CRN_RT_IMAGE_AT 0x550000000000ul
 
+/*
+ * Tags of regions of 1 << shift bytes lie at address >> shift. For regions of one byte (LMC, IV-D)
+ * they are as large as what they are for, and lie this much below it.
+ */
+#define CRN_RT_TAGS_BELOW 0x0c0000000000ul
+
 #endif

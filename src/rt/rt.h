@@ -6,7 +6,8 @@
  *
  *	primary   0x550000000000  2 TiB  PIE image, brk heap     0x7c0000000000  4 TiB  mappings, stack
  *	shadow    primary ^ 0x100000000000: 0x450000000000 and 0x6c0000000000
- *	tags      primary >> shift, one byte for each region of 1 << shift bytes
+ *	tags      primary >> shift, one byte for each region of 1 << shift bytes; of one byte:
+ *	          primary - 0x0c0000000000: 0x490000000000 and 0x700000000000
  *	engine    0x200000000000  32 TiB  the arena, lists of regions and tags, the undo log
  *
  * All that keeps checkpoints lies below the primary memory: no tag is mapped for it, so that a hook
@@ -80,7 +81,8 @@ struct crn_rt_shape {
  * is taken for it.
  * shadow: dirty <= dirty_cur <= dirty_end, zeros from dirty_cur on; a tag says "saved" only if its
  * region is in the list. A page of tags that is not all zeros is in the list of tag pages, where
- * that is kept. Both lists may name one twice.
+ * that is kept. Both lists may name one twice. Of regions of one byte the list names words of eight
+ * that are aligned, and in the top byte of the entry which of them are meant (bit i: byte i).
  */
 struct crn_rt {
 	uint64_t log_cur, log_end; /* known to the pass */
@@ -128,7 +130,7 @@ static inline struct crn_rt *crn_rt(void)
 
 static inline uint8_t *crn_rt_tag(uintptr_t addr, uint32_t shift)
 {
-	return (uint8_t *)(addr >> shift);
+	return (uint8_t *)(shift ? addr >> shift : addr - CRN_RT_TAGS_BELOW);
 }
 
 /* A byte for each page of tags: is it in the list of tag pages? */
@@ -155,6 +157,8 @@ struct crn_log_entry {
 #define CRN_LOG_LONG  0xfful
 #define CRN_LOG_VOID  0xfeul /* a long one that is not filled, or not to be believed */
 #define CRN_LOG_ADDR  ((1ul << 56) - 1)
+
+#define CRN_LIST_MASK 56 /* an entry of the list of regions >> this: which bytes of a word */
 
 /*
  * Move a cursor of this thread from `from` to `to`, unless a signal handler has moved it since it

@@ -122,7 +122,9 @@ void crn_rt_start(int argc, char **argv, char **envp)
 	if (err >= 0)
 		err = open_window(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
 	if (err < 0)
-		refuse("6 TiB of address space for the shadow", err, MORE_SPACE);
+		refuse(__cairn_shape.shift ? "6 TiB of address space for the shadow" :
+					     "12 TiB of address space for shadow and tags",
+			err, MORE_SPACE);
 	err = crn_rt_guard_start();
 	if (err < 0)
 		refuse("the addresses that -fcairn-guard keeps free", err, MORE_SPACE);

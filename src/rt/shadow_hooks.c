@@ -5,10 +5,12 @@
  * CRN_THREADS for programs of several threads (section IV-D); a program links what its code was
  * instrumented for, or does not link.
  *
- * Threads need no lock, and no smaller region. Whoever stores to a region has seen its tag say
- * "saved", or has saved it himself. So several may copy it at once: what one reads before it sees
- * the tag clean is old content, and writing that once more does no harm. Loads and stores are in
- * the program's order on x86-64. Only lists are shared: there a locked instruction takes the room.
+ * Threads need no lock, and no smaller region (though there are regions of one byte, too: then
+ * nothing is saved but what is stored to, word by word). Whoever stores to a region has seen its
+ * tag say "saved", or has saved it himself. So several may copy it at once: what one reads before
+ * it sees the tag clean is old content, and writing that once more does no harm. Loads and stores
+ * are in the program's order on x86-64. Only lists are shared: there a locked instruction takes
+ * the room.
  *
  * A tag of a clean region is not what saved() says. How all become clean at the checkpoint is
  * track/tags.c.
@@ -23,6 +25,8 @@
 #define CRN_THREADS 0
 #endif
 #define REGION    (1ul << CRN_SHIFT)
+#define WORD      sizeof(word)
+#define EACH_BYTE 0x0101010101010101ul
 #define NAMED_(n) __cairn_abi_shadow_##n
 #define NAMED(n)  NAMED_(n)
 
@@ -90,6 +94,27 @@ static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
 	return true;
 }
 
+/* True if nothing is to be saved now. */
+static bool rests(struct crn_rt *rt, uintptr_t at, size_t len)
+{
+	if (crn_unlikely(crn_rt_strays(at, len)))
+		crn_rt_stray(at);
+	if (crn_unlikely(rt->ending))
+		rt->late = true;
+	return rt->ending;
+}
+
+/* Before the tags of the entry are set. False: a list is full. */
+static bool list(struct crn_rt *rt, uint64_t entry, uintptr_t tag)
+{
+	if ((!rt->tag_pages || crn_likely(list_tag_page(rt, tag))) &&
+		crn_likely(append(&rt->dirty_cur, &rt->dirty_end, entry)))
+		return true;
+	lost(rt, entry & CRN_LOG_ADDR, CAIRN_EMEMORY);
+	return false;
+}
+
+#if CRN_SHIFT
 /*
  * Copy the region, unless a signal handler or another thread saves it meanwhile: its stores come
  * after that, so what was read before the tag was seen clean is old content, and may be written
@@ -122,26 +147,11 @@ static void save(uintptr_t region)
 	volatile uint8_t *tag = crn_rt_tag(region, CRN_SHIFT);
 	uint8_t value = saved(rt);
 
-	if (crn_unlikely(crn_rt_strays(region, REGION)))
-		crn_rt_stray(region);
-	if (crn_unlikely(rt->ending)) {
-		rt->late = true;
+	if (rests(rt, region, REGION))
 		return;
-	}
-	if (crn_unlikely(!rt->active)) {
-		*tag = value;
+	if (crn_likely(rt->active) &&
+		(!copy_region(region, tag, value) || !list(rt, region, (uintptr_t)tag)))
 		return;
-	}
-	if (!copy_region(region, tag, value))
-		return;
-	if (rt->tag_pages && crn_unlikely(!list_tag_page(rt, (uintptr_t)tag))) {
-		lost(rt, region, CAIRN_EMEMORY);
-		return;
-	}
-	if (crn_unlikely(!append(&rt->dirty_cur, &rt->dirty_end, region))) {
-		lost(rt, region, CAIRN_EMEMORY);
-		return;
-	}
 	*tag = value;
 }
 
@@ -160,3 +170,77 @@ void crn_rt_range(uintptr_t addr, size_t len)
 			save(r);
 	}
 }
+#else
+
+/* Bytes of `tags` that do not say "saved", as 1 in each; of those that `wanted` has all bits of. */
+static uint64_t clean_bytes(uint64_t tags, uint64_t saved, uint64_t wanted)
+{
+	uint64_t other = (tags ^ saved) & wanted;
+
+	other |= other >> 4;
+	other |= other >> 2;
+	other |= other >> 1;
+	return other & EACH_BYTE;
+}
+
+/* Byte by byte, for other threads may set the rest; all eight at once if it is all. */
+static void put(uintptr_t at, uint64_t content, uint64_t which)
+{
+	if (which == EACH_BYTE) {
+		*(volatile word *)at = content;
+		return;
+	}
+	for (size_t i = 0; i < WORD; i++)
+		if (which >> 8 * i & 1)
+			*(volatile uint8_t *)(at + i) = (uint8_t)(content >> 8 * i);
+}
+
+/*
+ * SAFETY: as save() of larger regions. What was read before a byte's tag is seen clean is old
+ * content. `wanted` has all bits of the bytes that are stored to.
+ */
+static void save_bytes(uintptr_t at, uint64_t wanted)
+{
+	struct crn_rt *rt = &__cairn_rt;
+	uintptr_t tag = (uintptr_t)crn_rt_tag(at, CRN_SHIFT);
+	uint64_t value = saved(rt) * EACH_BYTE, content, clean;
+
+	if (rests(rt, at, WORD))
+		return;
+	content = *(const volatile word *)at;
+	clean = clean_bytes(*(const volatile word *)tag, value, wanted);
+	if (!clean)
+		return;
+	if (crn_likely(rt->active)) {
+		put((uintptr_t)crn_rt_shadow(at), content, clean);
+		/* The product gathers the lowest bits of all bytes in the top one. */
+		if (!list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, tag))
+			return;
+	}
+	put(tag, value, clean);
+}
+
+/* Hooks of this kind call the other one. */
+void crn_rt_slow(uintptr_t addr)
+{
+	crn_rt_range(addr, 1);
+}
+
+void crn_rt_range(uintptr_t addr, size_t len)
+{
+	uintptr_t end = addr + len;
+	uint64_t value = saved(&__cairn_rt) * EACH_BYTE;
+
+	for (uintptr_t w = addr & ~(WORD - 1); len && w < end; w += WORD) {
+		uint64_t wanted = ~0ul;
+
+		if (w < addr)
+			wanted &= ~0ul << 8 * (addr - w);
+		if (w + WORD > end)
+			wanted &= ~0ul >> 8 * (w + WORD - end);
+		if ((*(const volatile word *)crn_rt_tag(w, CRN_SHIFT) ^ value) & wanted)
+			save_bytes(w, wanted);
+	}
+}
+
+#endif

@@ -35,11 +35,55 @@ static int shadow_probe(const struct crn_host *host)
 
 /* ---- The open interval ---------------------------------------------------------------------- */
 
+/* What one entry of the list keeps, at most: of regions of one byte it is a word. */
+static size_t granule(void)
+{
+	return CRN_MAX(region(), sizeof(uint64_t));
+}
+
+/* With its tags and the entry. */
+static size_t entry_bytes(void)
+{
+	return granule() + granule() / region() + sizeof(uint64_t);
+}
+
+/* The bytes of a word that an entry names, run by run; `fn` negative stops. */
+static int each_run(uint64_t entry, crn_undo_fn fn, void *ctx)
+{
+	uintptr_t at = entry & CRN_LOG_ADDR;
+	uint32_t mask = (uint32_t)(entry >> CRN_LIST_MASK);
+
+	for (uint32_t first = 0, end; mask >> first; first = end) {
+		first += (uint32_t)__builtin_ctz(mask >> first);
+		end = first + (uint32_t)__builtin_ctz(~(mask >> first));
+		CRN_TRY(fn(ctx, at + first, crn_rt_shadow(at + first), end - first));
+	}
+	return 0;
+}
+
+/*
+ * In any order: what is named twice has one content. Neighbours that were saved one after another
+ * are one run. Entries of 0 name nothing.
+ */
 static int walk(crn_undo_fn fn, void *ctx)
 {
-	for (const uint64_t *d = crn_rt()->dirty_cur; d-- > crn_rt()->dirty;)
-		if (*d)
-			CRN_TRY(fn(ctx, *d, crn_rt_shadow(*d), region()));
+	const uint64_t *d = crn_rt()->dirty, *end = crn_rt()->dirty_cur;
+	uint64_t whole = __cairn_shape.shift ? 0 : 0xff;
+
+	for (size_t n; d < end; d += n) {
+		uintptr_t at = *d & CRN_LOG_ADDR;
+
+		n = 1;
+		if (!*d)
+			continue;
+		if (*d >> CRN_LIST_MASK != whole) {
+			CRN_TRY(each_run(*d, fn, ctx));
+			continue;
+		}
+		while (d + n < end && d[n] == *d + n * granule())
+			n++;
+		CRN_TRY(fn(ctx, at, crn_rt_shadow(at), n * granule()));
+	}
 	return 0;
 }
 
@@ -48,22 +92,38 @@ static uint64_t count(void)
 	return (uint64_t)(crn_rt()->dirty_cur - crn_rt()->dirty);
 }
 
+static int add_size(void *ctx, uintptr_t addr, const void *old, size_t len)
+{
+	*(size_t *)ctx += crn_log_need(len);
+	return 0;
+}
+
 static size_t packed(void)
 {
-	return count() * crn_log_need(region());
+	size_t size = 0;
+
+	(void)walk(add_size, &size);
+	return size;
+}
+
+static int pack_run(void *ctx, uintptr_t addr, const void *old, size_t len)
+{
+	struct crn_log_entry e = { .word = len, .where = addr | CRN_LOG_LONG << 56 };
+
+	if (len > sizeof(e.word)) {
+		/* What it is padded with is of the shadow, too. */
+		crn_packed_put(ctx, old, crn_log_need(len) - sizeof(e));
+	} else {
+		crn_copy(&e.word, old, len);
+		e.where = addr | (uint64_t)len << 56;
+	}
+	crn_packed_put(ctx, &e, sizeof(e));
+	return 0;
 }
 
 static void pack(struct crn_packed_log *to)
 {
-	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++) {
-		struct crn_log_entry e = {
-			.word = region(),
-			.where = *d | (*d ? CRN_LOG_LONG : CRN_LOG_VOID) << 56,
-		};
-
-		crn_packed_put(to, *d ? crn_rt_shadow(*d) : crn_rt()->dirty, region());
-		crn_packed_put(to, &e, sizeof(e));
-	}
+	(void)walk(pack_run, to);
 }
 
 /* Of what handlers store from here to `reset` nothing is saved: it is part of the checkpoint. */
@@ -86,7 +146,7 @@ static bool reset(void)
 
 static uint64_t bytes(void)
 {
-	return count() * (region() + 1 + sizeof(uint64_t));
+	return count() * entry_bytes();
 }
 
 /* Old content of the last session, or before a pause, is given back. */
@@ -147,7 +207,7 @@ static void shadow_close(void *tracker)
 /* As much as memory_max allows; a list that is full makes the interval one that is not restored. */
 static int list_open(struct shadow *t)
 {
-	uint64_t entries = crn_kept_open_max(&t->kept) / (region() + 1 + sizeof(uint64_t));
+	uint64_t entries = crn_kept_open_max(&t->kept) / entry_bytes();
 	void *at;
 
 	t->list_size = crn_page_down(entries * sizeof(uint64_t)) + CRN_PAGE_SIZE;

@@ -54,9 +54,16 @@ static void clear_listed(void)
 {
 	uint32_t shift = __cairn_shape.shift;
 
-	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++)
-		if (*d)
-			*crn_rt_tag(*d, shift) = 0;
+	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++) {
+		uint8_t *tag = crn_rt_tag(*d & CRN_LOG_ADDR, shift);
+
+		if (!*d)
+			continue;
+		if (shift)
+			*tag = 0;
+		else /* of a word, all of whose bytes that are saved are in the list */
+			*(uint64_t *)tag = 0;
+	}
 }
 
 static void clear_pages(void)

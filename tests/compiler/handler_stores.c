@@ -19,7 +19,9 @@
 
 #define BYTES     8192
 #define STEP      47 /* of the instructions of a checkpoint each so-many-th */
+#ifndef WIDE_STEP
 #define WIDE_STEP 13
+#endif
 #define TRAP_ON   0x100
 
 static unsigned char bytes[BYTES] __attribute__((aligned(4096)));
