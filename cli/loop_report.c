@@ -69,7 +69,7 @@ static void print_loop(const struct loop_profile *p, const struct loop_sum *s, F
 	fprintf(out, "): %s; %lu turn%s",
 		s->kind == LOOP_NEVER ? "never ended" : s->kind == LOOP_LONG ? "long" : "short",
 		(unsigned long)s->turns, s->turns == 1 ? "" : "s");
-	if (s->inside_ns)
+	if (s->inside_ns && s->turns)
 		fprintf(out, " in %.3f s, %.1f per second", seconds(s->inside_ns),
 			(double)s->turns / seconds(s->inside_ns));
 	if (s->counts.entries > 1)

@@ -84,6 +84,18 @@ static void add(uint64_t *to, uint64_t n)
 	__atomic_fetch_add(to, n, __ATOMIC_RELAXED);
 }
 
+/* The time stamp counters of two processors may differ a little: time does not go back. */
+static uint64_t since(uint64_t began, uint64_t now)
+{
+	return now > began ? now - began : 0;
+}
+
+static void seen(uint64_t now)
+{
+	if (run.section->last_ns < now)
+		run.section->last_ns = now;
+}
+
 /* ---- The file ----------------------------------------------------------------------------- */
 
 static uint64_t text_sum(uint64_t *len)
@@ -346,7 +358,7 @@ static void take_off(uint64_t now)
 	if (i >= DEPTH_MAX)
 		return;
 	loop = active.at[i].loop;
-	inside = now - active.at[i].entered_ns;
+	inside = since(active.at[i].entered_ns, now);
 	add(&loop->exits, 1);
 	add(&loop->entered_ns, -active.at[i].entered_ns);
 	add(&loop->inside_ns, inside);
@@ -391,7 +403,7 @@ void __cairn_loop_enter(struct crn_loop_counts *loop)
 		if (!active.first)
 			add(&loop->foreign, 1);
 	}
-	run.section->last_ns = now;
+	seen(now);
 }
 
 void __cairn_loop_leave(struct crn_loop_counts *loop)
@@ -402,7 +414,7 @@ void __cairn_loop_leave(struct crn_loop_counts *loop)
 	if (!counting())
 		return;
 	now = crn_clock_ns(&run.clock);
-	run.section->last_ns = now;
+	seen(now);
 	if (active.depth > DEPTH_MAX) {
 		active.depth--;
 		return;
@@ -425,7 +437,7 @@ uint64_t __cairn_wait_enter(uint32_t kind)
 		add(&active.at[i].loop->waits, 1);
 		__atomic_fetch_or(&active.at[i].loop->wait_kinds, 1ull << kind, __ATOMIC_RELAXED);
 	}
-	run.section->last_ns = now;
+	seen(now);
 	return now;
 }
 
@@ -437,8 +449,8 @@ void __cairn_wait_leave(uint64_t began_ns)
 		return;
 	now = crn_clock_ns(&run.clock);
 	for (uint32_t i = 0; i < CRN_MIN(active.depth, (uint32_t)DEPTH_MAX); i++)
-		add(&active.at[i].loop->waited_ns, now - began_ns);
-	run.section->last_ns = now;
+		add(&active.at[i].loop->waited_ns, since(began_ns, now));
+	seen(now);
 }
 
 /* The child has a copy of born_at. */
