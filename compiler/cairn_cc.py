@@ -23,6 +23,7 @@ CLANGXX = "@CRN_CLANGXX@"
 PASS = "@CRN_PASS@.so"
 LLD = "@CRN_LLD@"
 LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
+MUSL = "cairn-musl"
 
 TRACKERS = ("shadow", "undolog")
 TAGS = ("zero", "bzero", "mmap", "dontneed", "epoch")
@@ -69,7 +70,8 @@ class Command:
         self.tags = "zero"
         self.switches: dict[str, str] = {}
         self.sites: list[str] = []
-        self.unit = self.report = self.warn_uncovered = self.profile = False
+        self.unit = self.report = self.warn_uncovered = False
+        self.profile = self.complete = False
         self.profiled = ""  # a profile, whose loops get sites
         self.loops: list[str] = []  # of it, as the pass takes them
         self.program = ""  # that was profiled
@@ -174,6 +176,8 @@ class Command:
             self.keep = value
         elif name == "unit" and not equals:
             self.unit = True
+        elif name == "complete" and not equals:
+            self.complete = True
         elif name == "test-lose" and value.isdigit():
             self.lose = value
         elif equals and name in (
@@ -240,7 +244,8 @@ class Command:
         known = {}
         if not any(name in code for code in natives for name in BEGINS):
             known["native-quiet"] = "on"
-        if not self.has("-static-pie") and not any(b"__cairn_abi_" in code for code in natives):
+        hooked = any(b"__cairn_abi_" in code for code in natives)
+        if not self.has("-static-pie") and not self.complete and not hooked:
             known["fresh"] = "on"
         return known
 
@@ -314,6 +319,13 @@ def check(command: Command) -> None:
         if command.has("-static") and not command.has("-static-pie"):
             raise Wrong("-static: use -static-pie, an instrumented program must be position "
                         "independent")
+    if command.complete and command.per_unit() and command.links():
+        raise Wrong("-fcairn-complete: libc gets its hooks when all is linked, so not with "
+                    "-fcairn-unit or -fno-lto")
+    if command.complete and command.profile:
+        raise Wrong("-fcairn-profile counts without hooks: not with -fcairn-complete")
+    if command.complete and command.has("-shared"):
+        raise Wrong("-fcairn-complete makes static programs: no -shared")
     if command.threads() and command.own["tracker"] != "shadow":
         raise Wrong("-fcairn-threads is for -fcairn-tracker=shadow: a log cannot tell which thread "
                     "stored first")
@@ -371,6 +383,9 @@ def library(name: str) -> str:
         path = base / folder / name
         if path.exists():
             return str(path)
+    if name == MUSL:
+        raise Wrong("-fcairn-complete needs a libc with hooks: scripts/build_musl.py --build "
+                    f"{base}")
     raise Wrong(f"{name} is missing beside {base}: build or install all of Cairn")
 
 
@@ -387,6 +402,8 @@ def arguments(command: Command) -> list[str]:
     for site in command.sites:
         # The pass comes after all inlining.
         words += ["-mllvm", f"-force-attribute={SITE.fullmatch(site)[1]}:noinline"]
+    if command.complete:
+        words += ["-nostdlibinc", "-isystem", library(MUSL) + "/include"]
     words += command.clang
     if not command.links():
         return words + ["-Qunused-arguments"]
@@ -395,7 +412,9 @@ def arguments(command: Command) -> list[str]:
         words += [f"-Wl,--load-pass-plugin={plugin}"]
     if command.partial():
         return words
-    if not command.has("-static-pie"):
+    if command.complete:
+        words = complete_link(command, words)
+    elif not command.has("-static-pie"):
         words += ["-pie"]
     if command.profile:
         return words + [library("libcairn_rt_loops.a"), library("libcairn.a"),
@@ -413,12 +432,25 @@ def arguments(command: Command) -> list[str]:
     ]  # fmt: skip
 
 
+def complete_link(command: Command, words: list[str]) -> list[str]:
+    """With musl in place of the system's libc: before the run-time, which stands in for some."""
+    lib = library(MUSL) + "/lib"
+    # What the pass will call is linked before it runs: libc comes in as bitcode.
+    sites = ["-Wl,-u,__cairn_site"] if command.sites or command.loops else []
+    return [
+        *words[:1], "-nostdlib", "-static-pie", f"-L{lib}", f"{lib}/rcrt1.o", f"{lib}/crti.o",
+        *words[1:], *sites, f"{lib}/libc.a", f"{lib}/crtn.o", "-lgcc",
+    ]  # fmt: skip
+
+
 def main() -> int:
     name = Path(sys.argv[0]).name
     clang = CLANGXX if name.startswith("cairn-c++") else CLANG
     try:
         command = Command(sys.argv[1:])
         check(command)
+        if command.complete and name.startswith("cairn-c++"):
+            raise Wrong("-fcairn-complete is for C: there is no libstdc++ for its libc")
         if command.links() and not command.partial():
             check_objects(command)
         command.ask_for_loops()

@@ -12,6 +12,15 @@ namespace cairn {
 
 namespace {
 
+// What saves registers to its first argument: sizes as in glibc, and musl has no larger ones.
+const struct {
+	const char *name;
+	uint64_t size;
+} contexts[] = {
+	{ "setjmp", 200 }, { "_setjmp", 200 }, { "sigsetjmp", 200 }, { "__sigsetjmp", 200 },
+	{ "getcontext", 968 }, { "swapcontext", 968 },
+};
+
 class Finder {
 public:
 	explicit Finder(Function &f) : layout(f.getParent()->getDataLayout()) {}
@@ -30,6 +39,8 @@ public:
 			add_intrinsic(n);
 		else if (auto *c = dyn_cast<CallBase>(&i); c && c->isInlineAsm())
 			add_assembly(c);
+		else if (auto *c = dyn_cast<CallBase>(&i))
+			add_context(c);
 	}
 
 	Writes found;
@@ -112,6 +123,17 @@ private:
 		else
 			found.lane_writes.push_back({ cast<CallInst>(n), kind, n->getArgOperand(to),
 				n->getArgOperand(mask), type });
+	}
+
+	// A wrapper would be gone when these return for the second time.
+	void add_context(CallBase *c)
+	{
+		for (const auto &context : contexts)
+			if (const Function *f = c->getCalledFunction();
+				f && f->isDeclaration() && f->getName() == context.name &&
+				c->arg_size())
+				found.writes.push_back(
+					{ c, c->getArgOperand(0), context.size, Align(1) });
 	}
 
 	// An output that is a place in memory is a write like any other. What else it stores to can

@@ -32,6 +32,7 @@ packages_of() {
 			fi
 		done
 		echo g++ csmith libcsmith-dev
+		echo dpkg-dev make # for the libc of -fcairn-complete, from its source
 		;;
 	servers)
 		echo redis-server redis-tools nginx-light lighttpd apache2-utils memcached

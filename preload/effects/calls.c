@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "effects/hold.h"
 #include "effects/hooks.h"
+#include "os/call_memory.h"
 #include "sites/sites.h"
 #include "session/session.h"
 
@@ -23,34 +24,17 @@
 #define CRN_SITE_OF_WAIT CRN_CALL_WAIT
 #define CRN_SITE_OF_SEND CRN_CALL_SEND
 #define CRN_SITE_OF_MAPS CRN_CALL_MAPS
-#define NO_OUT {CRN_OUT_END, 0, 0, 0}
-#define BYTES(a, n) {CRN_OUT_BYTES, a, n, 0}
-#define FIXED(a, size) {CRN_OUT_FIXED, a, 0, size}
-#define ARRAY(a, n, size) {CRN_OUT_ARRAY, a, n, size}
-#define SOCKLEN(a, p) {CRN_OUT_SOCKLEN, a, p, 0}
-#define IOVEC(a, n) {CRN_OUT_IOVEC, a, n, 0}
-#define MSGHDR(a) {CRN_OUT_MSGHDR, a, 0, 0}
-#define MMSGHDR(a, n) {CRN_OUT_MMSGHDR, a, n, 0}
-#define FDSET(a) {CRN_OUT_FDSET, a, 0, 0}
-#define IOCTL(a) {CRN_OUT_IOCTL, a, 0, 0}
-#define FUTEX(a) {CRN_OUT_FUTEX, a, 0, 0}
-#define FCNTL(a) {CRN_OUT_FCNTL, a, 0, 0}
-#define MESSAGE(a, n) {CRN_OUT_MESSAGE, a, n, 0}
-#define PAGES(a, n) {CRN_OUT_PAGES, a, n, 0}
-#define REGSET(a) {CRN_OUT_REGSET, a, 0, 0}
-#define XATTR(a) {CRN_OUT_XATTR, a, 0, 0}
-#define LOOSE(a, size) {CRN_OUT_FIXED, a, 0, size}
 
 static const struct crn_row rows[] = {
-#define CRN_CALL(nr, name, effect, site, hook, ...) \
-	[nr] = {#name, &crn_hook_##hook, CRN_EFFECT_##effect, CRN_SITE_OF_##site, {__VA_ARGS__}},
+#define CRN_CALL(nr, name, effect, site, hook) \
+	[nr] = { #name, &crn_hook_##hook, CRN_EFFECT_##effect, CRN_SITE_OF_##site },
 #include "effects.def"
 #undef CRN_CALL
 };
 
 /* What is not in the table may do anything. */
 static const struct crn_row unknown = { "unknown", &crn_hook_plain, CRN_EFFECT_OUTPUT,
-	CRN_CALL_NONE_SITE, { NO_OUT } };
+	CRN_CALL_NONE_SITE };
 
 const struct crn_row *crn_row_of(long nr)
 {
@@ -219,9 +203,9 @@ static enum crn_verdict before_with_session(struct crn_call *call, const struct 
  * Does the kernel write memory for this call that a checkpoint of another thread must leave open?
  * Then it stays on its thread's list (in_flight.c) until it is over.
  */
-static bool writes_memory(const struct crn_row *row)
+static bool writes_memory(const struct crn_call *call, const struct crn_row *row)
 {
-	return (row->outs[0].kind != CRN_OUT_END || row->hook == &crn_hook_birth) &&
+	return (crn_call_writes(call->nr) || row->hook == &crn_hook_birth) &&
 		crn_output_matters();
 }
 
@@ -276,7 +260,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		inherit(call);
 	if (installs_filter(call))
 		crn_sites_end("the program installs a seccomp filter");
-	if (writes_memory(row) ? crn_output_ready() : crn_agent->session && crn_agent->effects)
+	if (writes_memory(call, row) ? crn_output_ready()
+				     : crn_agent->session && crn_agent->effects)
 		verdict = before_with_session(call, row);
 	if (verdict == CRN_CALL_ANSWERED)
 		return verdict;
@@ -285,7 +270,7 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 			after_with_session(call, row);
 		return CRN_CALL_ANSWERED;
 	}
-	if (verdict == CRN_CALL_RUN && writes_memory(row))
+	if (verdict == CRN_CALL_RUN && writes_memory(call, row))
 		verdict = CRN_CALL_RUN_THEN;
 	if (verdict == CRN_CALL_RUN && call->nr != SYS_rt_sigreturn &&
 		(site_configured(CRN_SITE_TIMER) || others_may_recover()))

@@ -52,33 +52,6 @@ enum crn_call_site { CRN_CALL_NONE_SITE, CRN_CALL_WAIT, CRN_CALL_SEND, CRN_CALL_
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
-enum crn_out_kind {
-	CRN_OUT_END,
-	CRN_OUT_BYTES,
-	CRN_OUT_FIXED,
-	CRN_OUT_ARRAY,
-	CRN_OUT_SOCKLEN,
-	CRN_OUT_IOVEC,
-	CRN_OUT_MSGHDR,
-	CRN_OUT_MMSGHDR,
-	CRN_OUT_FDSET,
-	CRN_OUT_IOCTL,
-	CRN_OUT_FCNTL,
-	CRN_OUT_FUTEX,
-	CRN_OUT_MESSAGE,
-	CRN_OUT_PAGES,
-	CRN_OUT_REGSET,
-	CRN_OUT_XATTR,
-};
-
-struct crn_out {
-	uint8_t kind; /* enum crn_out_kind */
-	uint8_t arg;
-	uint8_t length_arg;
-	uint16_t size;
-};
-#define CRN_OUTS_MAX 5
-
 /*
  * before may be NULL (run the call), and so may after. Both are called with the lock held, and only
  * while an interval is open. before may set call->effect; after sees call->result.
@@ -93,7 +66,6 @@ struct crn_row {
 	const struct crn_hook *hook;
 	uint8_t effect;
 	uint8_t site;
-	struct crn_out outs[CRN_OUTS_MAX];
 };
 /* Never NULL. */
 const struct crn_row *crn_row_of(long nr);

@@ -75,6 +75,15 @@ static void settled(uint64_t oldest)
 	unlock();
 }
 
+/* glibc's copy of the heap's end, by which it goes; absent elsewhere. */
+extern uintptr_t __curbrk __attribute__((weak));
+
+void crn_break_told(uintptr_t end)
+{
+	if (&__curbrk)
+		__curbrk = end;
+}
+
 /* Before a restore to id puts back old content: it must be possible to store there. */
 static void undoing(uint64_t id)
 {
@@ -83,6 +92,8 @@ static void undoing(uint64_t id)
 	for (uint32_t i = r->count; i-- && entry_at(r, i)->id >= id;) {
 		const struct entry *e = entry_at(r, i);
 
+		if (e->change == CRN_MAP_BREAK && crn_memory_break(0) < e->addr)
+			crn_break_told(crn_memory_break(e->addr));
 		if (e->change == CRN_MAP_PROTECTED)
 			(void)crn_memory_protect((void *)e->addr, e->len, PROT_READ | PROT_WRITE);
 	}
@@ -101,6 +112,11 @@ static void undo(const struct entry *e)
 		break;
 	case CRN_MAP_PROTECTED:
 		(void)crn_memory_protect((void *)e->addr, e->len, e->prot);
+		break;
+	case CRN_MAP_BREAK:
+		/* Unless somebody else, like libc's malloc, has moved it since. */
+		if (crn_memory_break(0) == e->addr + e->len)
+			crn_break_told(crn_memory_break(e->addr));
 		break;
 	default:
 		break;

@@ -24,6 +24,7 @@ enum crn_map_change {
 	CRN_MAP_LEFT,      /* it was unmapped: it stays until no checkpoint needs it */
 	CRN_MAP_OPENED,    /* it was closed (PROT_NONE), and was mapped anew: closed again */
 	CRN_MAP_PROTECTED, /* it had the protection `prot` */
+	CRN_MAP_BREAK,     /* the heap's end (brk) was moved from addr by len, up or down */
 };
 
 /* Note a change, after it was made. False: no session is open, or there is no room (said). */
@@ -31,5 +32,8 @@ bool crn_map_changed(enum crn_map_change change, uintptr_t addr, size_t len, int
 
 /* Something else is mapped there now: what was to be unmapped of it later is not. */
 void crn_map_replaced(uintptr_t addr, size_t len);
+
+/* The heap's end has been moved: libc is told, if it keeps a copy. */
+void crn_break_told(uintptr_t end);
 
 #endif

@@ -64,6 +64,9 @@ static inline void place(void *to, const void *from, size_t n)
 #define WRAPPED(family, ...) WRAPPED_##family(__VA_ARGS__)
 #define CUSTOM(family, name)
 
+#ifndef WRAPPED_bytes
+#define WRAPPED_bytes CRN_NOTHING
+#endif
 #ifndef WRAPPED_memory
 #define WRAPPED_memory CRN_NOTHING
 #endif

@@ -5,10 +5,13 @@
  * away are kept before (deferred.h). Where none of this is possible an interval is not restorable.
  */
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include "base/status.h"
 #include "os/maps.h"
+#include "os/memory.h"
 #include "rt/deferred.h"
 #include "rt/wrap.h"
+#include "rt/wrap_call.h"
 
 #define PARTS_MAX 16
 
@@ -55,10 +58,10 @@ static bool keep_content(const struct parts *p)
 
 #define READ_WRITE (PROT_READ | PROT_WRITE)
 
-/* Something new takes the place of what was there. */
+/* Something new takes the place of what was there: memory like it, or nothing. */
 static bool replace(const struct parts *p, int prot, int flags)
 {
-	bool plain = (prot & READ_WRITE) == READ_WRITE && flags & MAP_ANONYMOUS &&
+	bool plain = (!prot || (prot & READ_WRITE) == READ_WRITE) && flags & MAP_ANONYMOUS &&
 		(flags & MAP_TYPE) == MAP_PRIVATE;
 
 	for (int i = 0; i < p->count && i < PARTS_MAX; i++) {
@@ -70,131 +73,236 @@ static bool replace(const struct parts *p, int prot, int flags)
 	return keep_content(p);
 }
 
-static void note_replaced(const struct parts *p, uintptr_t addr, size_t len)
+static void note_replaced(const struct parts *p, uintptr_t addr, size_t len, int prot)
 {
 	crn_map_replaced(addr, len);
-	for (int i = 0; i < p->count && i < PARTS_MAX; i++)
-		if (!p->part[i].prot)
-			(void)crn_map_changed(CRN_MAP_OPENED, p->part[i].begin,
-				p->part[i].end - p->part[i].begin, 0);
+	for (int i = 0; i < p->count && i < PARTS_MAX; i++) {
+		uintptr_t begin = p->part[i].begin;
+		size_t size = p->part[i].end - begin;
+
+		if (prot && !p->part[i].prot)
+			(void)crn_map_changed(CRN_MAP_OPENED, begin, size, 0);
+		else if (!prot && p->part[i].prot)
+			(void)crn_map_changed(CRN_MAP_PROTECTED, begin, size, p->part[i].prot);
+	}
 }
 
-static void *map(void *at, size_t len, int prot, int flags, int fd, off64_t offset)
+/* ---- The calls: arguments and results are the kernel's --------------------------------------- */
+
+static bool failed(long result)
 {
-	bool fixed = flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE);
+	return (unsigned long)result > -4096ul;
+}
+
+static long map(const long args[6])
+{
+	uintptr_t at = (uintptr_t)args[0];
+	size_t len = crn_page_up((size_t)args[1]);
+	int prot = (int)args[2], flags = (int)args[3];
 	struct parts p = { .count = 0 };
 	bool replaced = true;
-	void *got;
+	long got;
 
-	if (!__cairn_rt.active)
-		return mmap64(at, len, prot, flags, fd, offset);
-	if (fixed)
-		find_parts(&p, (uintptr_t)at, crn_page_up(len));
+	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE))
+		find_parts(&p, at, len);
 	if (p.count)
 		replaced = replace(&p, prot, flags);
-	got = mmap64(at, len, prot, flags, fd, offset);
-	if (got == MAP_FAILED)
+	got = crn_memory_call(SYS_mmap, args);
+	if (failed(got))
 		return got;
 	if (!p.count)
-		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)got, crn_page_up(len), 0);
+		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)got, len, 0);
 	else if (replaced)
-		note_replaced(&p, (uintptr_t)got, crn_page_up(len));
+		note_replaced(&p, (uintptr_t)got, len, prot);
 	else
 		crn_rt_give_up((uintptr_t)got, CAIRN_ELAYOUT);
 	return got;
 }
 
-WRAPPER(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off64_t offset)
+static long unmap(uintptr_t at, size_t len)
 {
-	return map(at, len, prot, flags, fd, offset);
-}
+	const long args[6] = { (long)at, (long)len };
 
-WRAPPER(void *, mmap, void *at, size_t len, int prot, int flags, int fd, off_t offset)
-{
-	return map(at, len, prot, flags, fd, offset);
-}
-
-WRAPPER(int, munmap, void *at, size_t len)
-{
-	if ((uintptr_t)at & (CRN_PAGE_SIZE - 1) || !len ||
-		!crn_map_changed(CRN_MAP_LEFT, (uintptr_t)at, crn_page_up(len), 0))
-		return munmap(at, len);
+	if (at & (CRN_PAGE_SIZE - 1) || !len ||
+		!crn_map_changed(CRN_MAP_LEFT, at, crn_page_up(len), 0))
+		return crn_memory_call(SYS_munmap, args);
 	return 0;
 }
 
-WRAPPER(int, mprotect, void *at, size_t len, int prot)
+static long protect(const long args[6])
 {
 	struct parts p;
-	int result;
+	long result;
 
-	if (!__cairn_rt.active)
-		return mprotect(at, len, prot);
-	find_parts(&p, (uintptr_t)at, crn_page_up(len));
-	result = mprotect(at, len, prot);
+	find_parts(&p, (uintptr_t)args[0], crn_page_up((size_t)args[1]));
+	result = crn_memory_call(SYS_mprotect, args);
 	for (int i = 0; !result && i < p.count && i < PARTS_MAX; i++)
 		(void)crn_map_changed(CRN_MAP_PROTECTED, p.part[i].begin,
 			p.part[i].end - p.part[i].begin, p.part[i].prot);
 	if (p.count > PARTS_MAX)
-		crn_rt_give_up((uintptr_t)at, CAIRN_ELAYOUT);
+		crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
 	return result;
+}
+
+static long advise(const long args[6])
+{
+	struct parts p;
+
+	if (args[2] == MADV_DONTNEED || args[2] == MADV_FREE || args[2] == MADV_REMOVE) {
+		find_parts(&p, (uintptr_t)args[0], crn_page_up((size_t)args[1]));
+		if (!keep_content(&p))
+			crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+	}
+	return crn_memory_call(SYS_madvise, args);
+}
+
+/* Elsewhere, as a copy: the old place is needed if the interval is undone. */
+static long move(const long args[6], size_t old)
+{
+	uintptr_t at = (uintptr_t)args[0];
+	struct parts p;
+	long got;
+
+	find_parts(&p, at, old);
+	if (p.count != 1 || p.part[0].shared || !p.part[0].anonymous ||
+		(p.part[0].prot & READ_WRITE) != READ_WRITE) {
+		crn_rt_give_up(at, CAIRN_ELAYOUT);
+		return crn_memory_call(SYS_mremap, args);
+	}
+	got = map((const long[6]){ 0, args[2], p.part[0].prot, MAP_PRIVATE | MAP_ANONYMOUS, -1 });
+	if (failed(got))
+		return got;
+	place((void *)got, (void *)at, old);
+	(void)unmap(at, old);
+	return got;
+}
+
+static long remap(const long args[6])
+{
+	uintptr_t at = (uintptr_t)args[0];
+	size_t old = crn_page_up((size_t)args[1]), len = crn_page_up((size_t)args[2]);
+	int flags = (int)args[3];
+	long got;
+
+	if (flags & ~MREMAP_MAYMOVE || !old) {
+		crn_rt_give_up(at, CAIRN_ELAYOUT);
+		return crn_memory_call(SYS_mremap, args);
+	}
+	if (len < old && len) {
+		got = unmap(at + len, old - len);
+		return failed(got) ? got : (long)at;
+	}
+	got = crn_memory_call(SYS_mremap, (const long[6]){ (long)at, (long)old, args[2] });
+	if (got == (long)at && len > old)
+		(void)crn_map_changed(CRN_MAP_NEW, at + old, len - old, 0);
+	if (!failed(got) || !(flags & MREMAP_MAYMOVE))
+		return got;
+	return move(args, old);
+}
+
+/* What lies above a new, lower end is gone, and zeros when the end rises again. */
+static long move_break(uintptr_t end)
+{
+	uintptr_t old = crn_memory_break(0), now;
+
+	if (__cairn_rt.active && end && end < old)
+		keep((void *)end, old - end);
+	now = crn_memory_break(end);
+	if (__cairn_rt.active && now != old)
+		(void)crn_map_changed(CRN_MAP_BREAK, old, now - old, 0);
+	crn_break_told(now);
+	return (long)now;
+}
+
+bool crn_call_maps(long nr)
+{
+	return nr == SYS_mmap || nr == SYS_munmap || nr == SYS_mprotect || nr == SYS_madvise ||
+		nr == SYS_mremap || nr == SYS_brk;
+}
+
+long crn_call_map(long nr, const long args[6])
+{
+	if (nr == SYS_brk)
+		return move_break((uintptr_t)args[0]);
+	if (nr == SYS_munmap)
+		return unmap((uintptr_t)args[0], (size_t)args[1]);
+	if (!__cairn_rt.active)
+		return crn_memory_call(nr, args);
+	switch (nr) {
+	case SYS_mmap:
+		return map(args);
+	case SYS_mprotect:
+		return protect(args);
+	case SYS_madvise:
+		return advise(args);
+	default:
+		return remap(args);
+	}
+}
+
+/* ---- libc's names for them ------------------------------------------------------------------- */
+
+static long told(long result)
+{
+	if (!failed(result))
+		return result;
+	errno = (int)-result;
+	return -1;
+}
+
+#define CALL(nr, ...) told(crn_call_map(nr, (const long[6]){ __VA_ARGS__ }))
+
+WRAPPER(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off64_t offset)
+{
+	return (void *)CALL(SYS_mmap, (long)at, (long)len, prot, flags, fd, offset);
+}
+
+WRAPPER(void *, mmap, void *at, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	return (void *)CALL(SYS_mmap, (long)at, (long)len, prot, flags, fd, offset);
+}
+
+WRAPPER(int, munmap, void *at, size_t len)
+{
+	return (int)CALL(SYS_munmap, (long)at, (long)len);
+}
+
+WRAPPER(int, mprotect, void *at, size_t len, int prot)
+{
+	return (int)CALL(SYS_mprotect, (long)at, (long)len, prot);
 }
 
 WRAPPER(int, madvise, void *at, size_t len, int advice)
 {
-	struct parts p;
-
-	if (__cairn_rt.active &&
-		(advice == MADV_DONTNEED || advice == MADV_FREE || advice == MADV_REMOVE)) {
-		find_parts(&p, (uintptr_t)at, crn_page_up(len));
-		if (!keep_content(&p))
-			crn_rt_give_up((uintptr_t)at, CAIRN_ELAYOUT);
-	}
-	return madvise(at, len, advice);
-}
-
-/* Elsewhere, as a copy: the old place is needed if the interval is undone. */
-static void *move(void *at, size_t old, size_t len)
-{
-	struct parts p;
-	void *got;
-
-	find_parts(&p, (uintptr_t)at, old);
-	if (p.count != 1 || p.part[0].shared || !p.part[0].anonymous ||
-		(p.part[0].prot & READ_WRITE) != READ_WRITE) {
-		crn_rt_give_up((uintptr_t)at, CAIRN_ELAYOUT);
-		return mremap(at, old, len, MREMAP_MAYMOVE);
-	}
-	got = map(NULL, len, p.part[0].prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (got == MAP_FAILED)
-		return got;
-	place(got, at, old);
-	__cairn_wrap_munmap(at, old);
-	return got;
+	return (int)CALL(SYS_madvise, (long)at, (long)len, advice);
 }
 
 WRAPPER(void *, mremap, void *at, size_t old, size_t len, int flags, ...)
 {
-	void *got, *to;
 	va_list ap;
+	void *to;
 
 	va_start(ap, flags);
 	to = flags & MREMAP_FIXED ? va_arg(ap, void *) : NULL;
 	va_end(ap);
-	if (!__cairn_rt.active)
-		return mremap(at, old, len, flags, to);
-	if (flags & ~MREMAP_MAYMOVE || !old) {
-		crn_rt_give_up((uintptr_t)at, CAIRN_ELAYOUT);
-		return mremap(at, old, len, flags, to);
+	return (void *)CALL(SYS_mremap, (long)at, (long)old, (long)len, flags, (long)to);
+}
+
+WRAPPER(int, brk, void *end)
+{
+	if (move_break((uintptr_t)end) == (long)end)
+		return 0;
+	errno = ENOMEM;
+	return -1;
+}
+
+WRAPPER(void *, sbrk, intptr_t by)
+{
+	uintptr_t old = crn_memory_break(0);
+
+	if (by && move_break(old + (uintptr_t)by) != (long)(old + (uintptr_t)by)) {
+		errno = ENOMEM;
+		return (void *)-1;
 	}
-	old = crn_page_up(old);
-	if (crn_page_up(len) < old && len) {
-		to = (char *)at + crn_page_up(len);
-		return __cairn_wrap_munmap(to, old - crn_page_up(len)) < 0 ? MAP_FAILED : at;
-	}
-	got = mremap(at, old, len, 0);
-	if (got == at && crn_page_up(len) > old)
-		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)at + old, crn_page_up(len) - old, 0);
-	if (got != MAP_FAILED || !(flags & MREMAP_MAYMOVE))
-		return got;
-	return move(at, old, len);
+	return (void *)old;
 }

@@ -7,11 +7,14 @@
  *	- segments of shared libraries, which have no hooks, and what lies right behind them (.bss)
  *	- the stack below a frame
  *
+ * What the program had unmapped, and has gone since, is not compared.
+ *
  * No stdio, no malloc: their memory is the process's.
  */
 #ifndef CRN_TESTS_SNAPSHOT_H
 #define CRN_TESTS_SNAPSHOT_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -108,19 +111,45 @@ static inline void take_snapshot(struct snapshot *s, struct smaps *m, char *fram
 	}
 }
 
+/*
+ * Is all of it mapped? What the program had unmapped stays until no checkpoint needs it, and was
+ * copied till then. errno may be memory that is compared.
+ */
+static inline bool is_mapped(char *at, size_t len)
+{
+	int kept = errno;
+	bool mapped = !msync(at, len, MS_ASYNC) || errno != ENOMEM;
+
+	errno = kept;
+	return mapped;
+}
+
+static inline char *first_other(char *at, const char *was, size_t len)
+{
+	if (!memcmp(at, was, len))
+		return NULL;
+	while (*at == *was)
+		at++, was++;
+	return at;
+}
+
 /* The first byte that is another; NULL if all are as they were. */
 static inline char *find_difference(const struct snapshot *s, const struct range **where)
 {
 	for (const struct range *r = s->ranges; r < s->ranges + s->count; r++) {
-		const char *was = s->copy + r->at;
+		bool whole = is_mapped((char *)((uintptr_t)r->begin & -4096ul),
+			(size_t)(r->end - r->begin) + ((uintptr_t)r->begin & 4095));
+		size_t step = whole ? (size_t)(r->end - r->begin) : 4096;
 
-		if (!memcmp(r->begin, was, (size_t)(r->end - r->begin)))
-			continue;
-		for (char *p = r->begin; p < r->end; p++)
-			if (*p != was[p - r->begin]) {
-				*where = r;
-				return p;
-			}
+		*where = r;
+		for (char *p = r->begin; p < r->end; p += step) {
+			char *found = whole || is_mapped(p, step)
+				? first_other(p, s->copy + r->at + (p - r->begin), step)
+				: NULL;
+
+			if (found)
+				return found;
+		}
 	}
 	return NULL;
 }
