@@ -23,7 +23,7 @@ declare i64 @strlen(ptr)
 ; CHECK: cairn: around: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; CHECK: cairn: harmless: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
 ; CHECK: cairn: through: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: twice: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: twice: 3 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 3 checks
 ; OFF: cairn: same: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; Alone, a unit does not know what the other functions reach, but for libc's.
 ; UNIT: cairn: same: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
@@ -129,7 +129,10 @@ define void @through(ptr %p) {
 
 declare i32 @setjmp(ptr) returns_twice
 
-; Where setjmp returns a second time, an interval may have begun.
+; Where setjmp returns a second time, an interval may have begun. It writes the buffer.
+; CHECK-LABEL: define void @twice(
+; CHECK: call preserve_allcc void @__cairn_range(ptr %buffer, i64 200)
+; CHECK-NEXT: call i32 @setjmp(ptr %buffer)
 define void @twice(ptr %p, ptr %buffer) {
   store i64 1, ptr %p, align 8
   %r = call i32 @setjmp(ptr %buffer) returns_twice
