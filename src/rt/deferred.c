@@ -29,7 +29,7 @@ static struct {
 	struct ring blocks, maps;
 	int locked; /* guards both; a restore, when nobody else runs, does without */
 	char rest[4096 - 2 * sizeof(struct ring) - sizeof(int)];
-} deferred __attribute__((aligned(4096)));
+} deferred CRN_RT_LASTING;
 
 static void lock(void)
 {

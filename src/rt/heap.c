@@ -44,7 +44,7 @@ static struct {
 	int locked;
 	bool failed;
 	char rest[4096 - 40];
-} place __attribute__((aligned(4096)));
+} place CRN_RT_LASTING;
 
 _Noreturn void abort(void);
 

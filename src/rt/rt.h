@@ -116,6 +116,9 @@ struct crn_rt {
  */
 extern const struct crn_rt_shape __cairn_shape __attribute__((visibility("hidden")));
 
+/* Pages of the run-time's that no restore turns back, and that a forked child inherits. */
+#define CRN_RT_LASTING __attribute__((section("crn_lasting"), aligned(4096)))
+
 /* The run-time's own names. */
 extern struct crn_rt __cairn_rt;
 extern const uint32_t __cairn_tags; /* tag_kind.c */

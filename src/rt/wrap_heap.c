@@ -39,7 +39,7 @@ static struct {
 	void *(*realloc)(void *block, size_t size);
 	size_t (*usable)(void *block);
 	char rest[4096 - 24];
-} next __attribute__((aligned(4096)));
+} next CRN_RT_LASTING;
 
 static void free_foreign(void *block)
 {

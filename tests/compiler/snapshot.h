@@ -5,6 +5,7 @@
  *
  *	- the engine's and the run-time's (MADV_WIPEONFORK: "wf" in smaps)
  *	- segments of shared libraries, which have no hooks, and what lies right behind them (.bss)
+ *	- what the run-time keeps across restores (CRN_RT_LASTING)
  *	- the stack below a frame
  *
  * What the program had unmapped, and has gone since, is not compared.
@@ -86,6 +87,21 @@ static inline void add_range(struct snapshot *s, char *begin, char *end, bool li
 	s->used += len;
 }
 
+/* Whole pages; absent where the program has none. */
+extern char __start_crn_lasting[] __attribute__((weak, visibility("hidden")));
+extern char __stop_crn_lasting[] __attribute__((weak, visibility("hidden")));
+
+static inline void add_ranges(struct snapshot *s, char *begin, char *end, bool libc_heap)
+{
+	if (__start_crn_lasting < begin || __start_crn_lasting >= end) {
+		add_range(s, begin, end, libc_heap);
+		return;
+	}
+	add_range(s, begin, __start_crn_lasting, libc_heap);
+	if (__stop_crn_lasting < end)
+		add_range(s, __stop_crn_lasting, end, libc_heap);
+}
+
 static inline void take_snapshot(struct snapshot *s, struct smaps *m, char *frame)
 {
 	char self[512], *text = m->text, *line, *library_end = NULL;
@@ -106,7 +122,7 @@ static inline void take_snapshot(struct snapshot *s, struct smaps *m, char *fram
 		if (other)
 			library_end = end;
 		if (!strncmp(rest, " rw-p", 5) && !library && !strstr(flags, " wf"))
-			add_range(s, frame > begin && frame < end ? frame : begin, end,
+			add_ranges(s, frame > begin && frame < end ? frame : begin, end,
 				strstr(rest, "[heap]"));
 	}
 }
