@@ -129,6 +129,34 @@ def _runs(lines: list[dict], section: type) -> Any:
     return out
 
 
+def _sites(lines: list[dict], section: type) -> Any:
+    found = of(lines, "lmc.sites")
+    if not found:
+        return None
+    out = section(
+        "Sites that a profile has found (SMC, section 6)",
+        "Built to count its loops, put under a load, and built with a checkpoint at the top of "
+        "each loop that never ended; then beside the program without hooks, files of 4 KiB. "
+        "Answers: compared byte by byte.",
+        ["server", "program", "loops", "answers", "CPU per request", "requests/s",
+         "checkpoints/s", "per request"],
+    )  # fmt: skip
+    for x in found:
+        if "missing" in x:
+            out.rows.append([x["program"], *_missing(x, 7)])
+            continue
+        plain = x["row"] == "plain"
+        cells = (
+            ["", "", f"{x['cpu_us']:.1f} us", f"{x['rate']:,.0f}"]
+            if plain
+            else [", ".join(x["sites"]), f"{x['answers']} the same",
+                  *(_spread(x, f"{key}_ratio") for key in ("cpu_us", "rate"))]
+        )  # fmt: skip
+        out.rows.append([x["program"], x["row"], *cells, f"{x['checkpoints_per_second']:,.0f}",
+                         f"{x['per_request']:.2f}"])  # fmt: skip
+    return out
+
+
 def sections(lines: list[dict], section: type) -> list[Any]:
     made = [
         _regions(lines, section),
@@ -138,6 +166,7 @@ def sections(lines: list[dict], section: type) -> list[Any]:
                 "repeats", "stores_repeats.png", range=128 * 1024),
         *(_servers(lines, section, kib) for kib in (4, 64)),
         _runs(lines, section),
+        _sites(lines, section),
     ]  # fmt: skip
     return [one for one in made if one]
 

@@ -11,7 +11,8 @@ form, in about half an hour:
     redis nginx lighttpd redis-1 redis-pipeline    servers at a checkpoint per wake-up
     smc             the SMC paper's evaluation: smc.PROGRAM, hmmsearch, recovery
     traces          recorded runs through every strategy: traces.PROGRAM
-    lmc             programs built by cairn-cc: lmc.stores, lmc.PROGRAM (fetches and builds them)
+    lmc             programs built by cairn-cc: lmc.stores, lmc.PROGRAM (fetches and builds them),
+                    lmc.sites
     native, servers                                 all of either
     report FILE                                     only the report, from an earlier run's lines
 
@@ -38,6 +39,7 @@ import hmmsearch  # noqa: E402
 import lmc_programs  # noqa: E402
 import lmc_runs  # noqa: E402
 import lmc_servers  # noqa: E402
+import lmc_sites  # noqa: E402
 import lmc_stores  # noqa: E402
 import recovering  # noqa: E402
 import report  # noqa: E402
@@ -54,7 +56,7 @@ NATIVE = ("table1", "trackers", "restore", "empty", "handover", "keep", "hot", "
 SERVERS = serving.PARTS
 SMC = (*(f"smc.{name}" for name in PROGRAMS), "hmmsearch", "recovery")
 TRACES = tuple(f"traces.{name}" for name in PROGRAMS)
-LMC = ("lmc.stores", *(f"lmc.{name}" for name in lmc_programs.RECIPES))
+LMC = ("lmc.stores", *(f"lmc.{name}" for name in lmc_programs.RECIPES), "lmc.sites")
 GROUPS = {"native": NATIVE, "servers": SERVERS, "smc": SMC, "traces": TRACES, "lmc": LMC}
 GROUPS["all"] = tuple(part for group in GROUPS.values() for part in group)
 
@@ -145,7 +147,10 @@ def missing_lmc(part: str, arguments: argparse.Namespace) -> str | None:
         return lmc_stores.missing(build)
     if arguments.toy:
         return "not at toy size"
-    if lmc_programs.RECIPES[name].built():
+    if name == "sites":
+        why = None if arguments.parts else f"BENCH={part} fetches and builds programs"
+        why = why or lmc_sites.missing(build)
+    elif lmc_programs.RECIPES[name].built():
         why = None
     elif arguments.parts:
         why = lmc_programs.missing(name, build)
@@ -183,6 +188,8 @@ def steps_of(part: str, settings: smc.Settings) -> int:
         return smc.steps(settings)
     if part == "lmc.stores":
         return lmc_stores.steps(settings)
+    if part == "lmc.sites":
+        return lmc_sites.steps(settings)
     if part in LMC:
         name = part.split(".")[1]
         runs = name in lmc_runs.WORKS
@@ -207,6 +214,8 @@ def measure(
         return recovering.measure(settings)
     if part == "lmc.stores":
         return lmc_stores.measure(settings, log)
+    if part == "lmc.sites":
+        return lmc_sites.measure(settings, log)
     group, name = part.split(".")
     if group == "lmc":
         kind = lmc_runs if name in lmc_runs.WORKS else lmc_servers
