@@ -120,8 +120,7 @@ void crn_marks_truncate(cairn_t *c, uint64_t id)
 		c->marks.count--;
 }
 
-/* The journal decides how far back one can go. */
-static void marks_follow_journal(cairn_t *c)
+void crn_marks_follow_journal(cairn_t *c)
 {
 	uint64_t oldest = crn_mark_newest(c)->id;
 
@@ -327,7 +326,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	if (jump)
 		fill_mark(c, m, id_out, jump, image);
 	c->marks.count++;
-	marks_follow_journal(c);
+	crn_marks_follow_journal(c);
 	return c->ops->caps & CRN_TRACK_KEEPS ? 0 : c->ops->interval_begin(c->tracker);
 }
 
@@ -344,7 +343,7 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 	if (err < 0) {
 		c->figures.failed++;
 		note_failed(c, c->last_id);
-		marks_follow_journal(c); /* memory was sought there first */
+		crn_marks_follow_journal(c); /* memory was sought there first */
 	} else {
 		*id = c->last_id;
 		c->rewinds = 0;

@@ -103,6 +103,7 @@ static int reserve_frames(cairn_t *c, uint64_t id, bool *held)
 	struct store_walk w = { .walk = { .page = count_page, .present = newest_page }, .c = c };
 	uint64_t newest = crn_mark_newest(c)->id, oldest;
 	size_t need;
+	int err;
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return 0;
@@ -113,12 +114,13 @@ static int reserve_frames(cairn_t *c, uint64_t id, bool *held)
 		return 0;
 	/* Other threads' first stores would eat them up. */
 	hold(c, held);
-	while (crn_frame_reserve(c->arena, need + 8) < 0) {
+	while ((err = crn_frame_reserve(c->arena, need + 8)) < 0) {
 		if (!crn_journal_oldest(c->journal, &oldest) || oldest >= id ||
 			!crn_journal_evict(c->journal))
-			return CAIRN_EMEMORY;
+			break;
 	}
-	return 0;
+	crn_marks_follow_journal(c);
+	return err;
 }
 
 _Noreturn void crn_half_way(const char *what, uintptr_t addr, int err)
@@ -222,7 +224,10 @@ int crn_restore_check(cairn_t *c, uint64_t id)
 	CRN_TRY(check_files(c));
 	if (c->partial) /* half of the surface would go back */
 		return CAIRN_EUNSUPPORTED;
-	return crn_layout_undoable(c, id);
+	CRN_TRY(crn_layout_undoable(c, id));
+	/* What mappings that stay have cost may have been the very record. */
+	crn_marks_follow_journal(c);
+	return crn_mark_usable(c, id);
 }
 
 /* All has been checked but for memory. */

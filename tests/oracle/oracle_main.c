@@ -16,7 +16,8 @@
 #include "oracle.h"
 
 #define BIG_PAGES  1000ul
-#define MEMORY_MAX (3ul << 20) /* 768 frames */
+#define MEMORY_MAX        (3ul << 20)  /* 768 frames */
+#define MEMORY_MAX_IMAGES (10ul << 20) /* 2 MiB are slots, which no record can have */
 
 static bool verbose, explicit_areas, protect;
 static const char *strategy, *feed;
@@ -116,7 +117,7 @@ static void open_session(void)
 	o.flags = protect ? CAIRN_PROTECT : 0;
 	o.threads = W->row->flags & ROW_THREADS_ONE ? CAIRN_THREADS_ONE : CAIRN_THREADS_ALL;
 	if (W->row->flags & ROW_MEMORY_MAX)
-		o.memory_max = MEMORY_MAX;
+		o.memory_max = W->rules->may_lose ? MEMORY_MAX_IMAGES : MEMORY_MAX;
 	W->all = !(W->row->flags & ROW_EXPLICIT) && !explicit_areas;
 	if (W->all && W->rules->explicit_only) {
 		int rc = cairn_open(&c, &o);
