@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Plots of what lmc.* measured: Figures 2 and 3 of the HotDep paper, and a bar for each program."""
+"""Plots of what lmc.* measured: figures of the HotDep and LMC papers."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from lmc_report import TITLES, of
+from plots import BLACK, RED, canvas, headline, legend_beside, look, save
 
-from lmc_report import of
-from plots import BLACK, canvas, headline, legend_beside, look, save
+# What a page tracker does to a short interval would flatten all else.
+SHORT = ("shadow", "undolog", "async", "mprotect", "fork")
 
 
 def draw(lines: list[dict], folder: Path) -> set[str]:
@@ -18,15 +20,21 @@ def draw(lines: list[dict], folder: Path) -> set[str]:
         found = [x for x in of(lines, "lmc.stores", **at) if "ratio" in x]
         if found:
             drawn.add(_curves(found, folder, key, label, name))
-    for kib in (4, 64):
-        found = [x for x in of(lines, "lmc.servers", kib=kib) if "cpu_us_ratio" in x]
+    for kib, title in TITLES.items():
+        found = of(lines, "lmc.servers", kib=kib, every=1)
+        found = [x for x in found if "cpu_us_ratio" in x]
         if found:
-            title = f"Web servers, {kib} KiB: processor time per request"
+            title = f"{title.split(' (')[0]}: processor time per request"
             drawn.add(_bars(found, folder, "cpu_us_ratio", title, f"lmc_servers_{kib}.png"))
-    found = [x for x in of(lines, "lmc.runs") if "ratio" in x]
+    found = of(lines, "lmc.runs")
+    if any("ratio" in x for x in found):
+        drawn.add(_intervals(found, folder))
+    found = [x for x in of(lines, "lmc.switches") if "ratio" in x]
     if found:
-        title = "Programs that compute: processor time"
-        drawn.add(_bars(found, folder, "ratio", title, "lmc_runs.png"))
+        drawn.add(_switches(found, folder))
+    found = [x for x in of(lines, "lmc.regions") if "ratio" in x]
+    if found:
+        drawn.add(_regions(found, folder))
     return drawn
 
 
@@ -61,5 +69,71 @@ def _bars(found: list[dict], folder: Path, key: str, title: str, name: str) -> s
         axes.grid(axis="x", visible=False)
         axes.set_title(program)
     all_axes[0][0].set_ylabel("beside the plain program, x")
+    figure.subplots_adjust(top=0.86)
     headline(figure, title)
     return save(figure, folder, name)
+
+
+def _intervals(found: list[dict], folder: Path) -> str:
+    """LMC, Figure 7: a point for each program and tracker; a log that overflows stands on top."""
+    figure, axes = canvas(8.5, 4.8)
+    length = {x["program"]: x["interval_us"] for x in found if x.get("interval_us")}
+    order = sorted(length, key=lambda program: length[program])
+    for row in SHORT:
+        mine = {x["program"]: x["ratio"] for x in found if x["row"] == row and "ratio" in x}
+        points = [(length[p], mine[p]) for p in order if p in mine]
+        if points:
+            colour, mark = look(row)
+            axes.plot(*zip(*points), label=row, color=colour, marker=mark)
+    axes.set(xscale="log", yscale="log", xlabel="length of an interval, microseconds",
+             ylabel="time beside the plain program, x")  # fmt: skip
+    top = axes.get_ylim()[1]
+    for x in found:
+        if "overflow" in x.get("missing", "") and x["program"] in length:
+            at = length[x["program"]]
+            axes.plot(at, top, marker="x", color=RED, markersize=10, clip_on=False)
+    for number, program in enumerate(order):
+        axes.axvline(length[program], color="#dddddd", linewidth=0.7, zorder=0)
+        axes.annotate(
+            program, (length[program], 1.0), xycoords=("data", "axes fraction"),
+            xytext=(0, 4), textcoords="offset points", rotation=35, fontsize=8,
+        )  # fmt: skip
+    axes.grid(axis="x", visible=False)
+    axes.axhline(1, color=BLACK, linestyle="--", linewidth=1)
+    legend_beside(axes, title="tracker")
+    headline(figure, "Programs that compute: a checkpoint at each turn of an inner loop")
+    return save(figure, folder, "lmc_runs.png")
+
+
+def _switches(found: list[dict], folder: Path) -> str:
+    programs = list(dict.fromkeys(x["program"] for x in found))
+    rows = list(dict.fromkeys(x["row"] for x in found))
+    figure, axes = canvas(max(7.0, 1.5 * len(programs)), 4.2)
+    width = 0.8 / len(rows)
+    for number, row in enumerate(rows):
+        mine = {x["program"]: x["ratio"] for x in found if x["row"] == row}
+        at = [n + (number - (len(rows) - 1) / 2) * width for n in range(len(programs))]
+        heights = [mine.get(program, 0) for program in programs]
+        axes.bar(at, heights, width, label=row, color=look(row, number)[0])
+    axes.set_xticks(range(len(programs)), programs)
+    axes.axhline(1, color=BLACK, linestyle="--", linewidth=1)
+    axes.grid(axis="x", visible=False)
+    axes.set_ylabel("processor time beside the plain program, x")
+    axes.set_title("Hooks of shadow, the more is left out")
+    legend_beside(axes)
+    return save(figure, folder, "lmc_switches.png")
+
+
+def _regions(found: list[dict], folder: Path) -> str:
+    figure, axes = canvas(7, 4.2)
+    for number, program in enumerate(dict.fromkeys(x["program"] for x in found)):
+        mine = [x for x in found if x["program"] == program]
+        points = sorted((int(x["row"].split()[0]), x["ratio"]) for x in mine)
+        colour, mark = look(program, number)
+        axes.plot(*zip(*points), label=program, color=colour, marker=mark)
+    axes.set_xscale("log", base=2)
+    axes.axhline(1, color=BLACK, linestyle="--", linewidth=1)
+    axes.set(xlabel="size of a region, bytes", ylabel="processor time beside the plain server, x")
+    axes.set_title("A checkpoint per turn, files of 4 KiB")
+    legend_beside(axes)
+    return save(figure, folder, "lmc_regions.png")

@@ -22,13 +22,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lmc_recipes import RECIPES, STORE, VARIANTS, Recipe
+from lmc_recipes import RECIPES, ROOT, STORE, VARIANTS, Recipe
 from results import digest
 
 PATIENCE = 3600  # seconds, of one command: the machine may be busy
 
 
-class BuildError(Exception):
+class BuildError(RuntimeError):
     """One line: what could not be had."""
 
 
@@ -125,7 +125,9 @@ def plain_cc(cairn_cc: Path, folder: Path) -> Path:
     path = folder / "plain-cc"
     path.write_text(
         "#!/bin/bash\nwords=()\n"
-        'for word; do [[ $word == -fcairn-* ]] || words+=("$word"); done\n'
+        "for word; do if [[ $word == -fcairn-site=* ]]; then site=${word#*=}\n"
+        "words+=(-mllvm -force-attribute=${site%%[:/]*}:noinline)\n"
+        'elif [[ $word != -fcairn-* ]]; then words+=("$word"); fi; done\n'
         f"exec {clang[1]} -flto=full -fPIE --ld-path=$(command -v ld.lld-{version[1]})"
         ' -Qunused-arguments "${words[@]}"\n'
     )
@@ -171,7 +173,8 @@ class Builder:
         """The source's own steps, once: they hold for one recipe and one clang."""
         recipe, cc = self.recipe, str(self.cairn_cc)
         said = subprocess.run([cc, "--version"], capture_output=True, text=True).stdout
-        made, mark = digest(f"{recipe} {cc} {said}"), self.folder / ".configured"
+        steps = (recipe.source, recipe.parts, recipe.prepare, recipe.configure, recipe.sites)
+        made, mark = digest(f"{steps} {cc} {said}"), self.folder / ".configured"
         if mark.exists() and mark.read_text() == made:
             return
         source = fetch(recipe.source)
@@ -182,25 +185,28 @@ class Builder:
         self.log.write_text("")
         self.run(recipe.prepare, cc)
         self.run(recipe.configure, cc)
+        for path in (STORE / "bin").glob(f"{recipe.name}-*"):
+            path.unlink()
         mark.write_text(made)
-        for variant in VARIANTS:
-            recipe.path(variant).unlink(missing_ok=True)
 
-    def build(self) -> None:
-        recipe, cc = self.recipe, str(self.cairn_cc)
-        self.configure()
-        recipe.path("plain").parent.mkdir(exist_ok=True)
-        compilers = {"shadow": cc, "undolog": f"{cc} -fcairn-tracker=undolog"}
-        compilers["plain"] = str(plain_cc(self.cairn_cc, STORE / "bin"))
-        for variant in recipe.variants():
-            out, compiler = recipe.path(variant), compilers[variant]
-            compiler = " ".join([compiler, *recipe.options.get(variant, "").split()])
-            if out.exists() and (variant == "plain" or out.stat().st_mtime >= self.newest):
-                continue
-            binary = self.folder / recipe.binary
-            binary.unlink(missing_ok=True)
-            self.run(recipe.make, compiler)
-            shutil.copy2(binary, out)
+    def link(self, variant: str, options: str | None) -> Path:
+        """The variant with these options of cairn-cc; None: by clang alone."""
+        out = self.recipe.path(variant)
+        if out.exists() and (options is None or out.stat().st_mtime >= self.newest):
+            return out
+        out.parent.mkdir(exist_ok=True)
+        compiler = str(plain_cc(self.cairn_cc, out.parent))
+        if options is not None:
+            compiler = f"{self.cairn_cc} {self.recipe.options} {options}"
+        binary = self.folder / self.recipe.binary
+        binary.unlink(missing_ok=True)
+        begin = self.log.stat().st_size
+        self.run(self.recipe.make, compiler)
+        total = re.findall(r"^cairn: total: .*", self.log.read_bytes()[begin:].decode(), re.M)
+        if total:
+            out.with_suffix(".report").write_text(total[-1])
+        shutil.copy2(binary, out)
+        return out
 
 
 def missing(name: str, build: Path) -> str | None:
@@ -216,9 +222,29 @@ def missing(name: str, build: Path) -> str | None:
 
 def built(name: str, build: Path) -> Recipe:
     """The program with its variants; builds what there is not, or is older than the compiler."""
-    recipe = RECIPES[name]
-    Builder(recipe, build).build()
-    return recipe
+    if why := missing(name, build):
+        raise BuildError(f"{name}: {why}")
+    builder = Builder(RECIPES[name], build)
+    builder.configure()
+    for variant, options in VARIANTS.items():
+        builder.link(variant, options)
+    return builder.recipe
+
+
+def built_with(name: str, build: Path, rows: dict[str, str]) -> dict[str, Path]:
+    """More variants of a program that is built: their options, by row."""
+    builder = Builder(RECIPES[name], build)
+    return {row: builder.link(row, options) for row, options in rows.items()}
+
+
+def built_checked(name: str, build: Path, tracker: str) -> Path:
+    """The program with an oracle at its sites (tests/compiler/checked_site.c)."""
+    builder = Builder(RECIPES[name], build)
+    source, checker = ROOT / "tests" / "compiler" / "checked_site.c", STORE / "checked_site.o"
+    words = ["-O1", "-fno-lto", "-fno-omit-frame-pointer", "-fPIE", f"-I{ROOT}/include"]
+    clang = plain_cc(builder.cairn_cc, STORE / "bin")
+    subprocess.run([clang, *words, "-c", source, "-o", checker], check=True)
+    return builder.link(f"checked-{tracker}", f"-fcairn-tracker={tracker} -Wl,{checker}")
 
 
 def main() -> int:
@@ -231,9 +257,6 @@ def main() -> int:
     status = 0
     for name in arguments.programs or RECIPES:
         try:
-            why = missing(name, arguments.build)
-            if why:
-                raise BuildError(f"{name}: {why}")
             recipe = built(name, arguments.build)
             print(f"{name}: {recipe.path('shadow')} and others", flush=True)
         except BuildError as error:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp, log
 from typing import Any
 
@@ -71,16 +72,22 @@ def _regions(lines: list[dict], section: type) -> Any:
     return out
 
 
+TITLES = {
+    4: "Web servers, files of 4 KiB (HotDep'13, Table 2; LMC, Figure 5)",
+    64: "Web servers, files of 64 KiB (HotDep'13, Table 3)",
+    0: "Other servers (LMC, Figure 5)",
+}
+
+
 def _servers(lines: list[dict], section: type, kib: int) -> Any:
-    found = of(lines, "lmc.servers", kib=kib)
+    found = of(lines, "lmc.servers", kib=kib, every=1)
     if not found:
         return None
-    number = "Table 2" if kib == 4 else "Table 3"
     out = section(
-        f"Web servers, files of {kib} KiB (HotDep'13, {number}; LMC, Figure 5 and Table II)",
-        "A checkpoint per turn of the event loop, K = 1. Beside the plain program: processor time "
-        "per request, requests per second, and memory (PSS), with their least and most in "
-        "brackets. Saved: regions, entries of the log, or pages of one checkpoint.",
+        TITLES[kib],
+        "A checkpoint per turn of the loop over requests, K = 1. Beside the plain program: "
+        "processor time per request, requests per second, and memory (PSS), with their least and "
+        "most in brackets. Saved: regions, entries of the log, or pages of one checkpoint.",
         ["server", "tracker", "CPU per request", "requests/s", "memory", "checkpoints/s",
          "per request", "saved", "us each"],
         plot=f"lmc_servers_{kib}.png",
@@ -102,28 +109,77 @@ def _servers(lines: list[dict], section: type, kib: int) -> Any:
     return out
 
 
+def _stacks(lines: list[dict], section: type) -> Any:
+    found = [x for x in of(lines, "lmc.servers", row="shadow", every=1) if x.get("stack_bytes")]
+    if not found:
+        return None
+    out = section(
+        "Long-lived stack of servers (LMC, Table I)",
+        "The most that a checkpoint copied of the stack. (The paper's numbers are bytes, too.)",
+        ["server", "bytes"],
+    )
+    most = {x["program"]: 0 for x in found}
+    for x in found:
+        most[x["program"]] = max(most[x["program"]], round(x["stack_bytes"]))
+    out.rows = [[name, f"{count:,}"] for name, count in most.items()]
+    return out
+
+
+def _memory(lines: list[dict], section: type) -> Any:
+    """Table II: of each server the file size with which it was measured at all frequencies."""
+    rare = [x for x in of(lines, "lmc.servers") if x.get("every", 1) > 1]
+    if not rare:
+        return None
+    frequencies = (1, *sorted({x["every"] for x in rare}))
+    out = section(
+        "Memory of servers by the checkpoints they take (LMC, Table II)",
+        "PSS beside the plain server's, with a checkpoint at every so many-th turn of its loop.",
+        ["server", "plain", "tracker", *(f"every {n}" for n in frequencies)],
+    )
+    for program, row in dict.fromkeys((x["program"], x["row"]) for x in rare):
+        kib = next(x["kib"] for x in rare if x["program"] == program)
+        at = {"program": program, "kib": kib}
+        plain = of(lines, "lmc.servers", row="plain", every=1, **at)
+        mine = {x["every"]: x for x in of(lines, "lmc.servers", row=row, **at)}
+        have = [mine.get(n, {}).get("memory_kib_ratio") for n in frequencies]
+        cells = ["" if ratio is None else f"{ratio - 1:+.0%}" for ratio in have]
+        size = f"{plain[0]['memory_kib']:,.0f} KiB" if plain and "memory_kib" in plain[0] else ""
+        out.rows.append([program, size, row, *cells])
+    return out
+
+
+def interval(line: dict) -> str:
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if line["interval_us"] >= size:
+            return f"{line['interval_us'] / size:.3g} {unit}"
+    return f"{line['interval_us']:.3g} us"
+
+
 def _runs(lines: list[dict], section: type) -> Any:
     found = of(lines, "lmc.runs")
     if not found:
         return None
     out = section(
-        "Programs that compute (HotDep'13, Table 4)",
-        "hmmsearch with a checkpoint per sequence, sqlite's speedtest1 with one per statement, a "
-        "Lua script with one per turn. Processor time and greatest memory beside the plain "
-        "program.",
-        ["program", "tracker", "time", "memory", "checkpoints", "per second", "saved", "us each"],
+        "Programs that compute, by length of an interval (HotDep'13, Table 4; LMC, Figure 7)",
+        "One site at an inner loop of each: hmmsearch per sequence, sqlite's speedtest1 per "
+        "statement, libquantum per gate, bzip2 per block, and so on. Processor time and greatest "
+        "memory beside the plain program. An interval is what the plain program computes from one "
+        "checkpoint to the next. The undo log is limited to 4 GiB; an overflow is a failure.",
+        ["program", "interval", "tracker", "time", "memory", "checkpoints", "per second", "saved",
+         "us each"],
         plot="lmc_runs.png",
-    )
-    for x in found:
+    )  # fmt: skip
+    length = {x["program"]: x["interval_us"] for x in found if x.get("interval_us")}
+    for x in sorted(found, key=lambda x: length.get(x["program"], 0)):
         if "missing" in x:
-            out.rows.append([x["program"], *_missing(x, 7)])
+            out.rows.append([x["program"], "", *_missing(x, 7)])
             continue
         plain = x["row"] == "plain"
         time = f"{x['seconds']:.2f} s" if plain else _spread(x)
         memory = f"{x['memory_kib']:,} KiB" if plain else f"{x['memory_ratio']:.2f}"
         out.rows.append(
-            [x["program"], x["row"], time, memory, f"{x['checkpoints']:,}",
-             f"{x['checkpoints_per_second']:,.0f}", f"{x['saved']:.0f}",
+            [x["program"], "" if plain else interval(x), x["row"], time, memory,
+             f"{x['checkpoints']:,}", f"{x['checkpoints_per_second']:,.0f}", f"{x['saved']:.0f}",
              f"{x['checkpoint_us']:.2f}"]
         )  # fmt: skip
     return out
@@ -157,6 +213,89 @@ def _sites(lines: list[dict], section: type) -> Any:
     return out
 
 
+def _table(lines: list[dict], table: str, cell: Callable[[dict], str]) -> list[list[str]]:
+    """A row for each program, a column for each of its rows; what is missing last."""
+    found = of(lines, table)
+    columns = list(dict.fromkeys(x["row"] for x in found if "missing" not in x))
+    out = []
+    for program in dict.fromkeys(x["program"] for x in found):
+        cells = {x["row"]: cell(x) for x in found if x["program"] == program and "ratio" in x}
+        if cells:
+            out.append([program, *(cells.get(column, "") for column in columns)])
+    out += [[x["program"], *_missing(x, len(columns))] for x in found if "missing" in x]
+    return [["program", *columns], *out] if columns else []
+
+
+def _left_out(line: dict) -> str:
+    return f"{1 - line['hooks'] / line['writes']:.0%}" if line.get("writes") else ""
+
+
+def _switches(lines: list[dict], section: type) -> list[Any]:
+    made = []
+    for title, text, table, cell, plot in (
+        ("Stores without a hook (LMC, Figure 8)",
+         "Share of the program's stores that need none, the more is switched on: redundant ones, "
+         "those to the stack and to fresh memory, those that one check covers, whole loops.",
+         "lmc.switches", _left_out, ""),
+        ("What the optimisations are worth (LMC, Figures 9 and 10)",
+         "Processor time beside the plain program, with a checkpoint per turn. Nothing saved: the "
+         "same hooks, and no session (-fcairn-save=off).",
+         "lmc.switches", _spread, "lmc_switches.png"),
+        ("Servers by the size of a region (LMC, Figure 3; HotDep'13, Figure 1)",
+         "Processor time per request beside the plain server, files of 4 KiB.",
+         "lmc.regions", _spread, "lmc_regions.png"),
+    ):  # fmt: skip
+        rows = _table(lines, table, cell)
+        if rows:
+            made.append(section(title, text, rows[0], rows[1:], plot))
+    return made
+
+
+def _checks(lines: list[dict], section: type) -> Any:
+    found = of(lines, "lmc.checks")
+    if not found:
+        return None
+    out = section(
+        "Restores of real programs, compared byte by byte",
+        "Under load an interval is undone in a copy of the process now and then, and all of its "
+        "memory compared with the checkpoint; answers and output must be those of the plain "
+        "program.",
+        ["program", "tracker", "intervals undone", "bytes each", "that differ"],
+    )
+    for x in found:
+        if "missing" in x:
+            out.rows.append([x["program"], x["tracker"], f"not here: {x['missing']}", "", ""])
+            continue
+        wrong = f"{x['wrong']}: {x['first']}" if x["wrong"] else "0"
+        count = x["compared"] + x["wrong"]
+        out.rows.append([x["program"], x["tracker"], str(count), f"{x['bytes']:,}", wrong])
+    return out
+
+
+def _mean(found: list[dict], key: str) -> str:
+    ratios = [x[key] for x in found if x.get(key)]
+    return f"{exp(sum(map(log, ratios)) / len(ratios)):.2f}" if ratios else ""
+
+
+def _techniques(lines: list[dict], section: type) -> Any:
+    """HotDep'13, Table 1, with numbers in place of plus and minus."""
+    rows = [x["row"] for table in ("lmc.servers", "lmc.runs") for x in of(lines, table)]
+    rows = [row for row in dict.fromkeys(rows) if row not in ("plain", "all")]
+    if not rows:
+        return None
+    out = section(
+        "Techniques compared (HotDep'13, Table 1)",
+        "Geometric means over all programs that were measured, beside the plain program.",
+        ["tracker", "servers: CPU per request", "memory", "computing: time", "memory"],
+    )
+    for row in rows:
+        served = of(lines, "lmc.servers", row=row, every=1)
+        ran = of(lines, "lmc.runs", row=row)
+        means = [_mean(served, "cpu_us_ratio"), _mean(served, "memory_kib_ratio")]
+        out.rows.append([row, *means, _mean(ran, "ratio"), _mean(ran, "memory_ratio")])
+    return out
+
+
 def sections(lines: list[dict], section: type) -> list[Any]:
     made = [
         _regions(lines, section),
@@ -164,9 +303,14 @@ def sections(lines: list[dict], section: type) -> list[Any]:
                 "range", "stores_range.png", repeats=4),
         _figure(lines, section, "Redundancy (HotDep'13, Figure 3): R = 128 KiB, r from 0 to 16",
                 "repeats", "stores_repeats.png", range=128 * 1024),
-        *(_servers(lines, section, kib) for kib in (4, 64)),
+        *(_servers(lines, section, kib) for kib in TITLES),
+        _stacks(lines, section),
+        _memory(lines, section),
         _runs(lines, section),
         _sites(lines, section),
+        *_switches(lines, section),
+        _techniques(lines, section),
+        _checks(lines, section),
     ]  # fmt: skip
     return [one for one in made if one]
 
@@ -174,12 +318,16 @@ def sections(lines: list[dict], section: type) -> list[Any]:
 def goals(lines: list[dict]) -> list[list[str]]:
     """Goal, limit, measured, met or missed."""
     out = []
-    servers = [x for x in of(lines, "lmc.servers", row="shadow") if "rate_ratio" in x]
+    servers = of(lines, "lmc.servers", row="shadow", every=1)
+    servers = [x for x in servers if "rate_ratio" in x]
     if servers:
         mean = exp(sum(log(x["rate_ratio"]) for x in servers) / len(servers))
         out.append(_goal("throughput lost by servers, shadow, geometric mean", 0.05, 1 - mean))
         cpu = exp(sum(log(x["cpu_us_ratio"]) for x in servers) / len(servers))
         out.append(_goal("processor time per request, shadow, geometric mean", 0.05, cpu - 1))
+    for x in of(lines, "lmc.checks"):
+        if "wrong" in x:
+            out.append(_count(f"{x['row']}: restores with a byte that differs", x["wrong"]))
     for name, limit in (("hmmer", 0.25), ("sqlite", 0.15)):
         for x in of(lines, "lmc.runs", program=name, row="shadow"):
             if "ratio" in x:
@@ -190,3 +338,7 @@ def goals(lines: list[dict]) -> list[list[str]]:
 def _goal(name: str, limit: float, measured: float) -> list[str]:
     met = "met" if measured <= limit else "missed"
     return [name, f"at most {limit:.0%}", f"{measured:.1%}", met]
+
+
+def _count(name: str, measured: int) -> list[str]:
+    return [name, "0", str(measured), "missed" if measured else "met"]

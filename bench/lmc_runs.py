@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """
-Programs that compute, built by cairn-cc (lmc_programs.py): hmmsearch with a checkpoint per sequence
-("Techniques for efficient in-memory checkpointing", Table 4), sqlite's speedtest1 with one per
-statement, a Lua script with one per turn of its loop. Processor time and memory, beside the same
-program without hooks in the same round. What they print must be the same in all variants.
+Programs that compute (lmc_works.py), built by cairn-cc with a checkpoint per turn of an inner loop:
+hmmsearch per sequence ("Techniques for efficient in-memory checkpointing", Table 4), and others of
+which an interval takes from microseconds to seconds ("Lightweight Memory Checkpointing", Figure 7).
+Processor time and memory, beside the same program without hooks in the same round. What they print
+must be the same in all variants. Like that paper's, the undo log is limited to 4 GiB.
 """
 
 from __future__ import annotations
@@ -14,78 +15,20 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import hmmsearch
 from lmc_programs import built
+from lmc_works import WORKS
 from results import digest
 from rounds import Found, RunLog, spread
 from smc import Settings, summaries
 
+TABLE = "lmc.runs"
 PAGES = ("fork", "mprotect", "softdirty", "async")
-
-SCRIPT = """
--- Tables, strings and closures; os.clock is where checkpoints are taken.
-local turns, seed = tonumber(arg[1]), 1
-local function random(n)
-	seed = (seed * 1103515245 + 12345) % 2147483648
-	return seed % n + 1
-end
-local words, count, sum = {}, 0, 0
-for turn = 1, turns do
-	os.clock()
-	for i = 1, 40 do
-		local key = "k" .. random(400)
-		words[key] = (words[key] or 0) + i
-		if random(10) == 1 then
-			words[key] = nil
-		end
-	end
-	local sorted = {}
-	for key, value in pairs(words) do
-		sorted[#sorted + 1] = key .. "=" .. value
-	end
-	table.sort(sorted)
-	sum = (sum * 31 + #table.concat(sorted, ",")) % 1000000007
-end
-print(turns, sum)
-"""
-
-
-@dataclass(frozen=True)
-class Work:
-    """A program's arguments, made in a folder; `at`: the site under `cairn run`, if it has one."""
-
-    arguments: Callable[[Path, Settings], list[str]]
-    at: str
-    per: str
-    clean: str = ""  # what differs from run to run in its output
-
-
-def _hmmer(folder: Path, settings: Settings) -> list[str]:
-    command = hmmsearch.prepare(folder, 1_000 if settings.quick else hmmsearch.SEQUENCES)
-    return ["-o", "/dev/stdout", *command[-2:]]
-
-
-def _sqlite(folder: Path, settings: Settings) -> list[str]:
-    return ["--verify", "--size", "10" if settings.quick else "50", ":memory:"]
-
-
-def _lua(folder: Path, settings: Settings) -> list[str]:
-    (folder / "turns.lua").write_text(SCRIPT)
-    return [str(folder / "turns.lua"), "1000" if settings.quick else "8000"]
-
-
-WORKS = {
-    "hmmer": Work(_hmmer, "func:p7_pli_NewSeq", "sequence", r"#.*"),
-    "sqlite": Work(_sqlite, "", "statement", r"\d+\.\d+s"),
-    "lua": Work(_lua, "func:os_clock", "turn"),
-}
-
+LIMIT = 4 << 30  # bytes of the undo log
 
 def rows(name: str) -> tuple[str, ...]:
     return ("plain", "undolog", "shadow", *(PAGES if WORKS[name].at else ()))
@@ -107,7 +50,7 @@ def peak_kib(pid: int) -> int:
 
 def one_run(command: list[str], clean: str) -> dict[str, Any]:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        environment = {**os.environ, "CAIRN_STATS": "json"}
+        environment = {**os.environ, "CAIRN_STATS": "json", "CAIRN_MEMORY_MAX": str(LIMIT)}
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
         peak, (pid, status, used) = 0, os.wait4(process.pid, os.WNOHANG)
         while not pid:
@@ -119,6 +62,8 @@ def one_run(command: list[str], clean: str) -> dict[str, Any]:
         said = err.read().decode(errors="replace")
         if process.returncode:
             raise RuntimeError(f"{command[0]} ended with {process.returncode}: {said[-300:]}")
+        if "this interval cannot be restored" in said:
+            raise RuntimeError("overflow: an interval needs more than 4 GiB of log")
         stats = next(iter(summaries(said).values()), {})
         answer = out.read().decode(errors="replace")
     return {
@@ -157,7 +102,7 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
 
 
 def line(name: str, row: str, found: Found) -> dict[str, Any]:
-    out: dict[str, Any] = {"table": "lmc.runs", "program": name, "row": row}
+    out: dict[str, Any] = {"table": TABLE, "program": name, "row": row}
     mine, plain = found[row], found["plain"]
     if reason := found.missing(row) or found.missing("plain"):
         return {**out, "missing": reason}
@@ -166,6 +111,7 @@ def line(name: str, row: str, found: Found) -> dict[str, Any]:
     ratios = [a["seconds"] / b["seconds"] for a, b in zip(mine, plain)]
     taken = mine[-1]["checkpoints"]
     seconds = median(one["seconds"] for one in mine)
+    seconds_plain = median(one["seconds"] for one in plain)
     memory = median(one["memory_kib"] for one in mine)
     return {
         **out,
@@ -178,5 +124,6 @@ def line(name: str, row: str, found: Found) -> dict[str, Any]:
         "checkpoints": taken,
         "checkpoints_per_second": round(taken / seconds, 1),
         "saved": round(mine[-1]["saved"] / taken, 1) if taken else 0,
+        "interval_us": round(1e6 * seconds_plain / taken, 1) if taken else 0,
         "checkpoint_us": round(mine[-1]["checkpoint_ns"] / taken / 1000, 3) if taken else 0,
     }

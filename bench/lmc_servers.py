@@ -1,141 +1,139 @@
 # SPDX-License-Identifier: MIT
 """
 "Techniques for efficient in-memory checkpointing", Tables 2 and 3, and the servers of "Lightweight
-Memory Checkpointing" (Figure 5, Table II): web servers at a checkpoint per turn of their event
-loop, with files of 4 and 64 KiB. ab sends 25,000 requests over 10 connections at a time, 10 on
-each.
+Memory Checkpointing" (Figures 3 and 5, Tables I and II): real servers (lmc_services.py) at a
+checkpoint per turn of their loop over requests; what memory they take at one per 1, 10 and 100.
 
 Trackers of pages run the plain program under `cairn run --at wait`; the others are in programs that
-cairn-cc has built (lmc_programs.py), with a checkpoint at the return of epoll_wait. Each run starts
-the server afresh; ratios are taken to the plain run of the same round.
+cairn-cc has built (lmc_programs.py). Each run starts the server afresh; ratios are taken to the
+plain run of the same round. Last, an oracle at the sites compares restores byte by byte.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from lmc_programs import Recipe, built
-from loads import PER_CONNECTION, ab_load
-from servers import LighttpdServer, NginxServer, Server, ServerError
+from lmc_programs import built
+from lmc_recipes import Recipe
+from lmc_services import SERVICES, Service
 from rounds import Found, RunLog, spread
+from servers import Server, ServerError
 from smc import Settings, memory_kib, processor_seconds, summaries
 
+TABLE = "lmc.servers"
 PAGES = ("fork", "mprotect", "softdirty", "async")
 ROWS = ("plain", "undolog", "shadow", *PAGES)
-SIZES = (4, 64)  # KiB
-REQUESTS, QUICK = 25_000, 3_000
-FIGURES = ("rate", "cpu_us", "memory_kib", "per_request", "saved", "checkpoint_us")
+EVERY = (10, 100)  # requests per checkpoint, for the memory (Table II)
+KEPT = ("undolog", "shadow", "mprotect")
+FIGURES = ("rate", "cpu_us", "memory_kib", "per_request", "saved", "checkpoint_us", "stack_bytes")
 
 
-class BuiltNginx(NginxServer):
-    """Without the module that `return` is from, which needs a library."""
+@dataclass(frozen=True)
+class Point:
+    """`program`: the file, if it is not that of the row. `counts`: it takes checkpoints."""
 
-    CONFIGURATION = re.sub(r"\n *location .*return.*", "", NginxServer.CONFIGURATION)
+    row: str
+    kib: int
+    every: int = 1
+    program: Path | None = None
+    counts: bool = True
 
-
-class BuiltLighttpd(LighttpdServer):
-    """From its source: none of the modules that it would load by default are there."""
-
-    def prepare(self) -> None:
-        super().prepare()
-        with (self.folder / "lighttpd.conf").open("a") as f:
-            f.write('server.compat-module-load = "disable"\nserver.modules = ("mod_staticfile")\n')
-
-
-KINDS: dict[str, type[NginxServer] | type[LighttpdServer]] = {
-    "nginx": BuiltNginx,
-    "lighttpd": BuiltLighttpd,
-}
+    @property
+    def name(self) -> str:
+        return f"{self.row} {self.kib}" + (f" /{self.every}" if self.every > 1 else "")
 
 
-def make(recipe: Recipe, row: str, settings: Settings, folder: Path, kib: int) -> Server:
-    www = folder / f"www{kib}"
-    if not www.exists():
-        www.mkdir()
-        www.chmod(0o755)
-        (www / "file").write_bytes(b"x" * kib * 1024)
-    under = ["env", "CAIRN_STATS=json"]
-    if row in PAGES:
-        under = [settings.cairn(), "run", "--stats=json", "--at", "wait", "--tracker", row]
-        under += ["--strategy", "none", "--"]
-    server = KINDS[recipe.name](folder / f"{row}{kib}", under, www)
-    server.program = str(recipe.path("plain" if row in PAGES else row))
-    server.requests_per_connection = PER_CONNECTION
-    return server
+def points(name: str) -> list[Point]:
+    sizes = SERVICES[name].sizes
+    found = [Point(row, kib) for kib in sizes for row in ROWS]
+    found += [Point(row, sizes[0], every) for row in KEPT for every in EVERY]
+    return found
+
+
+def steps(name: str, settings: Settings) -> int:
+    return settings.rounds * len(points(name))
+
+
+def under(point: Point, settings: Settings) -> list[str]:
+    if point.row not in PAGES:
+        return ["env", "CAIRN_STATS=json", f"CAIRN_SITE_EVERY={point.every}"]
+    words = [settings.cairn(), "run", "--stats=json", "--at", f"wait/{point.every}"]
+    return [*words, "--tracker", point.row, "--strategy", "none", "--"]
 
 
 def one_run(
-    recipe: Recipe, row: str, kib: int, settings: Settings, folder: Path
+    recipe: Recipe, service: Service, point: Point, settings: Settings, folder: Path
 ) -> dict[str, float]:
-    requests = QUICK if settings.quick else REQUESTS
-    server = make(recipe, row, settings, folder, kib)
-    warm = requests // 10
+    requests = service.quick if settings.quick else service.full
+    place = folder / f"{point.row}{point.kib}".replace(" ", "-")
+    server = service.start(place, under(point, settings), point.kib)
+    program = recipe.path("plain" if point.row in PAGES else point.row)
+    server.program = str(point.program or program)
+    warm = max(20, requests // 10)
     try:
         server.start()
-        ab_load(server, warm)
+        service.load(server, warm)
         before = processor_seconds(server.family())
-        rate = ab_load(server, requests)
+        rate = service.load(server, requests)
         pids = server.family()
         spent = processor_seconds(pids) - before
-        figures = {
-            "rate": rate,
-            "cpu_us": 1e6 * spent / requests,
-            "memory_kib": memory_kib(pids),
-        }
+        figures = {"rate": rate, "cpu_us": 1e6 * spent / requests, "memory_kib": memory_kib(pids)}
         server.stop()
-        said = summaries(server.errors.read_text(errors="replace")).values()
-        taken = sum(one["checkpoints"] for one in said)
-        if row != "plain" and (not taken or any(one["failed"] for one in said)):
-            raise ServerError(f"{row}: no checkpoints, or failed ones: {server.last_words()}")
-        saved = sum(one.get("saved", one.get("pages_saved", 0)) for one in said)
-        figures["per_request"] = taken / (requests + warm)
-        figures["saved"] = saved / taken if taken else 0
-        nanoseconds = sum(one["checkpoint_ns"] for one in said)
-        figures["checkpoint_us"] = nanoseconds / taken / 1000 if taken else 0
-        return figures
+        return figures | sums(server, point, requests + warm)
     finally:
         server.stop()
         shutil.rmtree(server.folder, ignore_errors=True)
 
 
-def rows(settings: Settings) -> list[tuple[str, int]]:
-    return [(row, kib) for kib in SIZES for row in ROWS]
-
-
-def steps(settings: Settings) -> int:
-    return settings.rounds * len(rows(settings))
+def sums(server: Server, point: Point, requests: int) -> dict[str, float]:
+    """Of what all of its processes said when they ended."""
+    text = server.errors.read_text(errors="replace")
+    if "this interval cannot be restored" in text:
+        raise ServerError(f"{point.row}: an interval could not be kept: its limit is reached")
+    said = summaries(text).values()
+    taken = sum(one["checkpoints"] for one in said)
+    if point.counts and point.row != "plain" and (not taken or any(one["failed"] for one in said)):
+        raise ServerError(f"{point.row}: no checkpoints, or failed ones: {server.last_words()}")
+    saved = sum(one.get("saved", one.get("pages_saved", 0)) for one in said)
+    nanoseconds = sum(one["checkpoint_ns"] for one in said)
+    return {
+        "per_request": taken / requests,
+        "saved": saved / taken if taken else 0,
+        "checkpoint_us": nanoseconds / taken / 1000 if taken else 0,
+        "stack_bytes": max((one.get("stack_bytes", 0) for one in said), default=0),
+    }
 
 
 def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
-    recipe = built(name, settings.build)
+    recipe, service = built(name, settings.build), SERVICES[name]
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
-    every = rows(settings)
-    found = Found(every)
+    found = Found(points(name))
     try:
         log.fill(
             found,
             settings.rounds,
-            lambda one: one_run(recipe, *one, settings, folder),
-            lambda one: f"{one[0]} {one[1]}",
+            lambda point: one_run(recipe, service, point, settings, folder),
+            lambda point: point.name,
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    for one in every:
-        yield line(name, one, found)
+    for point in found.rounds:
+        yield line(name, point, found)
 
 
-def line(name: str, one: tuple[str, int], found: Found) -> dict[str, Any]:
-    row, kib = one
-    out: dict[str, Any] = {"table": "lmc.servers", "program": name, "row": row, "kib": kib}
-    mine, plain = found[one], found[("plain", kib)]
-    if reason := found.missing(one) or found.missing(("plain", kib)):
+def line(name: str, point: Point, found: Found) -> dict[str, Any]:
+    base = Point("plain", point.kib)
+    out: dict[str, Any] = {"table": TABLE, "program": name, "row": point.row}
+    out |= {"kib": point.kib, "every": point.every, "unit": SERVICES[name].unit}
+    mine, plain = found[point], found[base]
+    if reason := found.missing(point) or found.missing(base):
         return {**out, "missing": reason}
     out["rounds"] = len(mine)
     for key in FIGURES:

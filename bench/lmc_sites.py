@@ -27,19 +27,22 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "demo"))
 
-import lmc_servers
-from lmc_programs import Builder, built, newest
+from lmc_programs import Builder, BuildError, built, newest
 from lmc_programs import missing as missing_program
 from lmc_recipes import STORE, Recipe
+from lmc_servers import Point, one_run
+from lmc_servers import line as line_of
+from lmc_services import SERVICES
 from loads import ab_load
 from results import digest
-from rounds import Found, RunLog
+from rounds import Found, RunLog, reason_of
 from servers import Server, ServerError
 from smc import Settings
 
-NAMES = tuple(lmc_servers.KINDS)
+NAMES = ("nginx", "lighttpd")
 ROWS = ("plain", "sites")
-KIB = lmc_servers.SIZES[0]
+KIB = 4
+POINTS = tuple(Point(row, KIB) for row in ROWS)
 TEST_LOAD = 2_000
 
 REQUESTS = [
@@ -86,7 +89,7 @@ def server_of(recipe: Recipe, row: str, folder: Path, under: list[str]) -> Serve
         www.mkdir()
         www.chmod(0o755)
         (www / "file").write_bytes(bytes(32 + n * n % 95 for n in range(KIB * 1024)))
-    server = lmc_servers.KINDS[recipe.name](folder / row, under, www)
+    server = SERVICES[recipe.name].start(folder / row, under, KIB)
     server.program = str(recipe.path(row))
     return server
 
@@ -147,13 +150,6 @@ def compare(recipe: Recipe, folder: Path) -> int:
 # ---- the part of the benchmark
 
 
-def missing(build: Path) -> str | None:
-    reasons = [missing_program(name, build) for name in NAMES]
-    if not (build / "bin" / "cairn").exists():
-        reasons.append("cairn is not built")
-    return next((reason for reason in reasons if reason), None)
-
-
 def steps(settings: Settings) -> int:
     return settings.rounds * len(ROWS) * len(NAMES)
 
@@ -175,28 +171,22 @@ def measure(settings: Settings, log: RunLog) -> Iterator[dict]:
         try:
             recipe, said, same = make(name, settings.build, folder)
             found = log.fill(
-                Found(ROWS),
+                Found(POINTS),
                 settings.rounds,
-                lambda row: lmc_servers.one_run(recipe, row, KIB, settings, folder),
-                lambda row: f"{name} {row}",
+                lambda point: one_run(recipe, SERVICES[name], point, settings, folder),
+                lambda point: f"{name} {point.row}",
             )
+        except (BuildError, ServerError) as error:
+            line = {"table": "lmc.sites", "program": name, "row": "all"}
+            yield line | {"missing": reason_of(error)}
+            continue
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         sites = [x["function"] for c in said["classes"] for x in c["loops"] if x["site"]]
-        for row in ROWS:
-            line = lmc_servers.line(name, (row, KIB), keyed(found))
+        for point in POINTS:
+            line = line_of(name, point, found)
             line |= {"table": "lmc.sites", "sites": sites, "answers": same}
             yield line | {"classes": len(said["classes"]), "processes": said["processes"]}
-
-
-def keyed(found: Found) -> Found:
-    """Rows under the names that lmc_servers.line knows."""
-    out = Found([(row, KIB) for row in ROWS])
-    for row in ROWS:
-        out.rounds[(row, KIB)] = found[row]
-        if row in found.trouble:
-            out.trouble[(row, KIB)] = found.trouble[row]
-    return out
 
 
 def main() -> int:
@@ -218,11 +208,12 @@ def main() -> int:
             recipe, _, same = make(name, build, Path(place))
             print(asked(build, STORE / f"{name}.profile"))
             print(f"{name}: {same} answers, byte by byte those of the program without hooks")
-            for row in ROWS:
-                figures = lmc_servers.one_run(recipe, row, KIB, settings, Path(place))
+            for point in POINTS:
+                figures = one_run(recipe, SERVICES[name], point, settings, Path(place))
                 print(
-                    f"{name} {row}: {figures['rate']:.0f} requests/s, {figures['cpu_us']:.1f} us "
-                    f"each, {figures['per_request']:.2f} checkpoints per request",
+                    f"{name} {point.row}: {figures['rate']:.0f} requests/s, "
+                    f"{figures['cpu_us']:.1f} us each, "
+                    f"{figures['per_request']:.2f} checkpoints per request",
                     flush=True,
                 )
     return 0

@@ -12,7 +12,7 @@ form, in about half an hour:
     smc             the SMC paper's evaluation: smc.PROGRAM, hmmsearch, recovery
     traces          recorded runs through every strategy: traces.PROGRAM
     lmc             programs built by cairn-cc: lmc.stores, lmc.PROGRAM (fetches and builds them),
-                    lmc.sites
+                    lmc.sites, lmc.switches, lmc.checks
     native, servers                                 all of either
     report FILE                                     only the report, from an earlier run's lines
 
@@ -36,11 +36,7 @@ sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "scripts" / "demo"))
 
 import hmmsearch  # noqa: E402
-import lmc_programs  # noqa: E402
-import lmc_runs  # noqa: E402
-import lmc_servers  # noqa: E402
-import lmc_sites  # noqa: E402
-import lmc_stores  # noqa: E402
+import lmc_parts  # noqa: E402
 import recovering  # noqa: E402
 import report  # noqa: E402
 import serving  # noqa: E402
@@ -56,7 +52,7 @@ NATIVE = ("table1", "trackers", "restore", "empty", "handover", "keep", "hot", "
 SERVERS = serving.PARTS
 SMC = (*(f"smc.{name}" for name in PROGRAMS), "hmmsearch", "recovery")
 TRACES = tuple(f"traces.{name}" for name in PROGRAMS)
-LMC = ("lmc.stores", *(f"lmc.{name}" for name in lmc_programs.RECIPES), "lmc.sites")
+LMC = lmc_parts.PARTS
 GROUPS = {"native": NATIVE, "servers": SERVERS, "smc": SMC, "traces": TRACES, "lmc": LMC}
 GROUPS["all"] = tuple(part for group in GROUPS.values() for part in group)
 
@@ -141,34 +137,12 @@ def smc_settings(arguments: argparse.Namespace) -> smc.Settings:
     )
 
 
-def missing_lmc(part: str, arguments: argparse.Namespace) -> str | None:
-    name, build = part.split(".")[1], arguments.build
-    if name == "stores":
-        return lmc_stores.missing(build)
-    if arguments.toy:
-        return "not at toy size"
-    if name == "sites":
-        why = None if arguments.parts else f"BENCH={part} fetches and builds programs"
-        why = why or lmc_sites.missing(build)
-    elif lmc_programs.RECIPES[name].built():
-        why = None
-    elif arguments.parts:
-        why = lmc_programs.missing(name, build)
-    else:
-        why = f"not built yet (BENCH={part} fetches and builds it)"
-    if not why and name not in lmc_runs.WORKS and not shutil.which("ab"):
-        why = "ab is not installed"
-    if not why and name == "hmmer":
-        why = hmmsearch.missing()  # its model is made by Debian's hmmbuild
-    return why
-
-
 def missing(part: str, arguments: argparse.Namespace) -> str | None:
     build = arguments.build.resolve()
     if part in NATIVE:
         return None
     if part in LMC:
-        return missing_lmc(part, arguments)
+        return lmc_parts.missing(part, build, arguments.toy, bool(arguments.parts))
     if part in SERVERS:
         return serving.missing(part, build)
     if not (build / "bin" / "cairn").exists():
@@ -186,14 +160,8 @@ def steps_of(part: str, settings: smc.Settings) -> int:
     """How many runs it will report, for the estimate of the time that is left."""
     if part.startswith("smc."):
         return smc.steps(settings)
-    if part == "lmc.stores":
-        return lmc_stores.steps(settings)
-    if part == "lmc.sites":
-        return lmc_sites.steps(settings)
     if part in LMC:
-        name = part.split(".")[1]
-        runs = name in lmc_runs.WORKS
-        return lmc_runs.steps(name, settings) if runs else lmc_servers.steps(settings)
+        return lmc_parts.steps(part, settings)
     return hmmsearch.steps(settings) if part == "hmmsearch" else 1
 
 
@@ -212,14 +180,9 @@ def measure(
         return hmmsearch.measure(settings, log)
     if part == "recovery":
         return recovering.measure(settings)
-    if part == "lmc.stores":
-        return lmc_stores.measure(settings, log)
-    if part == "lmc.sites":
-        return lmc_sites.measure(settings, log)
+    if part in LMC:
+        return lmc_parts.measure(part, settings, log)
     group, name = part.split(".")
-    if group == "lmc":
-        kind = lmc_runs if name in lmc_runs.WORKS else lmc_servers
-        return kind.measure(name, settings, log)
     if group == "smc":
         return smc.measure(name, settings, log)
     return tracing.measure(name, settings, arguments.keep_traces)

@@ -43,7 +43,8 @@ packages_of() {
 	demo) echo redis-server redis-tools python3 ;;
 	bench) echo python3-venv hmmer ;;
 	programs) # sources that `make bench BENCH=lmc` builds with cairn-cc
-		echo dpkg-dev make autoconf tcl libdivsufsort-dev apache2-utils
+		echo dpkg-dev make autoconf libtool tcl libdivsufsort-dev libpcre2-dev libexpat1-dev
+		echo apache2-utils redis-tools postgresql
 		;;
 	lint) echo clang-format-14 shellcheck git ;;
 	*)

@@ -27,6 +27,7 @@ class ApacheServer(Server):
     kills_its_group = True
     requests_per_connection = 0  # no limit
     MODULES = Path("/usr/lib/apache2/modules")
+    MODULE_NAMES = ("mpm_prefork", "authz_core")
     CONFIGURATION = """
 ServerRoot {folder}
 ServerName localhost
@@ -58,7 +59,7 @@ KeepAliveTimeout 5
     def prepare(self) -> None:
         load = "".join(
             f"LoadModule {name}_module {self.MODULES}/mod_{name}.so\n"
-            for name in ("mpm_prefork", "authz_core")
+            for name in self.MODULE_NAMES
         )
         text = self.CONFIGURATION.format(
             folder=self.folder,
@@ -112,12 +113,15 @@ huge_pages = off
     def command(self) -> list[str]:
         return [*self.under, postgres_program("postgres") or "postgres", *self.arguments()]
 
+    def initdb(self) -> str:
+        return postgres_program("initdb") or "initdb"
+
     def prepare(self) -> None:
         template = self.folder.parent / "postgres-template"
         if not template.exists():
             template.mkdir()
             self._own(template)
-            initdb = [postgres_program("initdb") or "initdb", "-D", str(template), "-A", "trust"]
+            initdb = [self.initdb(), "-D", str(template), "-A", "trust"]
             self._run([*initdb, "-U", "postgres", "-N", "-E", "UTF8", "--locale=C"])
         data = self.folder / "data"
         if not data.exists():

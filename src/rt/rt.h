@@ -104,6 +104,7 @@ struct crn_rt {
 	void (*undoing)(uint64_t id);
 	void (*undone)(uint64_t id);
 	struct cairn *site_session; /* of __cairn_site (site.c) */
+	uint64_t site_stack; /* bytes: the most that a site had above it; of CAIRN_STATS */
 	bool site_refused; /* it could not be opened */
 	bool site_told;    /* a failure has been told */
 	struct crn_track_env *env;

@@ -18,6 +18,40 @@ int getpid(void);
 
 /* -fcairn-keep=K: no variable but a symbol whose address is K. */
 extern const char __cairn_site_keep[] __attribute__((weak));
+extern char *__libc_stack_end __attribute__((weak)); /* of the main thread */
+
+/* CAIRN_STATS=json, CAIRN_MEMORY_MAX=BYTES, CAIRN_SITE_EVERY=N. */
+static bool wants_figures;
+static uint64_t memory_max, every_site;
+
+static uint64_t number_of(const char *name)
+{
+	const char *text = getenv(name);
+	uint64_t number = 0;
+
+	while (text && *text >= '0' && *text <= '9')
+		number = number * 10 + (uint64_t)(*text++ - '0');
+	return number;
+}
+
+/* At the start: programs clear their environment. */
+static __attribute__((constructor)) void ask_environment(void)
+{
+	const char *wanted = getenv("CAIRN_STATS");
+
+	wants_figures = wanted && !strcmp(wanted, "json");
+	memory_max = number_of("CAIRN_MEMORY_MAX");
+	every_site = number_of("CAIRN_SITE_EVERY");
+}
+
+/* LMC, Table I: what of the stack a checkpoint at a site copies. Greatest so far; one thread's. */
+static void note_stack(struct crn_rt *rt)
+{
+	char *here = __builtin_frame_address(0);
+
+	if (wants_figures && &__libc_stack_end && here < __libc_stack_end)
+		rt->site_stack = CRN_MAX(rt->site_stack, (uint64_t)(__libc_stack_end - here));
+}
 
 /* Once for each process, and for the rest of its life. */
 static void say(const char *what, int err)
@@ -45,7 +79,7 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 	uint64_t id;
 	int err;
 
-	if (++*count < every)
+	if (++*count < (every_site ? every_site : every))
 		return;
 	*count = 0;
 	if (crn_unlikely(!rt->site_session)) {
@@ -54,6 +88,7 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 		options.threads = threads;
 		if (__cairn_site_keep)
 			options.keep = (uint32_t)(uintptr_t)__cairn_site_keep;
+		options.memory_max = memory_max;
 		err = cairn_open(&rt->site_session, &options);
 		if (err < 0) {
 			rt->site_refused = true;
@@ -61,20 +96,12 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 			return;
 		}
 	}
+	note_stack(rt);
 	err = cairn_checkpoint(rt->site_session, &id);
 	if (crn_unlikely(err < 0))
 		say("no checkpoint", err);
 }
 
-/* CAIRN_STATS=json. Asked at the start: programs clear their environment. */
-static bool wants_figures;
-
-static __attribute__((constructor)) void ask_for_figures(void)
-{
-	const char *wanted = getenv("CAIRN_STATS");
-
-	wants_figures = wanted && !strcmp(wanted, "json");
-}
 
 /* As the agent's --stats=json, at the end of each process that has sites. */
 static __attribute__((destructor)) void tell_figures(void)
@@ -90,9 +117,9 @@ static __attribute__((destructor)) void tell_figures(void)
 	len = crn_format(line, sizeof(line),
 		"{\"pid\": %d, \"tracker\": \"%s\", \"checkpoints\": %lu, \"failed\": %lu, "
 		"\"restores\": %lu, \"saved\": %lu, \"checkpoint_ns\": %lu, "
-		"\"engine_bytes_max\": %lu}\n",
+		"\"engine_bytes_max\": %lu, \"stack_bytes\": %lu}\n",
 		getpid(), s.tracker, s.checkpoints, s.failed, s.restores, s.faults, s.checkpoint_ns,
-		s.engine_bytes_max);
+		s.engine_bytes_max, __cairn_rt.site_stack);
 	fd = crn_log_start();
 	if (fd >= 0)
 		(void)!crn_fd_write_line(fd, line, CRN_MIN(len, sizeof(line) - 1));

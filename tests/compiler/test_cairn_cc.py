@@ -53,6 +53,17 @@ long stored(long v)
 """
 RESTORED = "1 5\n"
 # What is in files does not go back: the fifth turn is taken twice, and counts once.
+LOGGED = """
+static long many[1 << 16];
+static void turn(void) { many[1]++; }
+int main(void)
+{
+	turn();
+	for (long i = 0; i < 1 << 20; i++)
+		((volatile long *)many)[i * 7919 % (1 << 16)] = i;
+	return 0;
+}
+"""
 SLEEPER = """
 #include <pthread.h>
 #include <stdio.h>
@@ -382,6 +393,10 @@ class CommandLine(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout), (0, "5 6\n"), done.stderr)
             taken = {json.loads(line)["checkpoints"] for line in done.stderr.splitlines()}
             self.assertEqual(taken, checkpoints)
+        done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True,
+                              env={"CAIRN_STATS": "json", "CAIRN_SITE_EVERY": "2"})  # fmt: skip
+        taken = {json.loads(line)["checkpoints"] for line in done.stderr.splitlines()}
+        self.assertEqual((done.returncode, taken), (0, {2}), done.stderr)
 
     def test_site_threads(self) -> None:
         """A thread that sleeps: no session, unless it is promised that it writes nothing."""
@@ -397,6 +412,19 @@ class CommandLine(unittest.TestCase):
                     self.assertEqual(json.loads(done.stderr)["checkpoints"], checkpoints)
                 else:
                     self.assertIn("no session: ETHREADS", done.stderr)
+
+    def test_site_environment(self) -> None:
+        """The limit of a site's session; what a checkpoint copies of the stack."""
+        self.write("logged.c", LOGGED)
+        self.cc("-O2", "-fcairn-tracker=undolog", "-fcairn-site=turn", "logged.c")
+        for limit, reached in (("16777216", True), ("", False)):
+            environment = {"CAIRN_STATS": "json", "CAIRN_MEMORY_MAX": limit}
+            done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True,
+                                  env=environment)  # fmt: skip
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("undo log: its limit of " in done.stderr, reached, done.stderr)
+            stack = json.loads(done.stderr.splitlines()[-1])["stack_bytes"]
+            self.assertTrue(16 <= stack < 100_000, done.stderr)
 
     def test_report(self) -> None:
         done = self.cc("-O2", "-fcairn-report", "program.c", "part.c")

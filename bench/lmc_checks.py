@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""
+Real programs with an oracle at their sites (tests/compiler/checked_site.c): now and then an
+interval is undone in a copy of the process, and every byte compared with what it was at the
+checkpoint. The program goes on, and must answer as the plain one does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lmc_programs import BuildError, built, built_checked
+from lmc_recipes import Recipe
+from lmc_runs import WORKS, one_run
+from lmc_services import SERVICES
+from rounds import RunLog
+from servers import ServerError
+from smc import Settings
+
+EVERY = 60  # checkpoints from one comparison to the next, on average
+MOST = 40  # comparisons, about: each takes tens of milliseconds
+
+
+def environment(log: Path, every: int) -> dict[str, str]:
+    log.write_text("")
+    log.chmod(0o666)  # servers change their user
+    # Else ld.so writes to the table of functions whenever one is called first.
+    return {"CHECKED_LOG": str(log), "CHECKED_EVERY": str(every), "LD_BIND_NOW": "1"}
+
+
+def serve(name: str, program: Path, folder: Path, settings: Settings) -> None:
+    """Its load looks at the answers."""
+    service = SERVICES[name]
+    words = [f"{key}={value}" for key, value in environment(folder / "log", EVERY).items()]
+    server = service.start(folder / "server", ["env", *words], service.sizes[0])
+    server.program = str(program)
+    try:
+        server.start()
+        service.load(server, service.quick)
+    finally:
+        server.stop()
+
+
+def compute(name: str, recipe: Recipe, program: Path, folder: Path, settings: Settings) -> None:
+    work = WORKS[name]
+    arguments = work.arguments(folder, settings)
+    plain = one_run([str(recipe.path("plain")), *arguments], work.clean)
+    counted = one_run([str(recipe.path("shadow")), *arguments], work.clean)
+    every = max(1, counted["checkpoints"] // MOST)
+    os.environ.update(environment(folder / "log", every))
+    checked = one_run([str(program), *arguments], work.clean)
+    if checked["answer"] != plain["answer"]:
+        raise RuntimeError("its output is another than that of the plain program")
+
+
+def one_check(name: str, recipe: Recipe, tracker: str, settings: Settings) -> dict[str, Any]:
+    program = built_checked(name, settings.build, tracker)
+    folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
+    folder.chmod(0o755)
+    try:
+        if name in SERVICES:
+            serve(name, program, folder, settings)
+        else:
+            compute(name, recipe, program, folder, settings)
+        said = [line.split() for line in (folder / "log").read_text().splitlines()]
+        if not said:
+            raise ServerError("nothing was compared")
+        kinds = Counter(words[0] for words in said)
+        wrong = [" ".join(words) for words in said if words[0] != "same"]
+        return {
+            "compared": kinds["same"],
+            "bytes": max((int(words[3]) for words in said if words[0] == "same"), default=0),
+            "wrong": len(wrong),
+            "first": wrong[0] if wrong else "",
+        }
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def steps(settings: Settings) -> int:
+    return 2 * (len(SERVICES) + len(WORKS))
+
+
+def measure(settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]:
+    for name in names:
+        for tracker in ("shadow", "undolog"):
+            out = {"table": "lmc.checks", "row": f"{name} {tracker}", "program": name}
+            out["tracker"] = tracker
+            try:
+                recipe = built(name, settings.build)
+            except BuildError as error:
+                yield {**out, "missing": str(error)}
+                continue
+            figures = log.run(
+                out["row"], 0, lambda n=name, r=recipe, t=tracker: one_check(n, r, t, settings)
+            )
+            if "trouble" in figures:
+                yield {**out, "missing": figures["trouble"]}
+            else:
+                yield {**out, **figures}

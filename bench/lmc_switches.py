@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""
+"Lightweight Memory Checkpointing", Figures 8 to 10: what each kind of optimisation leaves out of
+the hooks, what that is worth in processor time, and what the hooks cost that save nothing
+(-fcairn-save=off). Its Figure 3, too: servers by the size of a region. Tracker: shadow.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import lmc_runs
+import lmc_servers
+from lmc_programs import BuildError, built, built_with
+from lmc_recipes import REGIONS, SWITCHED
+from lmc_services import SERVICES
+from lmc_works import WORKS
+from rounds import Found, RunLog, spread
+from smc import Settings
+
+KINDS = {"switches": SWITCHED, "regions": REGIONS}
+NOTHING = "nothing saved"  # such a program can open no session
+
+
+def steps(kind: str, settings: Settings, names: list[str]) -> int:
+    return settings.rounds * (1 + len(KINDS[kind])) * len(names)
+
+
+def hooks_of(program: Path) -> dict[str, int]:
+    """What the compiler said when it linked the program."""
+    report = program.with_suffix(".report")
+    if not report.exists():
+        return {}
+    said = report.read_text()
+    numbers = {name: int(number) for number, name in re.findall(r"(\d+) ([a-z]+)", said)}
+    left = numbers["checks"] + numbers["range"]
+    return {"writes": numbers["writes"], "hooks": left}
+
+
+def measure(kind: str, settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]:
+    for name in names:
+        try:
+            yield from measure_one(kind, name, settings, log)
+        except BuildError as error:
+            yield {"table": f"lmc.{kind}", "program": name, "row": name, "missing": str(error)}
+
+
+def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
+    recipe = built(name, settings.build)
+    programs = {"plain": recipe.path("plain")}
+    programs |= built_with(name, settings.build, KINDS[kind])
+    folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
+    folder.chmod(0o755)
+    found = Found(list(programs))
+
+    def run(row: str) -> dict[str, Any]:
+        if name in WORKS:
+            return lmc_runs.one_run([str(programs[row]), *arguments], WORKS[name].clean)
+        service = SERVICES[name]
+        point = lmc_servers.Point(
+            row, service.sizes[0], program=programs[row], counts=row not in ("plain", NOTHING)
+        )
+        return lmc_servers.one_run(recipe, service, point, settings, folder)
+
+    try:
+        arguments = WORKS[name].arguments(folder, settings) if name in WORKS else []
+        log.fill(found, settings.rounds, run, lambda row: f"{name} {row}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    key = "seconds" if name in WORKS else "cpu_us"
+    for row in KINDS[kind]:
+        out = {"table": f"lmc.{kind}", "program": name, "row": row, **hooks_of(programs[row])}
+        if reason := found.missing(row) or found.missing("plain"):
+            yield {**out, "missing": reason}
+            continue
+        mine, plain = found[row], found["plain"]
+        out["rounds"], out["median"] = len(mine), median(one[key] for one in mine)
+        yield out | spread([a[key] / b[key] for a, b in zip(mine, plain)])
