@@ -16,8 +16,11 @@ int crn_store_by_kernel(volatile uint8_t *at)
 	return (int)crn_sys3(SYS_getrandom, at, 1, 1 /* GRND_NONBLOCK */);
 }
 
-/* A task that shares our memory stores a byte and is gone. Its id, or -errno. */
-static long stored_by(unsigned long flags, volatile uint8_t *at)
+/*
+ * A task that shares our memory stores a byte, makes a call (either may be NULL), and is gone. Its
+ * id, or -errno.
+ */
+static long begotten(unsigned long flags, volatile uint8_t *at, struct crn_call *call)
 {
 	uint64_t mask = crn_signal_mask(SIG_SETMASK, ~0ull);
 	register long r10 __asm__("r10") = 0;
@@ -26,36 +29,16 @@ static long stored_by(unsigned long flags, volatile uint8_t *at)
 
 	/*
 	 * SAFETY: the child runs on our stack while CLONE_VFORK holds us, but uses none of it: it
-	 * stores and exits within these instructions. No signal handler can run in it.
+	 * exits within these instructions. No signal handler can run in it.
 	 */
 	__asm__ volatile("syscall\n\t"
 			 "test %%rax, %%rax\n\t"
 			 "jnz 1f\n\t"
-			 "movb $7, (%[at])\n\t"
-			 "mov %[exit], %%eax\n\t"
-			 "xor %%edi, %%edi\n\t"
-			 "syscall\n\t"
-			 "ud2\n"
-			 "1:"
-			 : "=a"(ret)
-			 : "a"(SYS_clone), "D"(flags), "S"(0), "d"(0), "r"(r10), "r"(r8),
-			 [at] "r"(at), [exit] "i"(SYS_exit)
-			 : "rcx", "r11", "memory");
-	crn_signal_mask(SIG_SETMASK, mask);
-	return ret;
-}
-
-int crn_call_by_thread(struct crn_call *call)
-{
-	uint64_t mask = crn_signal_mask(SIG_SETMASK, ~0ull);
-	register long r10 __asm__("r10") = 0;
-	register long r8 __asm__("r8") = 0;
-	long ret;
-
-	/* SAFETY: as above. */
-	__asm__ volatile("syscall\n\t"
-			 "test %%rax, %%rax\n\t"
-			 "jnz 1f\n\t"
+			 "test %[at], %[at]\n\t"
+			 "jz 2f\n\t"
+			 "movb $7, (%[at])\n"
+			 "2:\ttest %[call], %[call]\n\t"
+			 "jz 3f\n\t"
 			 "mov (%[call]), %%rax\n\t"
 			 "mov 8(%[call]), %%rdi\n\t"
 			 "mov 16(%[call]), %%rsi\n\t"
@@ -63,29 +46,36 @@ int crn_call_by_thread(struct crn_call *call)
 			 "mov 32(%[call]), %%r10\n\t"
 			 "mov 40(%[call]), %%r8\n\t"
 			 "syscall\n\t"
-			 "mov %%rax, 48(%[call])\n\t"
-			 "mov %[exit], %%eax\n\t"
+			 "mov %%rax, 48(%[call])\n"
+			 "3:\tmov %[exit], %%eax\n\t"
 			 "xor %%edi, %%edi\n\t"
 			 "syscall\n\t"
 			 "ud2\n"
 			 "1:"
 			 : "=a"(ret)
-			 : "a"(SYS_clone), "D"(CLONE_THREAD), "S"(0), "d"(0), "r"(r10), "r"(r8),
-			 [call] "b"(call), [exit] "i"(SYS_exit)
+			 : "a"(SYS_clone), "D"(flags), "S"(0), "d"(0), "r"(r10), "r"(r8),
+			 [at] "r"(at), [call] "b"(call), [exit] "i"(SYS_exit)
 			 : "rcx", "r11", "memory");
 	crn_signal_mask(SIG_SETMASK, mask);
+	return ret;
+}
+
+int crn_call_by_thread(struct crn_call *call)
+{
+	long ret = begotten(CLONE_THREAD, NULL, call);
+
 	call->tid = (int)CRN_MAX(ret, 0);
 	return (int)CRN_MIN(ret, 0);
 }
 
 int crn_store_by_thread(volatile uint8_t *at)
 {
-	return (int)stored_by(CLONE_THREAD, at);
+	return (int)begotten(CLONE_THREAD, at, NULL);
 }
 
 int crn_store_by_child(volatile uint8_t *at)
 {
-	long pid = stored_by(CLONE_CHILD, at);
+	long pid = begotten(CLONE_CHILD, at, NULL);
 	int status;
 
 	while (pid > 0 && crn_sys4(SYS_wait4, pid, &status, 0x40000000 /* __WALL */, 0) == -EINTR)

@@ -499,30 +499,18 @@ static uint64_t bpf_bytes(const struct crn_feed *feed)
 	return (uint64_t)f->slots * CRN_PAGE_SIZE;
 }
 
-const struct crn_feed_ops crn_feed_bpf = {
-	.name = "bpf",
-	.open = bpf_open,
-	.close = bpf_close,
-	.hold = bpf_hold,
-	.drain = bpf_drain,
-	.own = bpf_own,
-	.own_closed = bpf_own_closed,
-	.maps_quiet = bpf_maps_quiet,
-	.unsteady = bpf_unsteady,
-	.suspect = bpf_suspect,
-};
+/* What both have. */
+#define BPF_OPS                                                                          \
+	.close = bpf_close, .hold = bpf_hold, .drain = bpf_drain, .own = bpf_own,        \
+	.own_closed = bpf_own_closed, .maps_quiet = bpf_maps_quiet, .unsteady = bpf_unsteady, \
+	.suspect = bpf_suspect
+
+const struct crn_feed_ops crn_feed_bpf = { .name = "bpf", .open = bpf_open, BPF_OPS };
 
 const struct crn_feed_ops crn_feed_bpf_images = {
 	.name = "bpf-images",
 	.open = images_open,
-	.close = bpf_close,
-	.hold = bpf_hold,
-	.drain = bpf_drain,
-	.own = bpf_own,
-	.own_closed = bpf_own_closed,
-	.maps_quiet = bpf_maps_quiet,
-	.unsteady = bpf_unsteady,
-	.suspect = bpf_suspect,
+	BPF_OPS,
 	.images = bpf_images,
 	.late = bpf_late,
 	.calm = bpf_calm,

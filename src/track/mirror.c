@@ -155,6 +155,14 @@ static void renew(struct crn_mirror *m, void **slot, const void *live)
 	load(m, slot, live);
 }
 
+static void exchange(struct crn_mirror *m, void **slot, void *old, uintptr_t page,
+	const void *live, struct crn_sink *sink)
+{
+	slot_set(m, slot, sink->exchange(sink, page, old));
+	CRN_ASSERT(*slot); /* the sink's prepare() promised it */
+	load(m, slot, live);
+}
+
 /* 1: the frame has stayed where it is. */
 static int turn_page(struct crn_mirror *m, void **slot, void *old, uintptr_t page, bool doubtful,
 	struct crn_sink *sink)
@@ -168,9 +176,7 @@ static int turn_page(struct crn_mirror *m, void **slot, void *old, uintptr_t pag
 		return 0;
 	}
 	if (sink->exchange && live) {
-		slot_set(m, slot, sink->exchange(sink, page, old));
-		CRN_ASSERT(*slot); /* the sink's prepare() promised it */
-		load(m, slot, live);
+		exchange(m, slot, old, page, live, sink);
 		return 0;
 	}
 	if (sink->absorb && live)
@@ -223,9 +229,7 @@ int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_
 	/* turn_page's way of nearly every hot page. */
 	if (crn_likely(*old && sink->exchange && !doubtful && !m->env->closed &&
 		    !m->replaced.count)) {
-		slot_set(m, slot, sink->exchange(sink, page, *old));
-		CRN_ASSERT(*slot);
-		load(m, slot, (const void *)page);
+		exchange(m, slot, *old, page, (const void *)page, sink);
 		*old = *slot;
 		return 0;
 	}

@@ -158,26 +158,9 @@ static int mprotect_open(void **t, struct crn_track_env *env)
 
 const struct crn_tracker_ops crn_tracker_mprotect = {
 	.name = "mprotect",
-	.caps = CRN_TRACK_PAGES | CRN_TRACK_THREADS | CRN_TRACK_SHARED | CRN_TRACK_PROTECTS,
 	.probe = probe,
 	.open = mprotect_open,
-	.close = undo_close,
-	.area_add = undo_area_add,
-	.area_drop = undo_area_drop,
-	.interval_begin = undo_interval_begin,
 	.interval_end = mprotect_interval_end,
 	.undo = undo_undo,
-	.rebase = undo_rebase,
-	.hold = undo_hold,
-	.look = undo_look,
-	.whole = undo_whole,
-	.page = {
-		.unprotect = undo_unprotect,
-		.set_hot = undo_set_hot,
-		.collect = undo_collect,
-		.protection = undo_protection,
-	},
-	.bytes = undo_bytes,
-	.faults = undo_faults,
-	.eager = undo_eager,
+	UNDO_OPS,
 };

@@ -162,26 +162,9 @@ static int uffd_undo(void *t, struct crn_sink *sink)
 
 const struct crn_tracker_ops crn_tracker_uffd = {
 	.name = "uffd",
-	.caps = CRN_TRACK_PAGES | CRN_TRACK_THREADS | CRN_TRACK_SHARED | CRN_TRACK_PROTECTS,
 	.probe = probe,
 	.open = uffd_open,
-	.close = undo_close,
-	.area_add = undo_area_add,
-	.area_drop = undo_area_drop,
-	.interval_begin = undo_interval_begin,
 	.interval_end = uffd_interval_end,
 	.undo = uffd_undo,
-	.rebase = undo_rebase,
-	.hold = undo_hold,
-	.look = undo_look,
-	.whole = undo_whole,
-	.page = {
-		.unprotect = undo_unprotect,
-		.set_hot = undo_set_hot,
-		.collect = undo_collect,
-		.protection = undo_protection,
-	},
-	.bytes = undo_bytes,
-	.faults = undo_faults,
-	.eager = undo_eager,
+	UNDO_OPS,
 };

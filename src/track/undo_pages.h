@@ -305,4 +305,14 @@ bool undo_cool(struct crn_undo_pages *u);
 /* ---- undo_fault.c: the handler of first stores, a crn_store_fault ---- */
 bool undo_store_fault(void *tracker, int sig, const siginfo_t *info);
 
+/* What the tables of mprotect and uffd have in common. */
+#define UNDO_OPS                                                                            \
+	.caps = CRN_TRACK_PAGES | CRN_TRACK_THREADS | CRN_TRACK_SHARED | CRN_TRACK_PROTECTS, \
+	.close = undo_close, .area_add = undo_area_add, .area_drop = undo_area_drop,        \
+	.interval_begin = undo_interval_begin, .rebase = undo_rebase, .hold = undo_hold,    \
+	.look = undo_look, .whole = undo_whole, .bytes = undo_bytes, .faults = undo_faults, \
+	.eager = undo_eager,                                                                \
+	.page = { .unprotect = undo_unprotect, .set_hot = undo_set_hot,                     \
+		.collect = undo_collect, .protection = undo_protection }
+
 #endif
