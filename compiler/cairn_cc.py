@@ -128,6 +128,8 @@ class Command:
             self.dirs.append(argument)
         elif word == "-Xlinker":
             self.note_for_linker([argument])
+        elif word == "-target":
+            self.flags.add(f"--target={argument}")
 
     def note(self, word: str) -> None:
         if word in STOPS:
@@ -308,8 +310,11 @@ def expand(words: list[str]) -> list[str]:
 
 def check(command: Command) -> None:
     """Refuse what could only go wrong later."""
-    if command.has("-m32", "-mx32"):
-        raise Wrong("-m32 is not supported yet: build for x86-64")
+    for word in sorted(command.flags):
+        target = word.startswith("--target=") and not re.fullmatch(
+            r"--target=(x86_64|amd64)(-(?!.*x32$).*)?", word)  # fmt: skip
+        if target or word in ("-m16", "-m32", "-mx32"):
+            raise Wrong(f"{word} is not supported yet: build for x86-64")
     if command.links() and not command.partial():
         fixed = [*FIXED_PLACE.intersection(command.linker | command.flags), *(
             word for word in ("-nopie",) if command.has(word))]  # fmt: skip

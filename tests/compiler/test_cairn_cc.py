@@ -229,6 +229,10 @@ class CommandLine(unittest.TestCase):
         self.cc("-O2", "thrown.cc", compiler=str(Path(CAIRN_CC).with_name("cairn-c++")))
         self.assertEqual(self.run_built(), "x")
 
+    def test_named_target(self) -> None:
+        self.cc("--target=x86_64-pc-linux-gnu", "program.c", "part.c")
+        self.assertEqual(self.run_built(), RESTORED)
+
     def test_refusals(self) -> None:
         for words, said in (
             (["-fcairn-tracer=shadow", "program.c"], "-fcairn-tracer"),
@@ -243,7 +247,9 @@ class CommandLine(unittest.TestCase):
             (["-Wl,-O1,-no-pie", "program.c"], "-no-pie: an instrumented"),
             (["-Xlinker", "--no-pie", "program.c"], "--no-pie: an instrumented"),
             (["-static", "program.c"], "-static-pie"),
-            (["-m32", "program.c"], "-m32"),
+            (["-m32", "program.c"], "-m32 is not supported yet"),
+            (["-c", "--target=i386-linux-gnu", "program.c"], "i386-linux-gnu is not supported"),
+            (["-c", "-target", "x86_64-linux-gnux32", "program.c"], "gnux32 is not supported"),
             (["-fcairn-save=off", "-fcairn-tracker=undolog", "program.c"], "shadow"),
         ):
             self.assertIn(said, self.cc(*words, status=1).stderr)
