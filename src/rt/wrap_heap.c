@@ -17,6 +17,7 @@
 #include "rt/deferred.h"
 #include "rt/heap.h"
 #include "rt/wrap.h"
+#include "rt/wrap_format.h"
 
 extern void __libc_free(void *block) __attribute__((weak));
 extern void *__libc_realloc(void *block, size_t size) __attribute__((weak));
@@ -246,6 +247,7 @@ static int print_new(char **to, const char *format, va_list ap)
 	char *text = NULL;
 	int len;
 
+	crn_keep_counts(format, ap);
 	va_copy(again, ap);
 	len = vsnprintf(NULL, 0, format, again);
 	va_end(again);

@@ -9,6 +9,7 @@
 #include <wchar.h>
 #define WRAPPED_stdio CRN_WRAPPER
 #include "rt/wrap.h"
+#include "rt/wrap_format.h"
 #include "rt/wrapped.def"
 
 #define BOUNCE 512
@@ -22,6 +23,7 @@ static int print(char *to, size_t n, const char *format, va_list ap)
 	va_list again;
 	int len;
 
+	crn_keep_counts(format, ap);
 	va_copy(again, ap);
 	len = vsnprintf(bounce, CRN_MIN(n, sizeof(bounce)), format, ap);
 	if (len >= 0 && n) {
@@ -80,6 +82,7 @@ static int print_checked(char *to, size_t n, int flag, size_t size, const char *
 	va_list again;
 	int len;
 
+	crn_keep_counts(format, ap);
 	va_copy(again, ap);
 	len = __vsnprintf_chk(bounce, sizeof(bounce), flag, sizeof(bounce), format, ap);
 	if (len >= 0)
@@ -122,6 +125,48 @@ WRAPPER(int, __sprintf_chk, char *to, int flag, size_t size, const char *format,
 	va_end(ap);
 	return len;
 }
+
+/* To a stream or a descriptor: nothing of the program's is written but what %n stores. */
+#define PRINT_LIST(name, ...)                                                       \
+	WRAPPER(int, name, __VA_ARGS__ const char *format, va_list ap)              \
+	{                                                                           \
+		crn_keep_counts(format, ap);                                        \
+		return name(PRINT_##name format, ap);                               \
+	}
+#define PRINT(name, list, ...)                                                      \
+	WRAPPER(int, name, __VA_ARGS__ const char *format, ...)                     \
+	{                                                                           \
+		va_list ap;                                                         \
+		int len;                                                            \
+                                                                                    \
+		va_start(ap, format);                                               \
+		len = __cairn_wrap_##list(PRINT_##list format, ap);                 \
+		va_end(ap);                                                         \
+		return len;                                                         \
+	}
+#define PRINT_vprintf
+#define PRINT_vfprintf f,
+#define PRINT_vdprintf fd,
+#define PRINT___vprintf_chk flag,
+#define PRINT___vfprintf_chk f, flag,
+#define PRINT___vdprintf_chk fd, flag,
+
+int __vprintf_chk(int flag, const char *format, va_list ap);
+int __vfprintf_chk(FILE *f, int flag, const char *format, va_list ap);
+int __vdprintf_chk(int fd, int flag, const char *format, va_list ap);
+
+PRINT_LIST(vprintf,)
+PRINT_LIST(vfprintf, FILE *f,)
+PRINT_LIST(vdprintf, int fd,)
+PRINT_LIST(__vprintf_chk, int flag,)
+PRINT_LIST(__vfprintf_chk, FILE *f, int flag,)
+PRINT_LIST(__vdprintf_chk, int fd, int flag,)
+PRINT(printf, vprintf,)
+PRINT(fprintf, vfprintf, FILE *f,)
+PRINT(dprintf, vdprintf, int fd,)
+PRINT(__printf_chk, __vprintf_chk, int flag,)
+PRINT(__fprintf_chk, __vfprintf_chk, FILE *f, int flag,)
+PRINT(__dprintf_chk, __vdprintf_chk, int fd, int flag,)
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 

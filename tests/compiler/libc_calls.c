@@ -111,6 +111,7 @@ static long wide(char *at)
 
 static long printed(char *at)
 {
+	int null = open("/dev/null", O_WRONLY);
 	long n;
 
 	n = sprintf(at, "%s %d %.3f", text, 42, 1.5);
@@ -118,6 +119,11 @@ static long printed(char *at)
 	n += snprintf(at + 400, 4000, "%s%s%s%s%s", text, text, text, text, text);
 	n += snprintf(at + 4500, 900, "%s%s%s%s%s%s%s", text, text, text, text, text, text, text);
 	n += snprintf(NULL, 0, "%s", text);
+	n += snprintf(at + 5600, 100, "%s%n %*d %.2f%ln %Lf%hhn", text, (int *)(at + 5512), 5, 42,
+		1.5, (long *)(at + 5520), 2.0L, (signed char *)(at + 5530));
+	n += dprintf(null, "%*.*f%n%d%hn", 9, 2, 1.0, (int *)(at + 5540), 3,
+		(short *)(at + 5544));
+	close(null);
 	return n + sprintf(at + 5500, "%a", 0.5);
 }
 

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* What printf stores by %n: how much it has written so far. */
+#ifndef CRN_RT_WRAP_FORMAT_H
+#define CRN_RT_WRAP_FORMAT_H
+
+#include <stdarg.h>
+#include <string.h>
+
+/* Keep it; ap stays where it is. Cheap if there is no n behind a percent sign. */
+void crn_keep_counts(const char *format, va_list ap);
+
+#endif
