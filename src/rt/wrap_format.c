@@ -4,10 +4,21 @@
  * it must be taken, and what tells how is their conversions alone.
  */
 #include "rt/wrap_format.h"
+#include <stdio.h>
 #include "base/status.h"
 #include "rt/wrap.h"
 
 #define ARGUMENTS 64
+
+int __vprintf_chk(int flag, const char *format, va_list ap);
+int __vfprintf_chk(FILE *f, int flag, const char *format, va_list ap);
+int __vdprintf_chk(int fd, int flag, const char *format, va_list ap);
+int __vsprintf_chk(char *to, int flag, size_t size, const char *format, va_list ap);
+int __vsnprintf_chk(char *to, size_t n, int flag, size_t size, const char *format, va_list ap);
+
+/* Wrappers call these by weak names, which alone bring nothing into a static program. */
+static const void *const called[] __attribute__((used)) = { vprintf, vfprintf, vdprintf, vsnprintf,
+	__vprintf_chk, __vfprintf_chk, __vdprintf_chk, __vsprintf_chk, __vsnprintf_chk };
 
 enum taken { WORD, DOUBLE, LONG_DOUBLE }; /* integers of any size and pointers are words */
 
