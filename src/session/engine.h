@@ -7,6 +7,7 @@
  *	choice.c      which tracker
  *	area.c        the table of areas; explicit areas of the program
  *	surface.c     which mappings belong to the surface
+ *	calls_in_flight.c  memory that the kernel may be writing for other threads
  *	map_calls.c    calls of the program that change them, as they are made
  *	map_layout.c   how the mappings change
  *	layout_undo.c  how that is undone
@@ -328,6 +329,12 @@ bool crn_surface_has_parts(const cairn_t *c);
 uint32_t crn_mapping_flags(const struct crn_mapping *m);
 bool crn_mapping_special(const struct crn_mapping *m);
 
+/* ---- calls_in_flight.c */
+/* Is the kernel's own writing refused by what this tracker protects? */
+static inline bool crn_refuses_kernel(const cairn_t *c)
+{
+	return !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
+}
 /*
  * Ask the agent which memory the kernel may be writing for calls that are on their way, and tell
  * the tracker; around what adds areas and ends intervals. 0 or CAIRN_EMEMORY.

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/check.h"
 #include "base/copy.h"
+#include "os/object.h"
 #include "os/thread.h"
 
 /* ---- Kinds of mapping ------------------------------------------------------------------- */
@@ -279,7 +280,8 @@ static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool
 		return true;
 	/*
 	 * .bss continues .data without a file, in several mappings if something has divided it:
-	 * advice, or protections of a parent. A thread's stack is anonymous.
+	 * advice, or protections of a parent. What the program maps behind it is none of it. A
+	 * thread's stack is anonymous.
 	 */
 	return follows || holds_thread(c, m);
 }
@@ -371,17 +373,11 @@ static int tell_truth(cairn_t *c)
 	return 0;
 }
 
-/* Is the kernel's own writing refused by what this tracker protects? */
-static bool refuses_kernel(const cairn_t *c)
-{
-	return !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
-}
-
 uint32_t crn_surface_hot(const cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 	const struct crn_mapping m = { .begin = begin, .end = end };
 
-	return refuses_kernel(c) && holds_thread(c, &m) ? CRN_AREA_HOT : 0;
+	return crn_refuses_kernel(c) && holds_thread(c, &m) ? CRN_AREA_HOT : 0;
 }
 
 /* Those that cannot be asked for their robust lists yet. */
@@ -399,7 +395,7 @@ static int note_births(cairn_t *c)
 
 void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
 {
-	if (!refuses_kernel(c) || crn_lock(c) < 0)
+	if (!crn_refuses_kernel(c) || crn_lock(c) < 0)
 		return;
 	if (c->birth_count == CRN_BIRTHS_MAX) {
 		for (uint32_t i = 1; i < CRN_BIRTHS_MAX; i++)
@@ -414,100 +410,103 @@ void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
 	crn_unlock(c);
 }
 
-/* ---- Calls on their way ------------------------------------------------------------------ */
-
-struct in_flight {
-	cairn_t *c;
-	struct crn_ranges *ranges;
-	int err;
-};
-
-static void note_in_flight(void *arg, uintptr_t addr, size_t len)
-{
-	struct in_flight *to = arg;
-	uintptr_t end = addr + len < addr ? UINTPTR_MAX : addr + len;
-
-	if (to->err >= 0)
-		to->err = crn_ranges_add(to->c, to->ranges, addr, end);
-}
-
-int crn_in_flight_add(cairn_t *c, struct crn_ranges *ranges, bool others)
-{
-	struct in_flight to = { c, ranges, 0 };
-
-	if (c->agent && crn_agent_in_flight)
-		crn_agent_in_flight(others, note_in_flight, &to);
-	return to.err;
-}
-
-int crn_in_flight_begin(cairn_t *c)
-{
-	int err;
-
-	if (!refuses_kernel(c))
-		return 0;
-	c->in_flight.count = 0;
-	err = crn_in_flight_add(c, &c->in_flight, false);
-	c->env.in_flight = c->in_flight.at;
-	c->env.in_flight_count = err < 0 ? 0 : c->in_flight.count;
-	return err;
-}
-
-void crn_in_flight_end(cairn_t *c)
-{
-	c->env.in_flight_count = 0;
-}
-
 /* ---- The map --------------------------------------------------------------------------------- */
 
 /* Of a mapping, and of the one before it: further segments of an object follow its first. */
-static uint32_t flags_after(const struct crn_mapping *m, const struct crn_mapping *before)
+static uint32_t flags_after(const struct crn_mapping *m, uintptr_t end, uint64_t inode)
 {
 	uint32_t flags = crn_mapping_flags(m);
 
-	if (flags & CRN_AREA_FILE && !m->shared && m->inode == before->inode &&
-		m->begin == before->end)
+	if (flags & CRN_AREA_FILE && !m->shared && m->inode == inode && m->begin == end)
 		flags |= CRN_AREA_SEGMENT;
 	return flags;
 }
 
-static int read_maps(cairn_t *c)
+/* The mapping before the one that is read, and the object that it is a part of. */
+struct behind {
+	uintptr_t end;
+	uint64_t inode;
+	bool named; /* its end is in the surface, and of a file or what continues one */
+	uintptr_t header; /* where the first mapping of the file `object` begins */
+	uint64_t object;
+	uintptr_t limit; /* where .bss ends; 0: not asked yet */
+};
+
+static void now_behind(struct behind *b, const struct crn_mapping *m)
 {
-	struct crn_mapping m, before = { .end = 0, .inode = 0 };
+	b->end = m->end;
+	b->inode = m->inode;
+	if (m->inode && !m->offset) {
+		b->header = m->begin;
+		b->object = m->inode;
+	}
+	if (m->inode)
+		b->limit = b->object == m->inode ? 0 : UINTPTR_MAX;
+}
+
+/* Where what continues the mapping before ends: m->begin if nothing does. */
+static uintptr_t continued_until(
+	const cairn_t *c, const struct crn_mapping *m, uint32_t flags, struct behind *b)
+{
+	if (c->mode == CRN_SURFACE_ALL || !b->named || b->end != m->begin ||
+		flags & (CRN_AREA_STACK | CRN_PIECE_HEAP))
+		return m->begin;
+	if (m->inode)
+		return m->end;
+	if (!b->limit)
+		b->limit = CRN_MAX(crn_object_end(b->header), 1ul);
+	return CRN_MAX(m->begin, CRN_MIN(m->end, b->limit));
+}
+
+/* `follows`: it continues .data, or a part of .bss, that is in the surface. */
+static int add_mapping(
+	cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool follows, struct behind *b)
+{
+	int added;
+
 	/*
 	 * The kernel writes a thread's rseq area and the signal frames on its stack, and kills who
 	 * forbids it.
 	 */
-	bool refuses = refuses_kernel(c), named = false;
+	if (crn_refuses_kernel(c) && (flags & CRN_AREA_STACK || holds_thread(c, m)))
+		flags |= CRN_AREA_HOT;
+	CRN_TRY(add_explicit(c, m, flags));
+	if (c->mode == CRN_SURFACE_LIST) {
+		b->named = follows;
+		return add_listed(c, m, flags, &b->named);
+	}
+	added = add_chosen(c, m, flags, follows);
+	b->named = added > 0 && (follows || flags & CRN_AREA_FILE);
+	return CRN_MIN(added, 0);
+}
+
+static int read_maps(cairn_t *c)
+{
+	struct behind b = { .limit = UINTPTR_MAX };
+	struct crn_mapping m;
 	int more;
 
 	c->fresh.count = c->heads.count = 0;
 	if (c->mode == CRN_SURFACE_NONE)
 		return read_explicit(c);
-	if (c->mode == CRN_SURFACE_PROGRAM || refuses) {
+	if (c->mode == CRN_SURFACE_PROGRAM || crn_refuses_kernel(c)) {
 		CRN_TRY(note_births(c));
 		CRN_TRY(crn_thread_each(note_head, c));
 	}
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
-		uint32_t flags = flags_after(&m, &before);
+		uint32_t flags = flags_after(&m, b.end, b.inode);
+		uintptr_t end = m.end, until = continued_until(c, &m, flags, &b);
 
-		if (refuses && (flags & CRN_AREA_STACK || holds_thread(c, &m)))
-			flags |= CRN_AREA_HOT;
-		CRN_TRY(add_explicit(c, &m, flags));
-		if (c->mode == CRN_SURFACE_LIST) {
-			named = named && before.end == m.begin;
-			CRN_TRY(add_listed(c, &m, flags, &named));
-		} else {
-			bool follows = named && before.end == m.begin &&
-				!(flags & (CRN_AREA_STACK | CRN_PIECE_HEAP));
-			int added = add_chosen(c, &m, flags, follows);
-
-			CRN_TRY(added);
-			named = added && (follows || flags & CRN_AREA_FILE);
+		if (until > m.begin && until < end) {
+			m.end = until;
+			CRN_TRY(add_mapping(c, &m, flags, true, &b));
+			m.begin = until;
+			m.end = end;
+			until = 0;
 		}
-		before = m;
-		before.name = "";
+		CRN_TRY(add_mapping(c, &m, flags, until == end, &b));
+		now_behind(&b, &m);
 	}
 	if (more == 0)
 		c->birth_count = 0;
@@ -526,7 +525,7 @@ bool crn_surface_has_parts(const cairn_t *c)
 	for (size_t i = 0; i < c->area_count; i++)
 		if (c->areas[i]->flags & CRN_AREA_EXPLICIT)
 			return false;
-	return c->mode == CRN_SURFACE_ALL && !refuses_kernel(c) &&
+	return c->mode == CRN_SURFACE_ALL && !crn_refuses_kernel(c) &&
 		!(c->ops->caps & CRN_TRACK_PROTECTS);
 }
 
@@ -550,16 +549,18 @@ static int keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end)
 
 int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
-	struct crn_mapping m, before = { .end = 0, .inode = 0 };
+	uintptr_t end_before = 0;
+	uint64_t inode_before = 0;
+	struct crn_mapping m;
 	int more;
 
 	CRN_TRY(keep_outside(c, begin, end));
 	CRN_TRY(crn_maps_begin(&c->maps, begin - CRN_PAGE_SIZE, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
-		uint32_t flags = flags_after(&m, &before);
+		uint32_t flags = flags_after(&m, end_before, inode_before);
 
-		before = m;
-		before.name = "";
+		end_before = m.end;
+		inode_before = m.inode;
 		if (m.end <= begin)
 			continue;
 		if (m.begin < begin) {

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fenv.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -273,9 +274,31 @@ static void expect_surface(
 	free((void *)heap);
 }
 
+/* A page where the .bss of some loaded object ends, which is the likeliest place to be confused. */
+static int map_behind(struct dl_phdr_info *info, size_t size, void *out)
+{
+	uintptr_t end = 0;
+	uint8_t *page;
+
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *s = &info->dlpi_phdr[i];
+
+		if (s->p_type == PT_LOAD && s->p_vaddr + s->p_memsz > end)
+			end = s->p_vaddr + s->p_memsz;
+	}
+	end = (info->dlpi_addr + end + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	page = mmap((void *)end, PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (page == MAP_FAILED)
+		return 0;
+	*(uint8_t **)out = page;
+	return 1;
+}
+
 void special_surfaces(void)
 {
-	uint8_t *mapped = map_pages(8 * PAGE), *later;
+	uint8_t *mapped = map_pages(8 * PAGE), *later = NULL;
 	char range[64];
 	uint64_t id;
 
@@ -299,7 +322,8 @@ void special_surfaces(void)
 	expect_surface(range, mapped, false, true, true);
 
 	open_with("program", 1); /* a mapping that comes later is no part of it */
-	later = map_pages(PAGE);
+	if (!dl_iterate_phdr(map_behind, &later))
+		later = map_pages(PAGE);
 	CHECK_RC(cairn_checkpoint(W->c, &id), CAIRN_TAKEN);
 	*later = 9;
 	CHECK_OK(cairn_rewind(W->c, id));
