@@ -36,7 +36,6 @@ static struct checker {
 	struct range engine[RANGES_MAX];
 	size_t engine_count;
 	struct smaps smaps;
-	char log[256];
 	char *tls_begin, *tls_end; /* of the program in this thread */
 } *checker;
 
@@ -60,10 +59,23 @@ static void find_tls(void)
 			checker->tls_begin -= p[i].p_memsz;
 }
 
+static uint64_t every_so_many = 100;
+static char log_name[256] = "/dev/stderr";
+
+/* At the start: programs clear their environment. */
+static __attribute__((constructor)) void ask_environment(void)
+{
+	const char *every = getenv("CHECKED_EVERY"), *log = getenv("CHECKED_LOG");
+
+	if (every)
+		every_so_many = strtoul(every, NULL, 10);
+	if (log)
+		snprintf(log_name, sizeof(log_name), "%s", log);
+}
+
 static void begin(unsigned threads)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
-	const char *every = getenv("CHECKED_EVERY"), *log = getenv("CHECKED_LOG");
 
 	checker = mmap(NULL, sizeof(*checker) + COPY_MAX, PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -72,9 +84,8 @@ static void begin(unsigned threads)
 	checker->copy.copy = (char *)(checker + 1);
 	checker->copy.copy_max = COPY_MAX;
 	checker->random = 1;
-	checker->every = every ? strtoul(every, NULL, 10) : 100;
+	checker->every = every_so_many;
 	checker->until = 1 + draw(checker->every);
-	snprintf(checker->log, sizeof(checker->log), "%s", log ? log : "/dev/stderr");
 	find_tls();
 	o.threads = threads;
 	CHECK_OK(cairn_open(&checker->session, &o));
@@ -82,7 +93,7 @@ static void begin(unsigned threads)
 
 __attribute__((format(printf, 1, 2))) static void tell(const char *format, ...)
 {
-	int fd = open(checker->log, O_WRONLY | O_APPEND | O_CLOEXEC);
+	int fd = open(log_name, O_WRONLY | O_APPEND | O_CLOEXEC);
 	char line[200];
 	va_list words;
 	int len;
