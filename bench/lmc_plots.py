@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from lmc_report import TITLES, of
-from plots import BLACK, RED, canvas, headline, legend_beside, look, save
+from plots import BLACK, canvas, headline, legend_beside, look, save
 
 # What a page tracker does to a short interval would flatten all else.
 SHORT = ("shadow", "undolog", "async", "mprotect", "fork")
@@ -90,8 +90,8 @@ def _intervals(found: list[dict], folder: Path) -> str:
     top = axes.get_ylim()[1]
     for x in found:
         if "overflow" in x.get("missing", "") and x["program"] in length:
-            at = length[x["program"]]
-            axes.plot(at, top, marker="x", color=RED, markersize=10, clip_on=False)
+            axes.plot(length[x["program"]], top, marker="x", color=look("undolog")[0],
+                      linestyle="", markersize=10, label="undolog, overflow")  # fmt: skip
     for number, program in enumerate(order):
         axes.axvline(length[program], color="#dddddd", linewidth=0.7, zorder=0)
         axes.annotate(
@@ -119,7 +119,7 @@ def _switches(found: list[dict], folder: Path) -> str:
     axes.axhline(1, color=BLACK, linestyle="--", linewidth=1)
     axes.grid(axis="x", visible=False)
     axes.set_ylabel("processor time beside the plain program, x")
-    axes.set_title("Hooks of shadow, the more is left out")
+    axes.set_title("shadow, with more and more optimisations")
     legend_beside(axes)
     return save(figure, folder, "lmc_switches.png")
 

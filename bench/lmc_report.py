@@ -227,14 +227,15 @@ def _table(lines: list[dict], table: str, cell: Callable[[dict], str]) -> list[l
 
 
 def _left_out(line: dict) -> str:
-    return f"{1 - line['hooks'] / line['writes']:.0%}" if line.get("writes") else ""
+    most = line.get("hooks_at_most")
+    return f"{1 - line['hooks'] / most:.0%}" if most else ""
 
 
 def _switches(lines: list[dict], section: type) -> list[Any]:
     made = []
     for title, text, table, cell, plot in (
         ("Stores without a hook (LMC, Figure 8)",
-         "Share of the program's stores that need none, the more is switched on: redundant ones, "
+         "Share of the hooks that are left out, the more is switched on: redundant stores, "
          "those to the stack and to fresh memory, those that one check covers, whole loops.",
          "lmc.switches", _left_out, ""),
         ("What the optimisations are worth (LMC, Figures 9 and 10)",

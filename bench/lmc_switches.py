@@ -39,8 +39,7 @@ def hooks_of(program: Path) -> dict[str, int]:
         return {}
     said = report.read_text()
     numbers = {name: int(number) for number, name in re.findall(r"(\d+) ([a-z]+)", said)}
-    left = numbers["checks"] + numbers["range"]
-    return {"writes": numbers["writes"], "hooks": left}
+    return {"hooks": numbers["checks"] + numbers["range"]}
 
 
 def measure(kind: str, settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]:
@@ -74,8 +73,10 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     key = "seconds" if name in WORKS else "cpu_us"
+    most = hooks_of(programs[next(iter(KINDS[kind]))])
     for row in KINDS[kind]:
         out = {"table": f"lmc.{kind}", "program": name, "row": row, **hooks_of(programs[row])}
+        out |= {"hooks_at_most": most["hooks"]} if most else {}
         if reason := found.missing(row) or found.missing("plain"):
             yield {**out, "missing": reason}
             continue
