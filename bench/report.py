@@ -232,7 +232,7 @@ def protect(lines: list[dict]) -> Section | None:
     section = Section(
         "CAIRN_PROTECT: the engine's memory closed between calls",
         "Cycles for 15 stores with their faults and a checkpoint, without and with it. The price "
-        "grows with the engine's memory: a mirror is as large as the area.",
+        "grows with the pages that are written, not with the area.",
         ["tracker", "area", "without", "with", "ratio"],
     )
     for without, closed in zip(found[::2], found[1::2], strict=True):

@@ -177,6 +177,7 @@ struct cairn {
 	bool paused;           /* no checkpoint is kept or taken (pause.c) */
 	bool cuttable;         /* there are areas of files that somebody may cut short */
 	bool maps_known;       /* looked at least once */
+	bool noted;            /* some mapping is known to a coming restore alone */
 	uintptr_t births[CRN_BIRTHS_MAX]; /* threads' memory told of since the last look: */
 	uint32_t birth_count;             /* a thread newly born has no robust list to tell it */
 

@@ -216,7 +216,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 			(unsigned long)crn_mark_newest(c)->id);
 		/* found again after the restore, if it is left or the restore is refused */
 		crn_pieces_cut(&c->fresh, p->begin, p->end);
-		c->control->maps_stale = true;
+		c->noted = true;
 		record->at[record->count] = *change;
 		record->at[record->count++].piece.flags |= CRN_PIECE_NOTED;
 		return 0;
@@ -368,8 +368,9 @@ static int follow(cairn_t *c, enum crn_follow how)
 	struct crn_changes found = { NULL, 0, 0 };
 	int err;
 
-	if (c->control->watched && stack_has_grown(c))
+	if ((c->control->watched && stack_has_grown(c)) || (c->noted && how == CRN_FOLLOW_ADOPT))
 		c->control->maps_stale = true;
+	c->noted &= how != CRN_FOLLOW_ADOPT;
 	c->env.dropped = !c->control->watched || c->control->maps_stale;
 	if (!must_look(c))
 		return 0;
