@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include "cairn/cairn.h"
 #include "../lib/harness.h"
+#include "smaps.h"
 
 #define BYTES       4096
 #define TARGETS_MAX 4096
@@ -29,7 +30,7 @@ static struct shared {
 	volatile int kind, target, stopped, through;
 	int target_count;
 	uintptr_t targets[TARGETS_MAX];
-	char text[1 << 19];
+	struct smaps maps;
 } *shared;
 
 /* ---- Kinds of store ------------------------------------------------------------------------- */
@@ -95,24 +96,16 @@ static void add_range(uintptr_t begin, uintptr_t end)
 /* What the engine and the run-time have mapped: wiped in a child. */
 static void add_mappings(void)
 {
-	int fd = open("/proc/self/smaps", O_RDONLY | O_CLOEXEC);
-	size_t used = 0;
-	ssize_t n;
+	char *text = shared->maps.text, *line;
+	const char *flags;
 
-	CHECK(fd >= 0);
-	while ((n = read(fd, shared->text + used, sizeof(shared->text) - 1 - used)) > 0)
-		used += (size_t)n;
-	close(fd);
-	shared->text[used] = 0;
-	for (char *line = shared->text; *line;) {
-		char *rest, *flags = strstr(line, "\nVmFlags:");
+	read_smaps(&shared->maps);
+	while ((line = next_mapping(&text, &flags))) {
+		char *rest;
 		uintptr_t begin = strtoul(line, &rest, 16), end = strtoul(rest + 1, NULL, 16);
 
-		CHECK(flags && (flags = strchr(flags + 1, '\n')));
-		*flags = 0;
-		if (strstr(line, "\nVmFlags:") && strstr(strstr(line, "\nVmFlags:"), " wf"))
+		if (strstr(flags, " wf"))
 			add_range(begin, end);
-		line = flags + 1;
 	}
 }
 
