@@ -34,7 +34,7 @@ int crn_in_flight_begin(cairn_t *c)
 {
 	int err;
 
-	if (!crn_refuses_kernel(c))
+	if (!crn_refuses_kernel(c->ops))
 		return 0;
 	c->in_flight.count = 0;
 	err = crn_in_flight_add(c, &c->in_flight, false);

@@ -108,9 +108,11 @@ static void drop_oldest(cairn_t *c)
 	c->marks.count--;
 }
 
-void crn_marks_forget(cairn_t *c, size_t left)
+void crn_past_forget(cairn_t *c, size_t marks_left)
 {
-	while (c->marks.count > left)
+	while (c->journal && crn_journal_evict(c->journal))
+		;
+	while (c->marks.count > marks_left)
 		drop_oldest(c);
 }
 
@@ -265,14 +267,6 @@ static int end_interval(cairn_t *c, int *lost)
 	return err;
 }
 
-/* The interval that just ended cannot be undone: neither can all before it. */
-static void forget_past(cairn_t *c)
-{
-	while (c->journal && crn_journal_evict(c->journal))
-		;
-	crn_marks_forget(c, 0);
-}
-
 static void fill_mark(
 	cairn_t *c, struct crn_mark *m, uint64_t *id_out, const struct crn_jump *jump, size_t image)
 {
@@ -317,7 +311,8 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	if (crn_unlikely(past_lost)) {
 		struct crn_mark keep = *m;
 
-		forget_past(c);
+		/* The interval that just ended cannot be undone: neither can all before it. */
+		crn_past_forget(c, 0);
 		m = next_slot(c);
 		m->stack = keep.stack;
 		m->stack_size = keep.stack_size;

@@ -13,15 +13,6 @@ bool crn_tracker_exists(const char *name)
 	return crn_streq(name, "auto");
 }
 
-/*
- * Stores by the kernel fail where such a tracker protects, so without the agent, which touches the
- * buffers of system calls first, it takes explicit areas alone.
- */
-static bool areas_only(const struct crn_tracker_ops *ops)
-{
-	return !(ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
-}
-
 bool crn_tracker_takes_feed(const char *name, const char *feed)
 {
 	if (crn_streq(feed, "auto") || crn_streq(name, "auto"))
@@ -47,7 +38,7 @@ int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name, con
 			continue;
 		if (ops == &crn_tracker_async && crn_streq(feed, crn_feed_bpf_images.name))
 			ops = &crn_tracker_async_images;
-		if (any && whole && areas_only(ops))
+		if (any && whole && crn_refuses_kernel(ops))
 			continue;
 		if (ops->probe(host) >= 0) {
 			*out = ops;
@@ -67,7 +58,7 @@ bool crn_tracker_info(size_t i, const struct crn_host *host, struct crn_tracker_
 		return false;
 	out->name = ops->name;
 	out->error = CRN_MIN(ops->probe(host), 0);
-	out->areas_only = areas_only(ops);
+	out->areas_only = crn_refuses_kernel(ops);
 	out->strategy = crn_strategy_auto(ops);
 	return true;
 }

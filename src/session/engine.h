@@ -331,11 +331,6 @@ uint32_t crn_mapping_flags(const struct crn_mapping *m);
 bool crn_mapping_special(const struct crn_mapping *m);
 
 /* ---- calls_in_flight.c */
-/* Is the kernel's own writing refused by what this tracker protects? */
-static inline bool crn_refuses_kernel(const cairn_t *c)
-{
-	return !(c->ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
-}
 /*
  * Ask the agent which memory the kernel may be writing for calls that are on their way, and tell
  * the tracker; around what adds areas and ends intervals. 0 or CAIRN_EMEMORY.
@@ -431,7 +426,8 @@ void crn_marks_follow_journal(cairn_t *c);
 int crn_marks_push(cairn_t *c, uint64_t id);
 void crn_marks_close(cairn_t *c);
 void crn_changes_close(cairn_t *c, struct crn_changes *l);
-void crn_marks_forget(cairn_t *c, size_t left); /* drop the oldest ones until `left` are there */
+/* What was kept is lost; so many marks are left, for what they note of mappings. */
+void crn_past_forget(cairn_t *c, size_t marks_left);
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
 /* The same, locked already, with its figures; NULL: memory alone. Not while the session rests. */
 int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump);

@@ -10,14 +10,6 @@
 #include "session/engine.h"
 #include "base/log.h"
 
-/* For the memory of what is kept. The newest mark goes with the checkpoint that ends the pause. */
-static void forget_kept(cairn_t *c)
-{
-	while (c->journal && crn_journal_evict(c->journal))
-		;
-	crn_marks_forget(c, 1);
-}
-
 static int pause_locked(cairn_t *c)
 {
 	if (c->paused)
@@ -27,7 +19,8 @@ static int pause_locked(cairn_t *c)
 						   : "the session has been opened twice");
 		return CAIRN_EBUSY;
 	}
-	forget_kept(c);
+	/* The newest mark goes with the checkpoint that ends the pause. */
+	crn_past_forget(c, 1);
 	if (c->ops->pause)
 		c->ops->pause(c->tracker);
 	c->paused = true;

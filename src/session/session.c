@@ -277,7 +277,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->control->users = 1;
 	c->control->maps_stale = true;
 	c->control->opened = true;
-	if (crn_refuses_kernel(c) && !c->agent && !crn_streq(o->surface, "none"))
+	if (crn_refuses_kernel(c->ops) && !c->agent && !crn_streq(o->surface, "none"))
 		return CAIRN_EAREAONLY;
 	if (c->ops->caps & CRN_TRACK_PROTECTS && crn_memory_shared()) {
 		crn_error("another process uses this memory and would die of its first store to "

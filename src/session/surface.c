@@ -377,7 +377,7 @@ uint32_t crn_surface_hot(const cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 	const struct crn_mapping m = { .begin = begin, .end = end };
 
-	return crn_refuses_kernel(c) && holds_thread(c, &m) ? CRN_AREA_HOT : 0;
+	return crn_refuses_kernel(c->ops) && holds_thread(c, &m) ? CRN_AREA_HOT : 0;
 }
 
 /* Those that cannot be asked for their robust lists yet. */
@@ -395,7 +395,7 @@ static int note_births(cairn_t *c)
 
 void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
 {
-	if (!crn_refuses_kernel(c) || crn_lock(c) < 0)
+	if (!crn_refuses_kernel(c->ops) || crn_lock(c) < 0)
 		return;
 	if (c->birth_count == CRN_BIRTHS_MAX) {
 		for (uint32_t i = 1; i < CRN_BIRTHS_MAX; i++)
@@ -468,7 +468,7 @@ static int add_mapping(
 	 * The kernel writes a thread's rseq area and the signal frames on its stack, and kills who
 	 * forbids it.
 	 */
-	if (crn_refuses_kernel(c) && (flags & CRN_AREA_STACK || holds_thread(c, m)))
+	if (crn_refuses_kernel(c->ops) && (flags & CRN_AREA_STACK || holds_thread(c, m)))
 		flags |= CRN_AREA_HOT;
 	CRN_TRY(add_explicit(c, m, flags));
 	if (c->mode == CRN_SURFACE_LIST) {
@@ -489,7 +489,7 @@ static int read_maps(cairn_t *c)
 	c->fresh.count = c->heads.count = 0;
 	if (c->mode == CRN_SURFACE_NONE)
 		return read_explicit(c);
-	if (c->mode == CRN_SURFACE_PROGRAM || crn_refuses_kernel(c)) {
+	if (c->mode == CRN_SURFACE_PROGRAM || crn_refuses_kernel(c->ops)) {
 		CRN_TRY(note_births(c));
 		CRN_TRY(crn_thread_each(note_head, c));
 	}
@@ -525,7 +525,7 @@ bool crn_surface_has_parts(const cairn_t *c)
 	for (size_t i = 0; i < c->area_count; i++)
 		if (c->areas[i]->flags & CRN_AREA_EXPLICIT)
 			return false;
-	return c->mode == CRN_SURFACE_ALL && !crn_refuses_kernel(c) &&
+	return c->mode == CRN_SURFACE_ALL && !crn_refuses_kernel(c->ops) &&
 		!(c->ops->caps & CRN_TRACK_PROTECTS);
 }
 

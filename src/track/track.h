@@ -311,6 +311,15 @@ struct crn_tracker_ops {
 	uint64_t (*eager)(const void *t);
 };
 
+/*
+ * Is the kernel's own writing refused by what this tracker protects? Then it takes explicit areas
+ * alone, but under the agent, which touches the buffers of system calls first.
+ */
+static inline bool crn_refuses_kernel(const struct crn_tracker_ops *ops)
+{
+	return !(ops->caps & (CRN_TRACK_SEES_KERNEL | CRN_TRACK_KEEPS));
+}
+
 extern const struct crn_tracker_ops crn_tracker_shadow;
 extern const struct crn_tracker_ops crn_tracker_undolog;
 extern const struct crn_tracker_ops crn_tracker_async;
