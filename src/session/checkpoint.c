@@ -40,8 +40,19 @@ struct crn_mark *crn_mark_find(const cairn_t *c, uint64_t id)
 	return low < c->marks.count && crn_mark_at(c, low)->id == id ? crn_mark_at(c, low) : NULL;
 }
 
+/* Its record may have gone for memory: then the mark is a name without content. */
+static bool has_content(const cairn_t *c, const struct crn_mark *m)
+{
+	uint64_t oldest;
+
+	return m == crn_mark_newest(c) || c->ops->caps & CRN_TRACK_KEEPS ||
+		(crn_journal_oldest(c->journal, &oldest) && m->id >= oldest);
+}
+
 int crn_mark_usable(const cairn_t *c, uint64_t id)
 {
+	const struct crn_mark *m = crn_mark_find(c, id);
+
 	if (id > c->last_id)
 		return CAIRN_ENOCKPT;
 	if (c->ops->caps & CRN_TRACK_NOTHING) {
@@ -49,7 +60,7 @@ int crn_mark_usable(const cairn_t *c, uint64_t id)
 			c->strategy);
 		return CAIRN_EUNSUPPORTED;
 	}
-	if (crn_mark_find(c, id) && !c->paused)
+	if (m && has_content(c, m) && !c->paused)
 		return c->control->lost ? CAIRN_EFAILED : 0;
 	for (size_t i = 0; i < CRN_MIN(c->failed_count, (size_t)CRN_FAILED_KEPT); i++) {
 		if (c->failed[i] == id)
@@ -122,15 +133,9 @@ void crn_marks_truncate(cairn_t *c, uint64_t id)
 		c->marks.count--;
 }
 
-void crn_marks_follow_journal(cairn_t *c)
+static void drop_unusable(cairn_t *c)
 {
-	uint64_t oldest = crn_mark_newest(c)->id;
-
-	if (c->ops->caps & CRN_TRACK_KEEPS)
-		oldest = 0; /* the tracker has K of its own */
-	else
-		(void)crn_journal_oldest(c->journal, &oldest);
-	while (c->marks.count > c->keep || crn_mark_at(c, 0)->id < oldest)
+	while (c->marks.count > c->keep || !has_content(c, crn_mark_at(c, 0)))
 		drop_oldest(c);
 }
 
@@ -321,7 +326,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	if (jump)
 		fill_mark(c, m, id_out, jump, image);
 	c->marks.count++;
-	crn_marks_follow_journal(c);
+	drop_unusable(c);
 	return c->ops->caps & CRN_TRACK_KEEPS ? 0 : c->ops->interval_begin(c->tracker);
 }
 
@@ -338,7 +343,6 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 	if (err < 0) {
 		c->figures.failed++;
 		note_failed(c, c->last_id);
-		crn_marks_follow_journal(c); /* memory was sought there first */
 	} else {
 		*id = c->last_id;
 		c->rewinds = 0;
@@ -432,6 +436,8 @@ int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *newest)
 
 	CRN_TRY(crn_lock(c));
 	err = c->paused ? CAIRN_EPAUSED : 0;
+	if (!err)
+		drop_unusable(c);
 	if (oldest && !err)
 		*oldest = crn_mark_at(c, 0)->id;
 	if (newest && !err)

@@ -418,11 +418,12 @@ int crn_exempt_all(cairn_t *c);
 struct crn_mark *crn_mark_find(const cairn_t *c, uint64_t id);
 struct crn_mark *crn_mark_newest(const cairn_t *c);
 struct crn_mark *crn_mark_at(const cairn_t *c, size_t i);
-/* 0, or why the id cannot be restored or looked at. */
+/*
+ * 0, or why the id cannot be restored or looked at. The journal may evict at any time; a mark lasts
+ * no longer than its record, and nobody has to tell it.
+ */
 int crn_mark_usable(const cairn_t *c, uint64_t id);
 void crn_marks_truncate(cairn_t *c, uint64_t id); /* drop all newer ones */
-/* The journal decides how far back one can go: whoever makes it forget a record calls this. */
-void crn_marks_follow_journal(cairn_t *c);
 int crn_marks_push(cairn_t *c, uint64_t id);
 void crn_marks_close(cairn_t *c);
 void crn_changes_close(cairn_t *c, struct crn_changes *l);

@@ -396,7 +396,6 @@ int crn_layout_follow(cairn_t *c, enum crn_follow how)
 {
 	int err = follow(c, how);
 
-	crn_marks_follow_journal(c); /* memory may have come from there */
 	crn_cut_look(c);
 	return err;
 }

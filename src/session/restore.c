@@ -119,7 +119,6 @@ static int reserve_frames(cairn_t *c, uint64_t id, bool *held)
 			!crn_journal_evict(c->journal))
 			break;
 	}
-	crn_marks_follow_journal(c);
 	return err;
 }
 
@@ -226,7 +225,6 @@ int crn_restore_check(cairn_t *c, uint64_t id)
 		return CAIRN_EUNSUPPORTED;
 	CRN_TRY(crn_layout_undoable(c, id));
 	/* What mappings that stay have cost may have been the very record. */
-	crn_marks_follow_journal(c);
 	return crn_mark_usable(c, id);
 }
 
