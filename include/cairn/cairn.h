@@ -190,8 +190,9 @@ CRN_API int cairn_close(cairn_t *c);
  * that exist stay; a restore to one that is older than the area leaves the area as it is. While it
  * is registered under "uffd" or "mprotect", remove it before you unmap or move it, or (under
  * "mprotect") change its protection; the other trackers see that themselves. Here it is found out:
- * cairn_restore, cairn_peek, cairn_changes, the first cairn_rewind after a checkpoint and every
- * sixteenth from there on answer CAIRN_ELAYOUT until the area is removed.
+ * cairn_restore, cairn_rewind, cairn_peek and cairn_changes look each time, and answer
+ * CAIRN_ELAYOUT until the area is removed. What nobody can write is, under "mprotect", taken for
+ * what it has closed itself: read-only memory that is mapped over clean pages is not found out.
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
@@ -209,9 +210,9 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * "This is about to be, or was, written behind your back": DMA, another process. Under trackers
  * that keep old content from the first store ("uffd", "mprotect") call it before the write;
  * elsewhere either way. Under "uffd" and "mprotect" a system call that writes into a clean page
- * fails with EFAULT: touch its buffer first. There madvise(MADV_DONTNEED, _REMOVE) takes clean
- * pages away unseen, and their past with them: touch those before, too. Errors: CAIRN_ENOTAREA,
- * CAIRN_EMEMORY.
+ * fails with EFAULT: touch its buffer first. There madvise(MADV_DONTNEED, _REMOVE) and
+ * mremap(MREMAP_DONTUNMAP) take clean pages away unseen, and their past with them: touch those
+ * before, too. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
 

@@ -345,7 +345,6 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 		note_failed(c, c->last_id);
 	} else {
 		*id = c->last_id;
-		c->rewinds = 0;
 	}
 	c->figures.checkpoint_ns += crn_clock_ns(&c->host.clock) - start;
 	return err;

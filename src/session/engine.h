@@ -229,7 +229,6 @@ struct cairn {
 	uintptr_t quiet_below, quiet_from; /* pages outside are put back whole and plainly */
 	bool filter;  /* some pages of the journal may not be put back: look at the areas */
 	uint64_t put; /* pages put back */
-	uint32_t rewinds; /* since the newest checkpoint was taken, or a mapping was missed */
 	size_t place_frames; /* most that the tracker needs for mappings that come back */
 
 	struct crn_tracing *tracing; /* while a trace is recorded */

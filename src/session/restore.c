@@ -194,24 +194,6 @@ int crn_mappings_check(cairn_t *c, uintptr_t begin, uintptr_t end)
 	return c->ops->whole && !c->control->watched ? c->ops->whole(c->tracker, begin, end) : 0;
 }
 
-#define REWINDS_UNSEEN 16
-
-/*
- * To look costs as much as a few pages, and a search rewinds thousands of times to one checkpoint:
- * the first rewind looks, and each REWINDS_UNSEEN-th after it.
- */
-static int check_mappings(cairn_t *c, bool rewinds)
-{
-	int err;
-
-	if (rewinds && c->rewinds++ % REWINDS_UNSEEN)
-		return 0;
-	err = crn_mappings_check(c, 0, UINTPTR_MAX);
-	if (err < 0)
-		c->rewinds = 0; /* the next one looks again */
-	return err;
-}
-
 int crn_restore_check(cairn_t *c, uint64_t id)
 {
 	CRN_TRY(crn_settle(c));
@@ -245,7 +227,7 @@ static int restore_content(cairn_t *c, uint64_t id, bool moved, bool *held)
 	return err;
 }
 
-static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip, bool rewinds)
+static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 {
 	bool moved, held = false;
 	size_t marks;
@@ -260,7 +242,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	else
 		CRN_TRY(crn_exempt_all(c));
 	CRN_TRY(crn_restore_check(c, id));
-	CRN_TRY(check_mappings(c, rewinds));
+	CRN_TRY(crn_mappings_check(c, 0, UINTPTR_MAX));
 	c->target = id;
 	c->put = 0;
 	moved = crn_layout_changed(c, id);
@@ -281,10 +263,10 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip,
 	return 0;
 }
 
-static int restore_timed(cairn_t *c, uint64_t id, const struct crn_range *skip, bool rewinds)
+static int restore_timed(cairn_t *c, uint64_t id, const struct crn_range *skip)
 {
 	uint64_t start = crn_clock_ns(&c->host.clock);
-	int err = restore_memory(c, id, skip, rewinds);
+	int err = restore_memory(c, id, skip);
 
 	c->skip = NULL;
 	if (err >= 0)
@@ -359,7 +341,7 @@ static NO_RED_ZONES long restore_and_jump(void *arg)
 	struct crn_mark *m;
 	int err;
 
-	err = restore_timed(c, call.id, NULL, false);
+	err = restore_timed(c, call.id, NULL);
 	if (err < 0)
 		return err;
 	m = crn_mark_newest(c);
@@ -418,7 +400,7 @@ int cairn_rewind(cairn_t *c, uint64_t id)
 			err = CAIRN_EUNSUPPORTED; /* all of the heap would stay as it is */
 	}
 	if (err >= 0)
-		err = restore_timed(c, id, stack.end ? &stack : NULL, true);
+		err = restore_timed(c, id, stack.end ? &stack : NULL);
 	crn_unlock(c);
 	return err;
 }
@@ -429,7 +411,7 @@ int crn_memory_restore(
 	int err;
 
 	CRN_TRY(crn_lock(c));
-	err = restore_timed(c, id, skip, false);
+	err = restore_timed(c, id, skip);
 	if (err >= 0 && out)
 		out->pages = c->put;
 	crn_unlock(c);

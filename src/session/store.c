@@ -170,18 +170,24 @@ static void put_guarded(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 }
 
 /*
- * A guard page that has come since the checkpoint goes again. Where nothing is mapped any more
- * another thread has unmapped it just now: as if it had a moment later.
+ * A guard page that has come since the checkpoint goes again. What the program has made unwritable
+ * meanwhile, in an area whose layout nobody follows, is written all the same. Where nothing is
+ * mapped any more another thread has unmapped it just now: as if it had a moment later.
  */
 static void put(uintptr_t addr, const void *old, size_t len)
 {
 	static const uint8_t zeros[CRN_PAGE_SIZE];
 	const void *from = old ? old : zeros;
+	int err;
 
 	if (crn_likely(crn_guarded_copy((void *)addr, from, len) >= 0))
 		return;
-	if (crn_memory_unguard((void *)crn_page_down(addr)) >= 0)
-		(void)crn_guarded_copy((void *)addr, from, len);
+	if (crn_memory_unguard((void *)crn_page_down(addr)) >= 0 &&
+		crn_guarded_copy((void *)addr, from, len) >= 0)
+		return;
+	err = crn_memory_force_write(addr, from, len);
+	if (err < 0 && err != -EIO)
+		crn_error("cannot put back %lx: protected", addr);
 }
 
 static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)

@@ -10,9 +10,8 @@
 #include <sys/mman.h>
 #include "../lib/harness.h"
 
-#define PAGE   4096ul
-#define PAGES  24ul
-#define UNSEEN 16 /* rewinds to one checkpoint of which one looks */
+#define PAGE  4096ul
+#define PAGES 24ul
 
 static const char *tracker;
 static cairn_t *c;
@@ -183,22 +182,152 @@ static void checkpoint_between(void)
 	check_exchanged(21, 1);
 }
 
-/* Exchanged between two rewinds to the same checkpoint. */
+/* ---- Between any two rewinds ---- */
+
+static void gone(void)
+{
+	CHECK(munmap(area + 9 * PAGE, PAGE) == 0);
+}
+
+static void gone_and_back(void)
+{
+	gone();
+	map_at(area + 9 * PAGE, 1, MAP_FIXED_NOREPLACE);
+}
+
+static void over(void)
+{
+	map_at(area + 9 * PAGE, 1, MAP_FIXED);
+}
+
+static void over_open(void)
+{
+	map_at(area + 5 * PAGE, 1, MAP_FIXED);
+}
+
+static void over_open_closed(void)
+{
+	over_open();
+	CHECK(mprotect(area + 5 * PAGE, PAGE, PROT_READ) == 0);
+}
+
+static void over_shared(void)
+{
+	CHECK(mmap(area + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area + 9 * PAGE);
+}
+
+static void move(uint8_t *from, uint8_t *to)
+{
+	CHECK(mremap(from, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+}
+
+static void away(void)
+{
+	move(area + 9 * PAGE, map_at(NULL, 1, 0));
+}
+
+static void away_and_map(void)
+{
+	away();
+	map_at(area + 9 * PAGE, 1, MAP_FIXED_NOREPLACE);
+}
+
+static void moved_over(void)
+{
+	move(map_at(NULL, 1, 0), area + 9 * PAGE);
+}
+
+static void shrunk(void)
+{
+	CHECK(mremap(area, PAGES * PAGE, (PAGES - 1) * PAGE, 0) == area);
+}
+
+static void open_all(void)
+{
+	CHECK(mprotect(area, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
+}
+
+static void open_one(void)
+{
+	CHECK(mprotect(area + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
+}
+
+static void close_all(void)
+{
+	CHECK(mprotect(area, PAGES * PAGE, PROT_READ) == 0);
+}
+
+static void hide_all(void)
+{
+	CHECK(mprotect(area, PAGES * PAGE, PROT_NONE) == 0);
+}
+
+static void drop_open(void)
+{
+	CHECK(madvise(area + 5 * PAGE, PAGE, MADV_DONTNEED) == 0);
+}
+
+enum answer { RIGHT, TOLD };
+
+static const struct {
+	void (*make)(void);
+	enum answer uffd, mprotect;
+} changes[] = {
+	{ gone, TOLD, TOLD },
+	{ gone_and_back, TOLD, TOLD },
+	{ over, TOLD, TOLD },
+	{ over_open, RIGHT, RIGHT },
+	{ over_open_closed, RIGHT, RIGHT },
+	{ over_shared, TOLD, TOLD },
+	{ away, TOLD, TOLD },
+	{ away_and_map, TOLD, TOLD },
+	{ moved_over, TOLD, TOLD },
+	{ shrunk, TOLD, TOLD },
+	{ open_all, RIGHT, TOLD },
+	{ open_one, RIGHT, TOLD },
+	{ close_all, RIGHT, RIGHT },
+	{ hide_all, RIGHT, RIGHT },
+	{ drop_open, RIGHT, RIGHT },
+};
+
+/* The very next rewind says so, however many came before. Other trackers follow every change. */
+static void between(size_t which, int rewinds)
+{
+	enum answer wanted = RIGHT;
+	int rc;
+
+	if (told_of_nothing())
+		wanted = strcmp(tracker, "uffd") ? changes[which].mprotect : changes[which].uffd;
+	begin(map_at(NULL, PAGES, 0), "none");
+	for (int i = 0; i < rewinds; i++) {
+		CHECK_OK(cairn_rewind(c, id));
+		CHECK(is_restored());
+		for (size_t k = 4; k < 8; k++)
+			area[k * PAGE + (size_t)i] ^= 0xff;
+	}
+	changes[which].make();
+	rc = cairn_rewind(c, id);
+	if (rc && strcmp(tracker, "fork") == 0)
+		CHECK_RC(rc, CAIRN_ELAYOUT);
+	else if (rc != (wanted == TOLD ? CAIRN_ELAYOUT : 0))
+		test_fail("change %zu after %d rewinds: %s", which, rewinds, cairn_strerror(rc));
+	if (rc) {
+		CHECK_RC(cairn_rewind(c, id), rc);
+	} else {
+		open_all();
+		CHECK(is_restored());
+	}
+	CHECK_OK(cairn_close(c));
+}
+
 static void rewinds(void)
 {
-	int rc = 0, right = 0;
+	static const int counts[] = { 0, 1, 7 };
 
-	begin(map_at(NULL, PAGES, 0), "none");
-	for (int i = 0; i < 3 * UNSEEN; i++)
-		CHECK_OK(cairn_rewind(c, id));
-	map_at(area + 9 * PAGE, 1, MAP_FIXED);
-	for (int i = 0; i < UNSEEN && rc == 0; i++) {
-		rc = cairn_rewind(c, id);
-		right += rc == 0 && is_restored();
-	}
-	CHECK(told_of_nothing() ? rc == CAIRN_ELAYOUT : rc || right == UNSEEN);
-	if (rc)
-		CHECK_RC(cairn_rewind(c, id), rc);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+		for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
+			between(i, counts[k]);
 }
 
 /* ---- No false alarm ---- */
@@ -253,11 +382,11 @@ static void patched(void)
 	rounds();
 }
 
-static atomic_bool over;
+static atomic_bool done;
 
 static void *store_on(void *arg)
 {
-	for (size_t i = 0; !over; i++)
+	for (size_t i = 0; !done; i++)
 		area[(PAGES + i % 16) * PAGE] += 1;
 	return arg;
 }
@@ -271,7 +400,7 @@ static void beside_stores(void)
 	CHECK_OK(cairn_area_add(c, area + PAGES * PAGE, 16 * PAGE));
 	CHECK(pthread_create(&id_of, NULL, store_on, NULL) == 0);
 	rounds();
-	over = true;
+	done = true;
 	pthread_join(id_of, NULL);
 }
 
