@@ -118,3 +118,16 @@ long crn_pagemap_populated(
 		count = populated_by_entries(pagemap, cursor, end, runs, max);
 	return count;
 }
+
+bool crn_pagemap_any_present(int pagemap, uintptr_t begin, uintptr_t end)
+{
+	struct crn_page_run run;
+	struct crn_scan scan = {
+		.category_inverted = CRN_PAGE_PFNZERO,
+		.category_mask = CRN_PAGE_PFNZERO | CRN_PAGE_PRESENT,
+		.return_mask = CRN_PAGE_PRESENT,
+		.max_pages = 1,
+	};
+
+	return scan_runs(pagemap, &scan, &begin, end, &run, 1) != 0;
+}

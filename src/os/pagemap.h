@@ -99,4 +99,10 @@ int crn_pagemap_entries(int pagemap, uintptr_t addr, uint64_t *entries, size_t c
 long crn_pagemap_populated(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
+/*
+ * Does some page of [begin, end) hold content in memory, the zero page not counted? On any error
+ * the answer is yes.
+ */
+bool crn_pagemap_any_present(int pagemap, uintptr_t begin, uintptr_t end);
+
 #endif

@@ -159,6 +159,13 @@ int crn_async_wake(struct crn_async *t);
 /* A written page below the stack's span: the stack has grown. */
 int crn_async_grow_stack(struct crn_async *t, uintptr_t begin);
 
+/* ---- async_empty.c ---- */
+/*
+ * Take out of `dirty`, which is sorted, what is empty and was so at interval_begin. 0, or
+ * CAIRN_EMEMORY: nothing has changed.
+ */
+int crn_async_leave_out_empty(struct crn_async *t);
+
 /* ---- async_hot.c: under a strategy ---- */
 /* interval_end */
 int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink);

@@ -46,20 +46,12 @@ int crn_async_without_hot(
 	return 0;
 }
 
-static void swap_lists(struct crn_range_list *a, struct crn_range_list *b)
-{
-	struct crn_range_list swap = *a;
-
-	*a = *b;
-	*b = swap;
-}
-
 int crn_async_hot_filter(struct crn_async *t)
 {
 	if (crn_likely(!t->hot.count || !t->dirty.count))
 		return 0;
 	CRN_TRY(crn_async_without_hot(t, &t->turn, &t->dirty));
-	swap_lists(&t->turn, &t->dirty);
+	crn_range_list_swap(&t->turn, &t->dirty);
 	return 0;
 }
 
@@ -255,6 +247,7 @@ int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
 	CRN_TRY(crn_async_find_written(t, false));
 	/* All of it is protected below, or stays in the lists until it is. */
 	t->owed = true;
+	CRN_TRY(crn_async_leave_out_empty(t));
 	look(t);
 	tell_written(t);
 	if (t->env->predictor->decide(t->env))

@@ -116,6 +116,14 @@ void crn_range_list_normalise(struct crn_range_list *l)
 	crn_range_list_shrink(l, kept + 1);
 }
 
+void crn_range_list_swap(struct crn_range_list *a, struct crn_range_list *b)
+{
+	struct crn_range_list swap = *a;
+
+	*a = *b;
+	*b = swap;
+}
+
 void crn_range_list_shrink(struct crn_range_list *l, size_t count)
 {
 	if (l->count > count)

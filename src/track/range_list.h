@@ -32,6 +32,7 @@ int crn_range_list_add(struct crn_range_list *l, uintptr_t begin, uintptr_t end)
 int crn_range_list_cut(struct crn_range_list *l, uintptr_t begin, uintptr_t end);
 /* Sort, and make one of entries that touch or overlap. */
 void crn_range_list_normalise(struct crn_range_list *l);
+void crn_range_list_swap(struct crn_range_list *a, struct crn_range_list *b);
 /* Keep the first `count` entries. */
 void crn_range_list_shrink(struct crn_range_list *l, size_t count);
 /* Does some entry share a byte with [begin, end)? */

@@ -279,3 +279,30 @@ void op_burst(void)
 		region_register(r);
 	}
 }
+
+/* A long mapping, used here and there, given back in long runs: as stacks of threads are. */
+void op_drop(void)
+{
+	for (size_t i = 0; i < REGIONS_MAX; i++) {
+		struct region *r = &W->regions[i];
+		uint64_t pages = r->len / PAGE, from, count;
+
+		if (!r->live || r->kind != REGION_BIG)
+			continue;
+		from = rnd_below(pages);
+		count = 1 + rnd_below(pages - from);
+		switch (rnd_below(4)) {
+		case 0:
+			behind(r->addr + from * PAGE, count * PAGE);
+			if (madvise(r->addr + from * PAGE, count * PAGE, MADV_DONTNEED))
+				test_fail("MADV_DONTNEED: errno %d", errno);
+			break;
+		case 1: /* a load maps the zero page */
+			(void)*(volatile uint8_t *)(r->addr + from * PAGE);
+			break;
+		default:
+			for (uint64_t n = rnd_below(6); n < 6; n++)
+				r->addr[rnd_below(r->len)] = (uint8_t)rnd();
+		}
+	}
+}

@@ -31,7 +31,7 @@ enum region_kind {
 	REGION_HEAP = 1u << 3,   /* malloc */
 	REGION_BRK = 1u << 4,
 	REGION_SHARED = 1u << 5, /* MAP_SHARED, added by name */
-	REGION_BIG = 1u << 6,    /* written by op_burst alone: more than a memory limit holds */
+	REGION_BIG = 1u << 6,    /* op_burst, op_drop: more than a memory limit holds */
 };
 
 /* A piece of memory that the random program writes. */
@@ -249,6 +249,7 @@ enum op {
 	OP_AREA,
 	OP_TAG,
 	OP_BURST,
+	OP_DROP,
 	OP_COUNT,
 };
 
@@ -306,6 +307,7 @@ void op_exclude(void);
 void op_area(void);
 void op_tag(void);
 void op_burst(void);
+void op_drop(void);
 
 /* ---- The calls under test, each with its check ---------------------------------- */
 

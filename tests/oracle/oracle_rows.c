@@ -38,6 +38,7 @@ const struct row oracle_rows[] = {
 	{ "stack",     OP(STORE) | OP(STACK),        REGION_ANON | REGION_STATIC, 0, 700 },
 	{ "fork",      OP(STORE) | OP(FORK),         REGION_ANON | REGION_FILE, 0, 240 },
 	{ "dontneed",  OP(STORE) | OP(DONTNEED),     REGION_ANON | REGION_FILE, 0, 700 },
+	{ "drops",     OP(STORE) | OP(DROP),         REGION_ANON | REGION_BIG, 8, 700 },
 	{ "protect",   OP(STORE) | OP(PROTECT),      REGION_ANON | REGION_FILE, 0, 700 },
 	{ "files",     OP(STORE) | OP(COPY) | OP(READ), REGION_FILE, 0,  700 },
 	{ "exclude",   OP(STORE) | OP(COPY) | OP(EXCLUDE), REGION_ANON | REGION_STATIC, 0, 700 },
@@ -118,6 +119,7 @@ const struct op_entry oracle_ops[OP_COUNT] = {
 	ENTRY(PROTECT, op_protect),
 	ENTRY(EXCLUDE, op_exclude),
 	ENTRY(BURST, op_burst),
+	ENTRY(DROP, op_drop),
 	ENTRY(AREA, op_area),
 	ENTRY(TAG, op_tag),
 };
