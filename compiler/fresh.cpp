@@ -15,10 +15,17 @@ static const char *const allocating[] = {
 	"_ZnamSt11align_val_t",
 };
 
+// What gives a block back. The next allocation may be that block, and hold what the checkpoint has.
+static const char *const freeing[] = {
+	"free", "cfree", "realloc", "reallocarray", "getline", "getdelim", "__getdelim",
+	"_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm", "_ZdlPvSt11align_val_t",
+	"_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t",
+};
+
 Fresh::Fresh(Module &m, const Options &o, const Checkpoints &checkpoints)
 	: library(Triple(m.getTargetTriple()))
 {
-	if (!o.fresh)
+	if (!o.fresh || llvm::any_of(freeing, [&](const char *name) { return m.getFunction(name); }))
 		return;
 	for (const char *name : allocating) {
 		const Function *f = m.getFunction(name);

@@ -4,7 +4,8 @@
 // transient stores of LMC, V-A2).
 //
 // Only of allocators that have no hooks themselves, like glibc's: one whose own state comes back
-// keeps lists inside of free memory, which then has to come back, too.
+// keeps lists inside of free memory, which then has to come back, too. And only if the program
+// never frees: else what is allocated may be a block that was in use at the checkpoint.
 #ifndef CAIRN_COMPILER_FRESH_H
 #define CAIRN_COMPILER_FRESH_H
 

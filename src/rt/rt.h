@@ -81,8 +81,10 @@ struct crn_rt_shape {
  * is taken for it.
  * shadow: dirty <= dirty_cur <= dirty_end, zeros from dirty_cur on; a tag says "saved" only if its
  * region is in the list. A page of tags that is not all zeros is in the list of tag pages, where
- * that is kept. Both lists may name one twice. Of regions of one byte the list names words of eight
- * that are aligned, and in the top byte of the entry which of them are meant (bit i: byte i).
+ * that is kept. Both lists may name one twice. An entry of the list of regions has in its top byte
+ * how many more follow the one that it names; so many entries behind it are zeros. Of regions of
+ * one byte the list names words of eight that are aligned, and in the top byte which of them are
+ * meant (bit i: byte i).
  */
 struct crn_rt {
 	uint64_t log_cur, log_end; /* known to the pass */
@@ -162,7 +164,14 @@ struct crn_log_entry {
 #define CRN_LOG_VOID  0xfeul /* a long one that is not filled, or not to be believed */
 #define CRN_LOG_ADDR  ((1ul << 56) - 1)
 
-#define CRN_LIST_MASK 56 /* an entry of the list of regions >> this: which bytes of a word */
+#define CRN_LIST_MASK 56 /* an entry of the list of regions >> this: which of them */
+#define CRN_RUN_MAX   256ul
+
+/* How many regions an entry of their list names, and how many places it takes. */
+static inline size_t crn_rt_run(uint64_t entry, uint32_t shift)
+{
+	return entry && shift ? (entry >> CRN_LIST_MASK) + 1 : 1;
+}
 
 /*
  * Move a cursor of this thread from `from` to `to`, unless a signal handler has moved it since it
@@ -212,6 +221,12 @@ void crn_rt_start(int argc, char **argv, char **envp);
  */
 void crn_rt_slow(uintptr_t addr);
 void crn_rt_range(uintptr_t addr, size_t len);
+
+/*
+ * copy_clean.S: `count` regions of `size` bytes (64 or more) go to their shadow, but those whose
+ * tag is `saved` by the time that they have been read. Leaves all vector registers as they are.
+ */
+void crn_rt_copy_clean(uintptr_t region, size_t count, uintptr_t tag, uint8_t saved, size_t size);
 
 /* The open interval cannot be restored, for what happened at addr. Anywhere in the program. */
 static inline void crn_rt_give_up(uintptr_t addr, int why)

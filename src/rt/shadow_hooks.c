@@ -17,6 +17,7 @@
  */
 #include "rt/rt.h"
 #include "base/bits.h"
+#include "base/copy.h"
 #include "base/status.h"
 
 #ifndef CRN_SHIFT /* for readers' tools alone */
@@ -67,29 +68,31 @@ static bool take(uint64_t **cursor, uint64_t from, uint64_t to)
 	return CRN_THREADS ? crn_rt_take_shared(cursor, from, to) : crn_rt_take(cursor, from, to);
 }
 
-/* Append to one of the lists. False: it is full. */
-static bool append(uint64_t **cursor, uint64_t *const *end, uint64_t entry)
+/* Room for `count` entries of one of the lists, all zeros. NULL: it is full. */
+static uint64_t *make_room(uint64_t **cursor, uint64_t *const *end, size_t count)
 {
 	uint64_t *at;
 
 	do {
 		at = *(uint64_t *volatile *)cursor;
-		if (crn_unlikely(at == *end))
-			return false;
-	} while (!take(cursor, (uint64_t)at, (uint64_t)(at + 1)));
-	*(volatile uint64_t *)at = entry;
-	return true;
+		if (crn_unlikely((size_t)(*end - at) < count))
+			return NULL;
+	} while (!take(cursor, (uint64_t)at, (uint64_t)(at + count)));
+	return at;
 }
 
 /* Before the first tag of its page becomes other than 0. */
 static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
 {
 	volatile uint8_t *listed = crn_rt_tag_page_listed(tag);
+	uint64_t *at;
 
 	if (crn_likely(*listed))
 		return true;
-	if (!append(&rt->tag_pages_cur, &rt->tag_pages_end, tag & ~(CRN_PAGE_SIZE - 1)))
+	at = make_room(&rt->tag_pages_cur, &rt->tag_pages_end, 1);
+	if (!at)
 		return false;
+	*(volatile uint64_t *)at = tag & ~(CRN_PAGE_SIZE - 1);
 	*listed = 1;
 	return true;
 }
@@ -98,76 +101,115 @@ static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
 static bool rests(struct crn_rt *rt, uintptr_t at, size_t len)
 {
 	if (crn_unlikely(crn_rt_strays(at, len)))
-		crn_rt_stray(at);
+		crn_rt_stray(CRN_MAX(at, (uintptr_t)rt));
 	if (crn_unlikely(rt->ending))
 		rt->late = true;
 	return rt->ending;
 }
 
-/* Before the tags of the entry are set. False: a list is full. */
-static bool list(struct crn_rt *rt, uint64_t entry, uintptr_t tag)
+/* Before the `count` tags of the entry are set. False: a list is full. */
+static bool list(struct crn_rt *rt, uint64_t entry, uintptr_t tag, size_t count)
 {
-	if ((!rt->tag_pages || crn_likely(list_tag_page(rt, tag))) &&
-		crn_likely(append(&rt->dirty_cur, &rt->dirty_end, entry)))
-		return true;
-	lost(rt, entry & CRN_LOG_ADDR, CAIRN_EMEMORY);
-	return false;
+	uint64_t *at = NULL;
+
+	if (!rt->tag_pages || (crn_likely(list_tag_page(rt, tag)) &&
+				      crn_likely(list_tag_page(rt, tag + count - 1))))
+		at = make_room(&rt->dirty_cur, &rt->dirty_end, CRN_SHIFT ? count : 1);
+	if (crn_unlikely(!at)) {
+		lost(rt, entry & CRN_LOG_ADDR, CAIRN_EMEMORY);
+		return false;
+	}
+	*(volatile uint64_t *)at = entry;
+	return true;
 }
 
 #if CRN_SHIFT
 /*
- * Copy the region, unless a signal handler or another thread saves it meanwhile: its stores come
- * after that, so what was read before the tag was seen clean is old content, and may be written
- * even if that has been done already. False: somebody else did all.
+ * Copy regions that were clean. A signal handler or another thread may save one meanwhile: its
+ * stores come after that, so what was read before the tag was seen clean is old content, and may be
+ * written even if that has been done already.
  */
-static bool copy_region(uintptr_t region, const volatile uint8_t *tag, uint8_t saved)
+static void copy(uintptr_t region, size_t count, uintptr_t tag, uint8_t saved)
 {
 	const volatile word *from = (const volatile word *)region;
 	volatile word *to = crn_rt_shadow(region);
 
-	for (size_t i = 0; i < REGION / sizeof(word); i += 2) {
+	if (REGION >= 64) {
+		crn_rt_copy_clean(region, count, tag, saved, REGION);
+		return;
+	}
+	for (size_t i = 0; i < count * REGION / WORD; i += 2) {
 		word a = from[i], b = from[i + 1];
 
-		if (crn_unlikely(*tag == saved))
-			return false;
+		if (crn_unlikely(*(volatile uint8_t *)(tag + i * WORD / REGION) == saved))
+			continue;
 		to[i] = a;
 		to[i + 1] = b;
 	}
-	return true;
 }
 
 /*
  * SAFETY: runs anywhere in the program, in its signal handlers too, also where they interrupt it:
  * touches its own page, shadow, tags and lists, and no lock. Copy, list, tag: until the last step
- * the region counts as clean, and whoever is first saves it whole.
+ * a region counts as clean, and whoever is first saves it whole.
  */
-static void save(uintptr_t region)
+static void save(uintptr_t region, size_t count)
 {
 	struct crn_rt *rt = &__cairn_rt;
-	volatile uint8_t *tag = crn_rt_tag(region, CRN_SHIFT);
+	uintptr_t tag = (uintptr_t)crn_rt_tag(region, CRN_SHIFT);
 	uint8_t value = saved(rt);
 
-	if (rests(rt, region, REGION))
+	if (rests(rt, region, count * REGION))
 		return;
-	if (crn_likely(rt->active) &&
-		(!copy_region(region, tag, value) || !list(rt, region, (uintptr_t)tag)))
-		return;
-	*tag = value;
+	if (crn_likely(rt->active)) {
+		copy(region, count, tag, value);
+		if (!list(rt, region | (count - 1) << CRN_LIST_MASK, tag, count))
+			return;
+	}
+	if (count == 1)
+		*(volatile uint8_t *)tag = value;
+	else
+		crn_fill((void *)tag, value, count);
 }
 
 void crn_rt_slow(uintptr_t addr)
 {
-	save(addr & ~(REGION - 1));
+	save(addr & ~(REGION - 1), 1);
+}
+
+/* Tags from `at` on, as many as there are, that say "saved" (or that do not). Eight at a time. */
+static size_t same_tags(const volatile uint8_t *at, size_t count, uint8_t value, bool saved)
+{
+	uint64_t all = (saved ? value : !value) * EACH_BYTE;
+	size_t n = 0;
+
+	while (n < count) {
+		if (count - n >= WORD && *(const volatile word *)(at + n) == all)
+			n += WORD;
+		else if ((at[n] == value) == saved)
+			n++;
+		else
+			break;
+	}
+	return n;
 }
 
 void crn_rt_range(uintptr_t addr, size_t len)
 {
-	uintptr_t end = addr + len;
+	const volatile uint8_t *tag = crn_rt_tag(addr, CRN_SHIFT);
 	uint8_t value = saved(&__cairn_rt);
+	size_t left, n;
 
-	for (uintptr_t r = addr & ~(REGION - 1); len && r < end; r += REGION) {
-		if (*(volatile uint8_t *)crn_rt_tag(r, CRN_SHIFT) != value)
-			save(r);
+	if (!len)
+		return;
+	left = ((addr + len - 1) >> CRN_SHIFT) - (addr >> CRN_SHIFT) + 1;
+	for (; left; tag += n, left -= n) {
+		n = same_tags(tag, left, value, true);
+		if (n)
+			continue;
+		n = same_tags(tag, CRN_MIN(left, CRN_RUN_MAX), value, false);
+		if (crn_likely(n)) /* else a signal handler has saved it meanwhile */
+			save((uintptr_t)tag << CRN_SHIFT, n);
 	}
 }
 #else
@@ -214,7 +256,8 @@ static void save_bytes(uintptr_t at, uint64_t wanted)
 	if (crn_likely(rt->active)) {
 		put((uintptr_t)crn_rt_shadow(at), content, clean);
 		/* The product gathers the lowest bits of all bytes in the top one. */
-		if (!list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, tag))
+		if (!list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, tag,
+			    WORD))
 			return;
 	}
 	put(tag, value, clean);

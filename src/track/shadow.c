@@ -61,6 +61,12 @@ static int each_run(uint64_t entry, crn_undo_fn fn, void *ctx)
 	return 0;
 }
 
+/* Does the entry name whole words or regions? */
+static bool whole(uint64_t entry)
+{
+	return entry && (__cairn_shape.shift || entry >> CRN_LIST_MASK == 0xff);
+}
+
 /*
  * In any order: what is named twice has one content. Neighbours that were saved one after another
  * are one run. Entries of 0 name nothing.
@@ -68,20 +74,21 @@ static int each_run(uint64_t entry, crn_undo_fn fn, void *ctx)
 static int walk(crn_undo_fn fn, void *ctx)
 {
 	const uint64_t *d = crn_rt()->dirty, *end = crn_rt()->dirty_cur;
-	uint64_t whole = __cairn_shape.shift ? 0 : 0xff;
 
-	for (size_t n; d < end; d += n) {
+	while (d < end) {
 		uintptr_t at = *d & CRN_LOG_ADDR;
+		size_t n = 0;
 
-		n = 1;
-		if (!*d)
-			continue;
-		if (*d >> CRN_LIST_MASK != whole) {
-			CRN_TRY(each_run(*d, fn, ctx));
+		if (!whole(*d)) {
+			CRN_TRY(each_run(*d++, fn, ctx));
 			continue;
 		}
-		while (d + n < end && d[n] == *d + n * granule())
-			n++;
+		do {
+			size_t places = crn_rt_run(*d, __cairn_shape.shift);
+
+			n += places;
+			d += places;
+		} while (d < end && whole(*d) && (*d & CRN_LOG_ADDR) == at + n * granule());
 		CRN_TRY(fn(ctx, at, crn_rt_shadow(at), n * granule()));
 	}
 	return 0;
@@ -137,8 +144,6 @@ static void stop(void)
 static bool reset(void)
 {
 	crn_tags_reset();
-	crn_fill(crn_rt()->dirty, 0, count() * sizeof(uint64_t));
-	crn_rt()->dirty_cur = crn_rt()->dirty;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	crn_rt()->ending = false;
 	return !crn_rt()->late;
@@ -159,8 +164,7 @@ static void clear_shadow(void)
 static void rest(void)
 {
 	crn_rt()->active = false;
-	crn_fill(crn_rt()->dirty, 0, count() * sizeof(uint64_t));
-	crn_rt()->dirty_cur = crn_rt()->dirty;
+	crn_tags_forget_list();
 	crn_tags_close();
 	clear_shadow();
 }

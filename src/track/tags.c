@@ -50,20 +50,35 @@ static int map_anew(void)
 	return 0;
 }
 
+/* And the list with them, which is in the cache now. */
 static void clear_listed(void)
 {
 	uint32_t shift = __cairn_shape.shift;
+	size_t count;
 
-	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++) {
+	for (uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d += count) {
 		uint8_t *tag = crn_rt_tag(*d & CRN_LOG_ADDR, shift);
 
+		count = crn_rt_run(*d, shift);
 		if (!*d)
 			continue;
-		if (shift)
-			*tag = 0;
-		else /* of a word, all of whose bytes that are saved are in the list */
+		if (!shift) /* of a word, all of whose bytes that are saved are in the list */
 			*(uint64_t *)tag = 0;
+		else if (count == 1)
+			*tag = 0;
+		else
+			crn_fill(tag, 0, count);
+		*d = 0;
 	}
+	crn_rt()->dirty_cur = crn_rt()->dirty;
+}
+
+void crn_tags_forget_list(void)
+{
+	struct crn_rt *rt = crn_rt();
+
+	crn_fill(rt->dirty, 0, (size_t)(rt->dirty_cur - rt->dirty) * sizeof(*rt->dirty));
+	rt->dirty_cur = rt->dirty;
 }
 
 static void clear_pages(void)
@@ -79,18 +94,17 @@ void crn_tags_reset(void)
 
 	switch (kind()) {
 	case CRN_TAGS_ZERO:
-		clear_listed();
-		return;
+		break;
 	case CRN_TAGS_BZERO:
 		clear_pages();
-		return;
+		break;
 	case CRN_TAGS_EPOCH:
 		if (crn_rt()->epoch == EPOCH_LAST) {
 			clear_pages();
 			crn_rt()->epoch = 0;
 		}
 		crn_rt()->epoch++;
-		return;
+		break;
 	case CRN_TAGS_MMAP:
 		err = map_anew();
 		break;
@@ -99,8 +113,10 @@ void crn_tags_reset(void)
 		break;
 	}
 	/* The kernel may refuse, and the list is never wrong. */
-	if (err < 0)
+	if (kind() == CRN_TAGS_ZERO || err < 0)
 		clear_listed();
+	else
+		crn_tags_forget_list();
 }
 
 /* ---- The list of pages of tags --------------------------------------------------------------- */

@@ -20,7 +20,9 @@
 int crn_tags_open(void);
 /* Tags mean nothing any more. */
 void crn_tags_close(void);
-/* A new interval: no region is saved. The list of saved regions is still there. */
+/* A new interval: no region is saved, and the list of saved regions is empty. */
 void crn_tags_reset(void);
+/* Empty the list alone. */
+void crn_tags_forget_list(void);
 
 #endif
