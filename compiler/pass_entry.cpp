@@ -114,6 +114,8 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		require_shape(m, o);
 		if (!o.save)
 			say(m, "__cairn_save_off");
+		if (o.fresh)
+			say(m, "__cairn_fresh_on");
 		if (o.guard)
 			say(m, "__cairn_guard_on");
 		report.total(m, hooks, clones.count());

@@ -16,7 +16,13 @@
 
 enum kind { FREE_RUN = 1, RUN, SLAB };
 
-/* A unit: the first of a run, or a slab. used + (blocks in the list) == fresh <= capacity. */
+/*
+ * A unit: the first of a run, or a slab. used + (blocks in the list) == fresh <= capacity.
+ *
+ * What was freed before the oldest kept checkpoint holds nothing that a restore has to bring back:
+ * whoever gets it may store at once (crn_rt_blank). So free memory has the interval that freed it,
+ * the number of that interval's checkpoint: runs here, blocks of slabs behind their link.
+ */
 struct unit {
 	uint8_t kind;  /* 0: inside of a run, or never used */
 	uint8_t order; /* of a run */
@@ -25,6 +31,13 @@ struct unit {
 	uint32_t used;       /* blocks of a slab that are allocated */
 	uint32_t fresh;      /* blocks that have been given out once: the rest is in no list */
 	uint32_t freed;      /* the first in the list of free ones: its number + 1, or 0 */
+	uint64_t since; /* of a free run; of others: what the run that they were made of had */
+};
+
+/* At the begin of a free block; the link is the number + 1 of the next one, or 0. */
+struct free_block {
+	uint32_t link;
+	uint64_t since;
 };
 
 struct heap {
@@ -47,6 +60,8 @@ static struct {
 } place CRN_RT_LASTING;
 
 _Noreturn void abort(void);
+
+extern const char __cairn_fresh_on __attribute__((weak)); /* -fcairn-fresh=on */
 
 #define KEEP(object) crn_rt_range((uintptr_t)(object), sizeof(*(object)))
 
@@ -123,12 +138,12 @@ static void unlink_unit(uint32_t *list, uint32_t i)
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-static void mark_run(uint32_t i, enum kind kind, unsigned order)
+static void mark_run(uint32_t i, enum kind kind, unsigned order, uint64_t since)
 {
 	struct unit *u = &place.table[i];
 
 	KEEP(u);
-	*u = (struct unit){ .kind = (uint8_t)kind, .order = (uint8_t)order };
+	*u = (struct unit){ .kind = (uint8_t)kind, .order = (uint8_t)order, .since = since };
 }
 
 /* Units below `end`, and their lines of the table, become memory. */
@@ -162,10 +177,10 @@ static void free_run(uint32_t i, unsigned order)
 		if (buddy >= h->top || b->kind != FREE_RUN || b->order != order)
 			break;
 		unlink_unit(&h->runs[order], buddy);
-		mark_run(CRN_MAX(i, buddy), 0, 0);
+		mark_run(CRN_MAX(i, buddy), 0, 0, 0);
 		i = CRN_MIN(i, buddy);
 	}
-	mark_run(i, FREE_RUN, order);
+	mark_run(i, FREE_RUN, order, __cairn_rt.open);
 	link_unit(&h->runs[order], i);
 }
 
@@ -193,38 +208,49 @@ static uint32_t take_run(unsigned order, enum kind kind)
 {
 	struct heap *h = place.heap;
 	unsigned from = order;
+	uint64_t since = 0;
 	uint32_t i;
 
 	while (from < ORDERS && !h->runs[from])
 		from++;
 	if (from < ORDERS) {
 		i = h->runs[from];
+		since = place.table[i].since;
 		unlink_unit(&h->runs[from], i);
 		while (from-- > order) {
-			mark_run(i + (1u << from), FREE_RUN, from);
+			mark_run(i + (1u << from), FREE_RUN, from, since);
 			link_unit(&h->runs[from], i + (1u << from));
 		}
 	} else {
 		i = new_run(order);
 	}
 	if (i)
-		mark_run(i, kind, order);
+		mark_run(i, kind, order, since);
 	return i;
 }
 
 /* ---- Slabs ----------------------------------------------------------------------------------- */
 
-static uint32_t *link_in(uint32_t slab, size_t size, uint32_t block)
+static struct free_block *block_of(uint32_t slab, size_t size, uint32_t number)
 {
-	return (uint32_t *)(address_of(slab) + block * size);
+	return (struct free_block *)(address_of(slab) + number * size);
+}
+
+/* [begin, end) is being given out. */
+static void blank(uintptr_t begin, uintptr_t end, uint64_t since)
+{
+	if (&__cairn_fresh_on && since < __cairn_rt.oldest)
+		crn_rt_blank(begin, end);
 }
 
 static void *take_block(unsigned class)
 {
 	struct heap *h = place.heap;
 	size_t size = class_size(class);
-	uint32_t i = h->slabs[class], block;
+	uint32_t i = h->slabs[class];
+	struct free_block *block;
 	struct unit *u;
+	uint64_t since;
 
 	if (!i) {
 		i = take_run(0, SLAB);
@@ -236,15 +262,19 @@ static void *take_block(unsigned class)
 	u = &place.table[i];
 	KEEP(u);
 	if (u->freed) {
-		block = u->freed - 1;
-		u->freed = *link_in(i, size, block);
+		block = block_of(i, size, u->freed - 1);
+		u->freed = block->link;
+		since = block->since;
 	} else {
-		block = u->fresh++;
+		block = block_of(i, size, u->fresh++);
+		since = u->since;
 	}
 	u->used++;
 	if (!u->freed && (u->fresh + 1) * size > UNIT)
 		unlink_unit(&h->slabs[class], i);
-	return link_in(i, size, block);
+	/* Its head comes back: it may be in the list of free ones. */
+	blank((uintptr_t)(block + 1), (uintptr_t)block + size, since);
+	return block;
 }
 
 static _Noreturn void refuse(const void *block, const char *why)
@@ -258,11 +288,11 @@ static void free_block(uint32_t i, uintptr_t addr)
 	struct heap *h = place.heap;
 	struct unit *u = &place.table[i];
 	size_t size = class_size(u->class), offset = addr - address_of(i);
-	uint32_t *link = (uint32_t *)addr;
+	struct free_block *block = (struct free_block *)addr;
 	bool full = !u->freed && (u->fresh + 1) * size > UNIT;
 
 	if (offset % size || offset / size >= u->fresh || !u->used)
-		refuse(link, "is no block");
+		refuse(block, "is no block");
 	KEEP(u);
 	u->used--;
 	/* One slab of each class stays, or a single block would come and go with it. */
@@ -271,8 +301,8 @@ static void free_block(uint32_t i, uintptr_t addr)
 		free_run(i, 0);
 		return;
 	}
-	KEEP(link);
-	*link = u->freed;
+	KEEP(block);
+	*block = (struct free_block){ u->freed, __cairn_rt.open };
 	u->freed = (uint32_t)(offset / size) + 1;
 	if (full)
 		link_unit(&h->slabs[u->class], i);
@@ -331,7 +361,10 @@ static void *alloc(size_t size, size_t align)
 		return take_block(class);
 	}
 	i = take_run(order_of(most), RUN);
-	return i ? (void *)address_of(i) : NULL;
+	if (!i)
+		return NULL;
+	blank(address_of(i), address_of(i) + size, place.table[i].since);
+	return (void *)address_of(i);
 }
 
 void *crn_heap_alloc(size_t size, size_t align)
@@ -390,4 +423,45 @@ void crn_heap_free(void *block)
 	else
 		refuse(block, "is no block");
 	crn_heap_unlock();
+}
+
+/* ---- For oracles ----------------------------------------------------------------------------- */
+
+/* The run that the unit lies in, by its first unit; NONE: it was never used. */
+static uint32_t head_of(uint32_t i)
+{
+	for (unsigned order = 0; order < ORDERS; order++) {
+		const struct unit *u = &place.table[i >> order << order];
+
+		if (u->kind && u->order >= order)
+			return i >> order << order;
+	}
+	return NONE;
+}
+
+uintptr_t crn_heap_free_until(const void *at)
+{
+	const struct unit *u;
+	uintptr_t begin, end;
+	uint32_t i, number;
+	size_t size;
+
+	if (!crn_heap_holds(at))
+		return 0;
+	i = head_of(unit_of(at));
+	u = &place.table[i];
+	if (unit_of(at) >= place.heap->top)
+		return address_of(place.heap->units);
+	if (u->kind != SLAB)
+		return u->kind == FREE_RUN ? address_of(i) + (UNIT << u->order) : 0;
+	size = class_size(u->class);
+	number = (uint32_t)(((uintptr_t)at - address_of(i)) / size);
+	begin = (uintptr_t)block_of(i, size, number);
+	end = begin + size;
+	if (number >= u->fresh)
+		return address_of(i) + UNIT;
+	for (uint32_t n = u->freed; n; n = block_of(i, size, n - 1)->link)
+		if (n - 1 == number && (uintptr_t)at >= begin + sizeof(struct free_block))
+			return end;
+	return 0;
 }

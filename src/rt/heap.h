@@ -31,6 +31,12 @@ bool crn_heap_holds(const void *block);
 /* Bytes that may be used at a block of the heap. */
 size_t crn_heap_room(const void *block);
 
+/*
+ * The end of the free memory that an address lies in, of which no restore brings the content back;
+ * 0: it is in use, or the heap's own. For oracles.
+ */
+uintptr_t crn_heap_free_until(const void *at);
+
 /* fork(2) in between: a child must not find the lock taken. */
 void crn_heap_lock(void);
 void crn_heap_unlock(void);

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/copy.h"
 #include "rt/abi.h"
 
 struct crn_track_env;
@@ -82,7 +83,8 @@ struct crn_rt_shape {
  * shadow: dirty <= dirty_cur <= dirty_end, zeros from dirty_cur on; a tag says "saved" only if its
  * region is in the list. A page of tags that is not all zeros is in the list of tag pages, where
  * that is kept. Both lists may name one twice. An entry of the list of regions has in its top byte
- * how many more follow the one that it names; so many entries behind it are zeros. Of regions of
+ * how many more follow the one that it names; if they were copied, so many entries behind it are
+ * zeros. Of regions of
  * one byte the list names words of eight that are aligned, and in the top byte which of them are
  * meant (bit i: byte i).
  */
@@ -93,6 +95,7 @@ struct crn_rt {
 	uint64_t log_base, log_limit; /* all of the log; 0: there is none */
 	uint64_t log_stop;            /* where the interval ended that is packed */
 	uint64_t *dirty, *dirty_cur, *dirty_end;
+	uint64_t blanks; /* of the entries between: nothing was copied */
 	uint64_t *tag_pages, *tag_pages_cur, *tag_pages_end; /* NULL: not kept */
 	/*
 	 * A checkpoint is being taken: what signal handlers store now is part of it, and not saved.
@@ -139,6 +142,16 @@ static inline uint8_t *crn_rt_tag(uintptr_t addr, uint32_t shift)
 	return (uint8_t *)(shift ? addr >> shift : addr - CRN_RT_TAGS_BELOW);
 }
 
+/* Tags next to each other; few, as a rule, for which `rep stosb` takes long. */
+static inline void crn_tags_set(void *tags, size_t count, uint8_t value)
+{
+	if (count > 16)
+		crn_fill(tags, value, count);
+	else
+		for (size_t i = 0; i < count; i++)
+			((volatile uint8_t *)tags)[i] = value;
+}
+
 /* A byte for each page of tags: is it in the list of tag pages? */
 static inline uint8_t *crn_rt_tag_page_listed(uintptr_t tag)
 {
@@ -165,12 +178,20 @@ struct crn_log_entry {
 #define CRN_LOG_ADDR  ((1ul << 56) - 1)
 
 #define CRN_LIST_MASK 56 /* an entry of the list of regions >> this: which of them */
-#define CRN_RUN_MAX   256ul
+#define CRN_LIST_BLANK (1ul << 55) /* nothing was copied (crn_rt_blank) */
+#define CRN_LIST_ADDR  (CRN_LIST_BLANK - 1)
+#define CRN_RUN_MAX    256ul
 
-/* How many regions an entry of their list names, and how many places it takes. */
+/* How many regions an entry of their list names. */
 static inline size_t crn_rt_run(uint64_t entry, uint32_t shift)
 {
 	return entry && shift ? (entry >> CRN_LIST_MASK) + 1 : 1;
+}
+
+/* How many places of the list it takes. */
+static inline size_t crn_rt_places(uint64_t entry, uint32_t shift)
+{
+	return entry & CRN_LIST_BLANK ? 1 : crn_rt_run(entry, shift);
 }
 
 /*
@@ -221,6 +242,12 @@ void crn_rt_start(int argc, char **argv, char **envp);
  */
 void crn_rt_slow(uintptr_t addr);
 void crn_rt_range(uintptr_t addr, size_t len);
+
+/*
+ * What lies in [begin, end) has no meaning at any kept checkpoint: whole regions in it need not be
+ * saved. One thread at a time, and not in signal handlers.
+ */
+void crn_rt_blank(uintptr_t begin, uintptr_t end);
 
 /*
  * copy_clean.S: `count` regions of `size` bytes (64 or more) go to their shadow, but those whose

@@ -28,6 +28,7 @@
 #define REGION    (1ul << CRN_SHIFT)
 #define WORD      sizeof(word)
 #define EACH_BYTE 0x0101010101010101ul
+#define BLANK_MAX 4096ul /* regions: most of a large block may not be written at all */
 #define NAMED_(n) __cairn_abi_shadow_##n
 #define NAMED(n)  NAMED_(n)
 
@@ -108,17 +109,17 @@ static bool rests(struct crn_rt *rt, uintptr_t at, size_t len)
 }
 
 /* Before the `count` tags of the entry are set. False: a list is full. */
-static bool list(struct crn_rt *rt, uint64_t entry, uintptr_t tag, size_t count)
+static inline bool list(struct crn_rt *rt, uint64_t entry, size_t places, uintptr_t tag,
+	size_t count)
 {
-	uint64_t *at = NULL;
+	uint64_t *at;
 
-	if (!rt->tag_pages || (crn_likely(list_tag_page(rt, tag)) &&
-				      crn_likely(list_tag_page(rt, tag + count - 1))))
-		at = make_room(&rt->dirty_cur, &rt->dirty_end, CRN_SHIFT ? count : 1);
-	if (crn_unlikely(!at)) {
-		lost(rt, entry & CRN_LOG_ADDR, CAIRN_EMEMORY);
+	if (rt->tag_pages && crn_unlikely(!list_tag_page(rt, tag) ||
+				     !list_tag_page(rt, tag + count - 1)))
 		return false;
-	}
+	at = make_room(&rt->dirty_cur, &rt->dirty_end, places);
+	if (crn_unlikely(!at))
+		return false;
 	*(volatile uint64_t *)at = entry;
 	return true;
 }
@@ -153,7 +154,7 @@ static void copy(uintptr_t region, size_t count, uintptr_t tag, uint8_t saved)
  * touches its own page, shadow, tags and lists, and no lock. Copy, list, tag: until the last step
  * a region counts as clean, and whoever is first saves it whole.
  */
-static void save(uintptr_t region, size_t count)
+static inline __attribute__((always_inline)) void save(uintptr_t region, size_t count)
 {
 	struct crn_rt *rt = &__cairn_rt;
 	uintptr_t tag = (uintptr_t)crn_rt_tag(region, CRN_SHIFT);
@@ -163,13 +164,13 @@ static void save(uintptr_t region, size_t count)
 		return;
 	if (crn_likely(rt->active)) {
 		copy(region, count, tag, value);
-		if (!list(rt, region | (count - 1) << CRN_LIST_MASK, tag, count))
+		if (crn_unlikely(!list(rt, region | (count - 1) << CRN_LIST_MASK, count, tag,
+				    count))) {
+			lost(rt, region, CAIRN_EMEMORY);
 			return;
+		}
 	}
-	if (count == 1)
-		*(volatile uint8_t *)tag = value;
-	else
-		crn_fill((void *)tag, value, count);
+	crn_tags_set((void *)tag, count, value);
 }
 
 void crn_rt_slow(uintptr_t addr)
@@ -210,6 +211,25 @@ void crn_rt_range(uintptr_t addr, size_t len)
 		n = same_tags(tag, CRN_MIN(left, CRN_RUN_MAX), value, false);
 		if (crn_likely(n)) /* else a signal handler has saved it meanwhile */
 			save((uintptr_t)tag << CRN_SHIFT, n);
+	}
+}
+
+void crn_rt_blank(uintptr_t begin, uintptr_t end)
+{
+	struct crn_rt *rt = &__cairn_rt;
+	uintptr_t at = (begin + REGION - 1) & ~(REGION - 1);
+	size_t left = at < end ? (end - at) >> CRN_SHIFT : 0, n;
+
+	if (!rt->active || rt->ending)
+		return;
+	for (left = CRN_MIN(left, BLANK_MAX); left; left -= n, at += n * REGION) {
+		uintptr_t tag = at >> CRN_SHIFT;
+
+		n = CRN_MIN(left, CRN_RUN_MAX);
+		if (!list(rt, at | CRN_LIST_BLANK | (n - 1) << CRN_LIST_MASK, 1, tag, n))
+			return;
+		rt->blanks++;
+		crn_tags_set((void *)tag, n, saved(rt));
 	}
 }
 #else
@@ -256,9 +276,11 @@ static void save_bytes(uintptr_t at, uint64_t wanted)
 	if (crn_likely(rt->active)) {
 		put((uintptr_t)crn_rt_shadow(at), content, clean);
 		/* The product gathers the lowest bits of all bytes in the top one. */
-		if (!list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, tag,
-			    WORD))
+		if (!list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, 1, tag,
+			    WORD)) {
+			lost(rt, at, CAIRN_EMEMORY);
 			return;
+		}
 	}
 	put(tag, value, clean);
 }
@@ -284,6 +306,11 @@ void crn_rt_range(uintptr_t addr, size_t len)
 		if ((*(const volatile word *)crn_rt_tag(w, CRN_SHIFT) ^ value) & wanted)
 			save_bytes(w, wanted);
 	}
+}
+
+/* A tag for each byte costs as much as the byte. */
+void crn_rt_blank(uintptr_t begin, uintptr_t end)
+{
 }
 
 #endif

@@ -50,7 +50,7 @@ static size_t entry_bytes(void)
 /* The bytes of a word that an entry names, run by run; `fn` negative stops. */
 static int each_run(uint64_t entry, crn_undo_fn fn, void *ctx)
 {
-	uintptr_t at = entry & CRN_LOG_ADDR;
+	uintptr_t at = entry & CRN_LIST_ADDR;
 	uint32_t mask = (uint32_t)(entry >> CRN_LIST_MASK);
 
 	for (uint32_t first = 0, end; mask >> first; first = end) {
@@ -61,10 +61,11 @@ static int each_run(uint64_t entry, crn_undo_fn fn, void *ctx)
 	return 0;
 }
 
-/* Does the entry name whole words or regions? */
+/* Does the entry name whole words or regions whose content there is? */
 static bool whole(uint64_t entry)
 {
-	return entry && (__cairn_shape.shift || entry >> CRN_LIST_MASK == 0xff);
+	return entry && !(entry & CRN_LIST_BLANK) &&
+		(__cairn_shape.shift || entry >> CRN_LIST_MASK == 0xff);
 }
 
 /*
@@ -76,19 +77,23 @@ static int walk(crn_undo_fn fn, void *ctx)
 	const uint64_t *d = crn_rt()->dirty, *end = crn_rt()->dirty_cur;
 
 	while (d < end) {
-		uintptr_t at = *d & CRN_LOG_ADDR;
+		uintptr_t at = *d & CRN_LIST_ADDR;
 		size_t n = 0;
 
+		if (*d & CRN_LIST_BLANK) {
+			d++;
+			continue;
+		}
 		if (!whole(*d)) {
 			CRN_TRY(each_run(*d++, fn, ctx));
 			continue;
 		}
 		do {
-			size_t places = crn_rt_run(*d, __cairn_shape.shift);
+			size_t places = crn_rt_places(*d, __cairn_shape.shift);
 
 			n += places;
 			d += places;
-		} while (d < end && whole(*d) && (*d & CRN_LOG_ADDR) == at + n * granule());
+		} while (d < end && whole(*d) && (*d & CRN_LIST_ADDR) == at + n * granule());
 		CRN_TRY(fn(ctx, at, crn_rt_shadow(at), n * granule()));
 	}
 	return 0;
@@ -96,7 +101,7 @@ static int walk(crn_undo_fn fn, void *ctx)
 
 static uint64_t count(void)
 {
-	return (uint64_t)(crn_rt()->dirty_cur - crn_rt()->dirty);
+	return (uint64_t)(crn_rt()->dirty_cur - crn_rt()->dirty) - crn_rt()->blanks;
 }
 
 static int add_size(void *ctx, uintptr_t addr, const void *old, size_t len)

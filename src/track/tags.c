@@ -54,23 +54,23 @@ static int map_anew(void)
 static void clear_listed(void)
 {
 	uint32_t shift = __cairn_shape.shift;
-	size_t count;
+	uint64_t *next;
 
-	for (uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d += count) {
-		uint8_t *tag = crn_rt_tag(*d & CRN_LOG_ADDR, shift);
+	for (uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d = next) {
+		uint8_t *tag = crn_rt_tag(*d & CRN_LIST_ADDR, shift);
+		size_t count = crn_rt_run(*d, shift);
 
-		count = crn_rt_run(*d, shift);
+		next = d + crn_rt_places(*d, shift);
 		if (!*d)
 			continue;
 		if (!shift) /* of a word, all of whose bytes that are saved are in the list */
 			*(uint64_t *)tag = 0;
-		else if (count == 1)
-			*tag = 0;
 		else
-			crn_fill(tag, 0, count);
+			crn_tags_set(tag, count, 0);
 		*d = 0;
 	}
 	crn_rt()->dirty_cur = crn_rt()->dirty;
+	crn_rt()->blanks = 0;
 }
 
 void crn_tags_forget_list(void)
@@ -79,6 +79,7 @@ void crn_tags_forget_list(void)
 
 	crn_fill(rt->dirty, 0, (size_t)(rt->dirty_cur - rt->dirty) * sizeof(*rt->dirty));
 	rt->dirty_cur = rt->dirty;
+	rt->blanks = 0;
 }
 
 static void clear_pages(void)

@@ -15,7 +15,9 @@
 #include <unistd.h>
 #include "../lib/harness.h"
 
+#ifndef KEEP
 #define KEEP  4
+#endif
 #define SLOTS 256
 
 struct block {

@@ -8,6 +8,8 @@
  *	- what the run-time keeps across restores (CRN_RT_LASTING)
  *	- the stack below a frame
  *
+ * Nor is free memory of the run-time's heap compared with -fcairn-fresh=on.
+ *
  * What the program had unmapped, and has gone since, is not compared.
  *
  * No stdio, no malloc: their memory is the process's.
@@ -103,13 +105,27 @@ static inline bool is_mapped(char *at, size_t len)
 	return mapped;
 }
 
+/* The run-time's: the end of the free memory that an address lies in, or 0 (rt/heap.h). */
+extern uintptr_t crn_heap_free_until(const void *at) __attribute__((weak));
+extern const char __cairn_fresh_on __attribute__((weak));
+
 static inline char *first_other(char *at, const char *was, size_t len)
 {
-	if (!memcmp(at, was, len))
-		return NULL;
-	while (*at == *was)
-		at++, was++;
-	return at;
+	char *end = at + len, *until;
+
+	while (memcmp(at, was, (size_t)(end - at))) {
+		while (*at == *was)
+			at++, was++;
+		until = &__cairn_fresh_on && crn_heap_free_until ?
+			(char *)crn_heap_free_until(at) : NULL;
+		if (!until)
+			return at;
+		if (until >= end)
+			break;
+		was += until - at;
+		at = until;
+	}
+	return NULL;
 }
 
 /* The first byte that is another; NULL if all are as they were. */

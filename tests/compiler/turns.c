@@ -48,6 +48,19 @@ static void drop_first(unsigned at)
 	free(e);
 }
 
+/* Blocks that one turn allocates and a later one frees, or the same. */
+static void exchange(unsigned number)
+{
+	static unsigned char *kept[8];
+	unsigned at = draw(8), size = 16 + draw(6000);
+
+	if (kept[at])
+		own += kept[at][16];
+	free(kept[at]);
+	kept[at] = malloc(size + 1);
+	memset(kept[at], (int)number, size + 1);
+}
+
 static void turn(char *text, unsigned number)
 {
 	char *copy;
@@ -60,6 +73,8 @@ static void turn(char *text, unsigned number)
 		if (!draw(3))
 			drop_first(draw(64));
 	}
+	for (unsigned i = draw(4); i; i--)
+		exchange(number);
 	copy = calloc(1, 1 + draw(100000));
 	memset(copy, (int)number, draw(1) + 1);
 	own += strlen(text) + (unsigned char)copy[0];

@@ -23,7 +23,9 @@ declare void @abort()
 ; CHECK: cairn: wrapped: 1 writes, 0 stack, 1 fresh, 0 loops, 0 aggregated, 0 redundant, 0 checks
 ; CHECK: cairn: either: 1 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 1 checks
 ; CHECK: cairn: own: 1 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 1 checks
+; CHECK: @__cairn_fresh_on = weak_odr constant i8 1
 ; OFF: cairn: fresh: 4 writes, 0 stack, 0 fresh
+; OFF-NOT: @__cairn_fresh_on
 ; LOG: cairn: fresh: 4 writes, 0 stack, 3 fresh
 
 ; Published, and still new.
