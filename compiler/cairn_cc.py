@@ -24,6 +24,8 @@ PASS = "@CRN_PASS@.so"
 LLD = "@CRN_LLD@"
 LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
 MUSL = "cairn-musl"
+NARROW = "cairn-32"  # the folder of what 32-bit programs link
+NARROW_AT = "@CRN_RT_IMAGE_AT_32@"  # where they lie
 
 TRACKERS = ("shadow", "undolog")
 TAGS = ("zero", "bzero", "mmap", "dontneed", "epoch")
@@ -44,7 +46,10 @@ TAKES_WORD = {
 }  # fmt: skip
 # They print something and leave, or stop before there is an object.
 STOPS = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"}
-SYSTEM_DIRS = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib")
+SYSTEM_DIRS = (
+    "/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib",
+    "/lib32", "/usr/lib32",
+)  # fmt: skip
 # What makes the linker write a program that is not position independent.
 FIXED_PLACE = {"-no-pie", "--no-pie", "-no-pic-executable", "--no-pic-executable"}
 # Words by which code with hooks says what it was made for (src/rt/abi.h).
@@ -199,6 +204,10 @@ class Command:
     def links(self) -> bool:
         return not self.stop and not self.prints and self.inputs > 0
 
+    def narrow(self) -> bool:
+        """For 32-bit programs: the last word counts."""
+        return [w for w in ("-m64", *self.clang) if w in ("-m32", "-m64")][-1] == "-m32"
+
     def has(self, *names: str) -> bool:
         return any(name in self.flags for name in names)
 
@@ -308,14 +317,35 @@ def expand(words: list[str]) -> list[str]:
     return out
 
 
+def check_narrow(command: Command) -> None:
+    """What there is not with -m32."""
+    library(NARROW)
+    if command.links() and not command.partial():
+        moves = [w for w in ("-pie", "--pie", "-static-pie", "--pic-executable")
+                 if w in command.flags | command.linker]  # fmt: skip
+        if moves:
+            raise Wrong(f"{moves[0]}: a 32-bit program with hooks lies at a fixed place (the "
+                        "tags of its shadow are below it)")
+    if command.own["region"] == "1":
+        raise Wrong("-fcairn-region=1 is not for -m32: tags would take a third of the addresses")
+    for wanted, option in (
+        (command.threads(), "-fcairn-threads"), (command.complete, "-fcairn-complete"),
+        (command.profile, "-fcairn-profile"), (command.profiled, "-fcairn-sites"),
+    ):  # fmt: skip
+        if wanted:
+            raise Wrong(f"{option} is not for -m32 yet")
+
+
 def check(command: Command) -> None:
     """Refuse what could only go wrong later."""
     for word in sorted(command.flags):
         target = word.startswith("--target=") and not re.fullmatch(
             r"--target=(x86_64|amd64)(-(?!.*x32$).*)?", word)  # fmt: skip
-        if target or word in ("-m16", "-m32", "-mx32"):
-            raise Wrong(f"{word} is not supported yet: build for x86-64")
-    if command.links() and not command.partial():
+        if target or word in ("-m16", "-mx32"):
+            raise Wrong(f"{word} is not supported: build for x86-64, or with -m32")
+    if command.narrow():
+        check_narrow(command)
+    elif command.links() and not command.partial():
         fixed = [*FIXED_PLACE.intersection(command.linker | command.flags), *(
             word for word in ("-nopie",) if command.has(word))]  # fmt: skip
         if fixed:
@@ -388,6 +418,9 @@ def library(name: str) -> str:
         path = base / folder / name
         if path.exists():
             return str(path)
+    if name.startswith(NARROW):
+        raise Wrong("-m32 needs a 32-bit libc when Cairn is built: scripts/install_deps.sh "
+                    "compiler-32, then build it anew")
     if name == MUSL:
         raise Wrong("-fcairn-complete needs a libc with hooks: scripts/build_musl.py --build "
                     f"{base}")
@@ -402,8 +435,9 @@ def arguments(command: Command) -> list[str]:
         words += [f"-fpass-plugin={plugin}"]
     if not command.per_unit():
         words += ["-flto=full"]
-    if not command.has("-fPIC", "-fpic", "-fpie"):
-        words += ["-fPIE"]
+    narrow = command.narrow()
+    if not command.has("-fPIC", "-fpic", "-fpie", *(("-fPIE",) if narrow else ())):
+        words += ["-fno-pie"] if narrow else ["-fPIE"]
     for site in command.sites:
         # The pass comes after all inlining.
         words += ["-mllvm", f"-force-attribute={SITE.fullmatch(site)[1]}:noinline"]
@@ -419,6 +453,8 @@ def arguments(command: Command) -> list[str]:
         return words
     if command.complete:
         words = complete_link(command, words)
+    elif narrow:
+        words += ["-no-pie", f"-Wl,--image-base={NARROW_AT}"]
     elif not command.has("-static-pie"):
         words += ["-pie"]
     if command.profile:
@@ -429,10 +465,11 @@ def arguments(command: Command) -> list[str]:
     if command.loops and command.per_unit() and not command.may_lack_sites():
         # The link sees no bitcode; units that have a site define it.
         words += ["-Wl,--defsym=__cairn_loops_found=__cairn_loop_of_the_profile"]
+    folder = f"{NARROW}/" if narrow else ""
+    kinds = (f"libcairn_rt_{kind}.a" for kind in command.kinds())
     return words + [
-        "-Wl,--whole-archive", *(library(f"libcairn_rt_{k}.a") for k in command.kinds()),
-        "-Wl,--no-whole-archive", library("libcairn_rt_libc.a"), library("libcairn_rt.a"),
-        library("libcairn.a"),
+        "-Wl,--whole-archive", *(library(folder + name) for name in kinds), "-Wl,--no-whole-archive",
+        *(library(f"{folder}libcairn{part}.a") for part in ("_rt_libc", "_rt", "")),
         "-Wl,--export-dynamic-symbol=__cairn_*",
     ]  # fmt: skip
 

@@ -102,10 +102,10 @@ static void add_switch(Function &f, Function *hooked, Function *without, GlobalV
 	IRBuilder<> b(BasicBlock::Create(context, "", &f));
 	BasicBlock *yes = BasicBlock::Create(context, "hooked", &f);
 	BasicBlock *no = BasicBlock::Create(context, "plain", &f);
-	Type *word = b.getInt64Ty();
+	Type *word = f.getParent()->getDataLayout().getIntPtrType(context);
 
 	Value *active = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, CRN_RT_WORD_ACTIVE),
-		Align(8), "cairn.active");
+		Align(word->getIntegerBitWidth() / 8), "cairn.active");
 	b.CreateCondBr(b.CreateIsNull(active), no, yes);
 	b.SetInsertPoint(yes);
 	jump(b, f, hooked);

@@ -12,7 +12,8 @@ namespace cairn {
 static const char *const allocating[] = {
 	"malloc", "calloc", "aligned_alloc", "memalign", "valloc",
 	"_Znwm", "_Znam", "_ZnwmRKSt9nothrow_t", "_ZnamRKSt9nothrow_t", "_ZnwmSt11align_val_t",
-	"_ZnamSt11align_val_t",
+	"_ZnamSt11align_val_t", "_Znwj", "_Znaj", "_ZnwjRKSt9nothrow_t", "_ZnajRKSt9nothrow_t",
+	"_ZnwjSt11align_val_t", "_ZnajSt11align_val_t",
 };
 
 // What gives a block back. The next allocation may be that block, and hold what the checkpoint has.

@@ -15,10 +15,23 @@ namespace cairn {
 static constexpr uint64_t inline_max = 32;
 static constexpr uint64_t log_entry = 16;
 
+// How hooks are called, of the declaration or of a call: no register but r11 is lost. LLVM has no such
+// convention for 32-bit code; arguments are at least in registers.
+template <typename Callable> void Hooks::adapt(Callable *c)
+{
+	if (!narrow()) {
+		c->setCallingConv(CallingConv::PreserveAll);
+		return;
+	}
+	for (unsigned i = 0; i < c->arg_size(); i++)
+		c->addParamAttr(i, Attribute::InReg);
+}
+
 Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.getContext())
 {
 	Type *nothing = Type::getVoidTy(context), *pointer = PointerType::getUnqual(context);
-	Type *word = Type::getInt64Ty(context);
+
+	word = m.getDataLayout().getIntPtrType(context);
 
 	slow = m.getOrInsertFunction("__cairn_slow", nothing, pointer);
 	range = m.getOrInsertFunction("__cairn_range", nothing, pointer, word);
@@ -26,8 +39,8 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 	for (FunctionCallee f : { slow, range, stray }) {
 		auto *declared = cast<Function>(f.getCallee());
 
-		declared->setCallingConv(CallingConv::PreserveAll);
 		declared->addFnAttr(Attribute::NoUnwind);
+		adapt(declared);
 	}
 	state = m.getGlobalVariable("__cairn_rt");
 	if (!state)
@@ -39,7 +52,7 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 
 void Hooks::call(IRBuilder<> &b, FunctionCallee hook, ArrayRef<Value *> args)
 {
-	b.CreateCall(hook, args)->setCallingConv(CallingConv::PreserveAll);
+	adapt(b.CreateCall(hook, args));
 }
 
 // Does a write of that size and alignment stay inside of one region, whatever its address?
@@ -82,7 +95,7 @@ Value *Hooks::saved_tags(IRBuilder<> &b, uint64_t size)
 	if (!options.epoch)
 		return each;
 	Value *epoch = b.CreateAlignedLoad(b.getInt8Ty(),
-		b.CreateConstGEP1_64(b.getInt64Ty(), state, CRN_RT_WORD_EPOCH), Align(8),
+		b.CreateConstGEP1_64(word, state, CRN_RT_WORD_EPOCH), word_align(),
 		"cairn.epoch");
 	return size == 1 ? epoch : b.CreateMul(b.CreateZExt(epoch, type), each);
 }
@@ -91,7 +104,7 @@ Value *Hooks::saved_tags(IRBuilder<> &b, uint64_t size)
 void Hooks::check_tag(Instruction *at, Value *pointer)
 {
 	IRBuilder<> b(at);
-	Value *address = b.CreatePtrToInt(pointer, b.getInt64Ty());
+	Value *address = b.CreatePtrToInt(pointer, word);
 	Value *tag = load_tags(b, b.CreateLShr(address, options.shift), 1);
 
 	checks++;
@@ -128,11 +141,14 @@ void Hooks::check_bytes(Instruction *at, Value *pointer, uint64_t size)
 void Hooks::check_stray(Instruction *at, Value *pointer, uint64_t size)
 {
 	IRBuilder<> b(at);
-	Value *address = b.CreatePtrToInt(pointer, b.getInt64Ty());
-	Value *low = b.CreateICmpULT(b.CreateLShr(address, 40), b.getInt64(CRN_RT_IMAGE_AT >> 40));
-	Value *end = b.CreateAdd(address, b.getInt64(size - 1));
-	Value *distance = b.CreateSub(end, b.CreatePtrToInt(state, b.getInt64Ty()));
-	Value *touches = b.CreateICmpULT(distance, b.getInt64(4096 + size - 1));
+	Value *address = b.CreatePtrToInt(pointer, word);
+	// 64 bit: below the primary memory. 32 bit: neither in the first quarter nor in the last.
+	Value *low = narrow()
+		? b.CreateIsNeg(b.CreateXor(address, b.CreateShl(address, 1)))
+		: b.CreateICmpULT(b.CreateLShr(address, 40), b.getInt64(CRN_RT_IMAGE_AT_64 >> 40));
+	Value *end = b.CreateAdd(address, ConstantInt::get(word, size - 1));
+	Value *distance = b.CreateSub(end, b.CreatePtrToInt(state, word));
+	Value *touches = b.CreateICmpULT(distance, ConstantInt::get(word, 4096 + size - 1));
 
 	IRBuilder<> cold(SplitBlockAndInsertIfThen(b.CreateOr(low, touches), at->getIterator(),
 		false, unlikely));
@@ -145,29 +161,27 @@ void Hooks::check_stray(Instruction *at, Value *pointer, uint64_t size)
 void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 {
 	IRBuilder<> b(at);
-	Type *word = b.getInt64Ty();
 	Value *address = b.CreatePtrToInt(pointer, word);
-	SmallVector<std::pair<Value *, Value *>, 8> entries; // old content, where
+	SmallVector<std::pair<Value *, uint64_t>, 8> entries; // old content, its size
 
 	checks++;
 	for (uint64_t done = 0; done < size;) {
 		uint64_t part = std::min<uint64_t>(8, llvm::bit_floor(size - done));
 		Value *from = done ? b.CreateConstGEP1_64(b.getInt8Ty(), pointer, done) : pointer;
 		Type *type = b.getIntNTy(part * 8);
-		Value *old = b.CreateZExt(b.CreateAlignedLoad(type, from, Align(1)), word);
-		Value *where = b.CreateOr(b.CreateAdd(address, b.getInt64(done)),
-			b.getInt64(part << 56));
+		Value *old = b.CreateZExt(b.CreateAlignedLoad(type, from, Align(1)), b.getInt64Ty());
 
-		entries.push_back({ old, where });
+		entries.push_back({ old, part });
 		done += part;
 	}
-	Value *need = b.getInt64(entries.size() * log_entry);
+	Value *need = ConstantInt::get(word, entries.size() * log_entry);
 	auto *type = FunctionType::get(word, { b.getPtrTy(), word }, false);
 	// Not locked: only this thread's own signal handlers are to be told apart.
-	auto *take = InlineAsm::get(type, "xaddq $0, ($1)",
+	auto *take = InlineAsm::get(type, narrow() ? "xaddl $0, ($1)" : "xaddq $0, ($1)",
 		"=r,r,0,~{memory},~{dirflag},~{fpsr},~{flags}", true);
 	Value *cursor = b.CreateCall(take, { state, need });
-	Value *end = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, CRN_RT_WORD_END), Align(8));
+	Value *end = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, CRN_RT_WORD_END),
+		word_align());
 	Value *full = b.CreateICmpUGT(b.CreateAdd(cursor, need), end);
 	Instruction *cold, *room;
 
@@ -175,15 +189,30 @@ void Hooks::append(Instruction *at, Value *pointer, uint64_t size)
 	b.SetInsertPoint(cold);
 	call(b, slow, { pointer });
 	b.SetInsertPoint(room);
-	uint64_t entry = 0;
-	for (auto [old, where] : entries) {
-		Value *to = b.CreateIntToPtr(b.CreateAdd(cursor, b.getInt64(entry)), b.getPtrTy());
+	uint64_t entry = 0, done = 0;
+	for (auto [old, part] : entries) {
+		Value *to = b.CreateIntToPtr(b.CreateAdd(cursor, ConstantInt::get(word, entry)),
+			b.getPtrTy());
 
 		b.CreateAlignedStore(old, to, Align(16));
-		b.CreateAlignedStore(where, b.CreateConstGEP1_64(word, to, 1), Align(8))
-			->setAtomic(AtomicOrdering::Release);
+		fill(b, b.CreateConstGEP1_64(b.getInt64Ty(), to, 1),
+			b.CreateAdd(address, ConstantInt::get(word, done)), part);
 		entry += log_entry;
+		done += part;
 	}
+}
+
+// Address and size, of which 32-bit code has to store one after the other: the size makes it valid.
+void Hooks::fill(IRBuilder<> &b, Value *to, Value *address, uint64_t size)
+{
+	if (!narrow()) {
+		b.CreateAlignedStore(b.CreateOr(address, b.getInt64(size << 56)), to, Align(8))
+			->setAtomic(AtomicOrdering::Release);
+		return;
+	}
+	b.CreateAlignedStore(address, to, Align(8))->setAtomic(AtomicOrdering::Release);
+	b.CreateAlignedStore(b.getInt32(size << 24), b.CreateConstGEP1_64(word, to, 1), Align(4))
+		->setAtomic(AtomicOrdering::Release);
 }
 
 void Hooks::call_range(Instruction *at, Value *pointer, Value *length)
@@ -192,12 +221,12 @@ void Hooks::call_range(Instruction *at, Value *pointer, Value *length)
 
 	ranges++;
 	if (options.save)
-		call(b, range, { pointer, b.CreateZExtOrTrunc(length, b.getInt64Ty()) });
+		call(b, range, { pointer, b.CreateZExtOrTrunc(length, word) });
 }
 
 void Hooks::before(const Write &w)
 {
-	Value *length = ConstantInt::get(Type::getInt64Ty(context), w.size);
+	Value *length = ConstantInt::get(word, w.size);
 
 	if (options.tracker == Tracker::UndoLog) {
 		if (w.size > inline_max || !options.save) {
@@ -234,9 +263,9 @@ void Hooks::before(const LongWrite &w)
 		return;
 	}
 	IRBuilder<> b(w.at);
-	Value *length = b.CreateZExtOrTrunc(w.length, b.getInt64Ty());
-	Value *last = b.CreateSub(length, b.getInt64(1));
-	Value *many = b.CreateICmpUGE(last, b.getInt64(options.region())); // or none
+	Value *length = b.CreateZExtOrTrunc(w.length, word);
+	Value *last = b.CreateSub(length, ConstantInt::get(word, 1));
+	Value *many = b.CreateICmpUGE(last, ConstantInt::get(word, options.region())); // or none
 	Instruction *call_at, *check_at;
 
 	segments++;
@@ -260,8 +289,8 @@ void Hooks::before(const LaneWrite &w)
 		Value *bits = b.CreateBitCast(w.mask, b.getIntNTy(lanes));
 		Value *set = b.CreateUnaryIntrinsic(Intrinsic::ctpop, bits);
 
-		set = b.CreateZExtOrTrunc(set, b.getInt64Ty());
-		call_range(w.at, w.to, b.CreateMul(set, b.getInt64(size)));
+		set = b.CreateZExtOrTrunc(set, word);
+		call_range(w.at, w.to, b.CreateMul(set, ConstantInt::get(word, size)));
 		return;
 	}
 	for (unsigned lane = 0; lane < lanes; lane++) {

@@ -31,6 +31,12 @@ private:
 	llvm::FunctionCallee slow, range, stray;
 	llvm::GlobalVariable *state;
 	llvm::MDNode *unlikely;
+	llvm::Type *word; // of an address
+
+	bool narrow() const { return word->getIntegerBitWidth() == 32; }
+	llvm::Align word_align() const { return llvm::Align(narrow() ? 4 : 8); }
+	template <typename Callable> void adapt(Callable *c);
+	void fill(llvm::IRBuilder<> &b, llvm::Value *to, llvm::Value *address, uint64_t size);
 
 	void call(llvm::IRBuilder<> &b, llvm::FunctionCallee hook,
 		llvm::ArrayRef<llvm::Value *> args);

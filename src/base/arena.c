@@ -18,6 +18,7 @@
 #define CRN_OPEN_SHARE 4
 #define CRN_CLASS_MIN   6  /* 64 bytes */
 #define CRN_CLASS_COUNT 48
+#define CRN_BLOCK_MAX   ((size_t)1 << (sizeof(size_t) == 8 ? CRN_CLASS_COUNT - 1 : 31))
 /* Sealed frames: how many are opened one by one, and as which share of all of them. */
 #define CRN_OPENED_MAX   2048u
 #define CRN_OPENED_SHARE 8
@@ -223,7 +224,7 @@ static void *blocks_take(struct crn_arena *a, struct crn_blocks *from, size_t si
 	struct crn_free_block *b;
 	uintptr_t at;
 
-	if (!size || size > (size_t)1 << (CRN_CLASS_COUNT - 1))
+	if (!size || size > CRN_BLOCK_MAX)
 		return NULL;
 	class = size_class(size);
 	size = (size_t)1 << class;

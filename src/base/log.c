@@ -118,7 +118,9 @@ static const char *parse_spec(const char *fmt, struct spec *s, va_list *ap)
 
 static void put_signed(struct out *o, struct spec *s, va_list *ap)
 {
-	int64_t value = s->longs ? va_arg(*ap, long) : va_arg(*ap, int);
+	int64_t value = s->longs > 1 ? va_arg(*ap, long long) :
+		s->longs             ? va_arg(*ap, long) :
+				       va_arg(*ap, int);
 
 	s->negative = value < 0;
 	s->alternate = false;
@@ -127,7 +129,9 @@ static void put_signed(struct out *o, struct spec *s, va_list *ap)
 
 static void put_unsigned(struct out *o, struct spec *s, va_list *ap, unsigned base)
 {
-	uint64_t value = s->longs ? va_arg(*ap, unsigned long) : va_arg(*ap, unsigned);
+	uint64_t value = s->longs > 1 ? va_arg(*ap, unsigned long long) :
+		s->longs              ? va_arg(*ap, unsigned long) :
+					va_arg(*ap, unsigned);
 
 	s->alternate = s->alternate && base == 16 && value;
 	put_number(o, s, value, base);

@@ -25,7 +25,7 @@
 
 struct crn_fifo_frame {
 	struct crn_fifo_frame *next;
-	uint64_t reserved;
+	uint64_t reserved __attribute__((aligned(8)));
 	uint8_t bytes[];
 };
 

@@ -28,14 +28,26 @@ static inline uint64_t crn_clock_ticks(void)
 	return (uint64_t)hi << 32 | lo;
 }
 
+/* ticks * mult / 2^32 */
+static inline uint64_t crn_clock_scale(uint64_t ticks, uint64_t mult)
+{
+#ifdef __SIZEOF_INT128__
+	return (uint64_t)((unsigned __int128)ticks * mult >> 32);
+#else
+	uint64_t low = (uint32_t)ticks, high = ticks >> 32;
+
+	return high * mult + low * (mult >> 32) + (low * (uint32_t)mult >> 32);
+#endif
+}
+
 static inline uint64_t crn_clock_ns(const struct crn_clock *c)
 {
-	unsigned __int128 wide;
+	uint64_t ticks;
 
 	if (!c->mult)
 		return crn_clock_kernel_ns();
-	wide = (unsigned __int128)(crn_clock_ticks() - c->tsc) * c->mult;
-	return c->ns + (uint64_t)(wide >> 32);
+	ticks = crn_clock_ticks() - c->tsc;
+	return c->ns + crn_clock_scale(ticks, c->mult);
 }
 
 #endif

@@ -24,7 +24,7 @@ static int soft_limit(void)
 
 int crn_fd_identify(int fd, struct crn_fd_identity *out)
 {
-	struct stat st;
+	struct stat64 st;
 	int err = (int)crn_sys2(SYS_fstat, fd, &st);
 
 	if (err < 0)

@@ -6,7 +6,14 @@
 #include "os/exec.h"
 #include "os/sys.h"
 
-#define STACK_LIMIT (64ul << 30) /* as good as none, and no cause for the legacy layout */
+/* As good as none, and no cause for the legacy layout; from where on it is one. */
+#ifdef __i386__
+#define STACK_LIMIT (64ul << 20)
+#define STACK_LARGE (512ul << 20)
+#else
+#define STACK_LIMIT (64ul << 30)
+#define STACK_LARGE RLIM_INFINITY
+#endif
 
 /* Its own path where that still leads there, so that the kernel shows the program's own name. */
 static long exec_self(char **argv, char **envp)
@@ -31,7 +38,7 @@ int crn_exec_default_layout(char **argv, char **envp)
 	if (now < 0)
 		return (int)now;
 	endless = !crn_sys2(SYS_getrlimit, RLIMIT_STACK, &stack) &&
-		stack.rlim_cur == RLIM_INFINITY;
+		stack.rlim_cur >= STACK_LARGE;
 	if (now == want && !endless)
 		return -ERANGE;
 	stack.rlim_cur = STACK_LIMIT;

@@ -14,9 +14,14 @@
 #define MADV_GUARD_REMOVE 103
 #endif
 
+static long map_near(uintptr_t addr, size_t len, int prot, int flags)
+{
+	return crn_sys6(SYS_mmap, (long)addr, (long)len, prot, flags, -1, 0);
+}
+
 static long map(size_t len, int prot, int flags)
 {
-	return crn_sys6(SYS_mmap, 0, (long)len, prot, flags, -1, 0);
+	return map_near(0, len, prot, flags);
 }
 
 size_t crn_memory_space_left(void)
@@ -28,10 +33,10 @@ size_t crn_memory_space_left(void)
 	uint64_t used;
 
 	if (crn_sys4(SYS_prlimit64, 0, 9 /* RLIMIT_AS */, 0, &limit) < 0 || limit.soft == ~0ull)
-		return CRN_RESERVE_MAX;
+		return CRN_SPACE_MAX;
 	crn_file_number("/proc/self/statm", &used_pages);
 	used = (uint64_t)used_pages << CRN_PAGE_SHIFT;
-	return limit.soft > used ? limit.soft - used : 0;
+	return limit.soft > used ? (size_t)(limit.soft - used) : 0;
 }
 
 struct data_limit {
@@ -106,6 +111,8 @@ static long reserve_at(uintptr_t addr, size_t len)
 {
 	int err = -EEXIST;
 
+	if (CRN_RESERVE_PLACES == 1)
+		crn_memory_unmap((void *)addr, CRN_RESERVE_MAX);
 	for (int i = 0; i < CRN_RESERVE_PLACES && err == -EEXIST; i++, addr += CRN_RESERVE_MAX) {
 		err = map_free(addr, len, PROT_NONE);
 		if (err >= 0)
@@ -153,7 +160,8 @@ int crn_memory_hold(void **base, size_t *size)
 
 	for (; want >= CRN_RESERVE_MIN && at < 0 && at >= -4095; want /= 2) {
 		*size = crn_page_down(want);
-		at = map(*size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+		at = map_near(CRN_HOLD_AT, *size, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
 	}
 	if (at < 0 && at >= -4095)
 		return -ENOMEM;

@@ -24,8 +24,15 @@
  * RLIMIT_AS at most half of what is left of it. -ENOMEM below CRN_RESERVE_MIN. *base: where it is
  * to be, or at one of the CRN_RESERVE_PLACES terabytes from there on; NULL: anywhere.
  */
+#ifdef __i386__
+#define CRN_RESERVE_PLACES 1 /* which the run-time has kept free */
+#define CRN_RESERVE_MAX    (128ul << 20)
+#define CRN_SPACE_MAX      0xfffff000ul
+#else
 #define CRN_RESERVE_PLACES 16
-#define CRN_RESERVE_MAX (1ul << 40)
+#define CRN_RESERVE_MAX    (1ul << 40)
+#define CRN_SPACE_MAX      CRN_RESERVE_MAX
+#endif
 #define CRN_RESERVE_MIN (16ul << 20)
 int crn_memory_reserve(void **base, size_t *size);
 
@@ -33,10 +40,16 @@ int crn_memory_reserve(void **base, size_t *size);
  * Address space for memory of the program itself: PROT_NONE, private, MAP_NORESERVE, inherited on
  * fork. 256 GiB, or what is to be had: under RLIMIT_AS a quarter of what it leaves. 0 or -ENOMEM.
  */
+#ifdef __i386__
+#define CRN_HOLD_MAX (512ul << 20)
+#define CRN_HOLD_AT  0x20000000ul /* if nothing is there: rt/i386/layout_i386.h */
+#else
 #define CRN_HOLD_MAX (1ul << 38)
+#define CRN_HOLD_AT  0ul
+#endif
 int crn_memory_hold(void **base, size_t *size);
 
-/* Bytes of address space that RLIMIT_AS leaves, or CRN_RESERVE_MAX if it does not limit. */
+/* Bytes of address space that RLIMIT_AS leaves, or CRN_SPACE_MAX if it does not limit. */
 size_t crn_memory_space_left(void);
 
 /* Make a part of a reserve readable and writable (a crn_commit_fn). 0 or -ENOMEM. */

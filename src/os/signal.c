@@ -3,6 +3,10 @@
 #include "os/signal.h"
 #include "os/thread.h"
 
+#ifdef __i386__
+#define REG_RIP REG_EIP
+#endif
+
 int crn_signal_action(int sig, const struct crn_ksigaction *in, struct crn_ksigaction *old)
 {
 	return (int)crn_sys4(SYS_rt_sigaction, sig, in, old, 8);

@@ -10,6 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#ifdef __i386__
+#include "os/i386/sys_i386.h"
+#else
 
 static inline long crn_sys6(long nr, long a, long b, long c, long d, long e, long f)
 {
@@ -24,6 +27,7 @@ static inline long crn_sys6(long nr, long a, long b, long c, long d, long e, lon
 			 : "rcx", "r11", "memory");
 	return ret;
 }
+#endif
 
 /* Younger than the distribution's headers. */
 #define NR_PIDFD_OPEN  434

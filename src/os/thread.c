@@ -197,7 +197,7 @@ extern const unsigned int __rseq_size __attribute__((weak));
 
 void crn_thread_words(struct crn_thread_words *out)
 {
-	uintptr_t thread_pointer = 0;
+	uintptr_t thread_pointer;
 
 	*out = (struct crn_thread_words){ 0 };
 	/*
@@ -210,8 +210,8 @@ void crn_thread_words(struct crn_thread_words *out)
 		out->robust_list = out->robust_len = 0;
 	if (!&__rseq_offset || !&__rseq_size || !__rseq_size)
 		return;
-	if (crn_sys2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS */, &thread_pointer) < 0 ||
-		!thread_pointer)
+	thread_pointer = crn_tls_base();
+	if (!thread_pointer)
 		return;
 	out->rseq = thread_pointer + (uintptr_t)__rseq_offset;
 	out->rseq_len = CRN_MAX(__rseq_size, RSEQ_AREA_MIN);

@@ -78,7 +78,16 @@ static inline uintptr_t crn_tls_base(void)
 {
 	uintptr_t base = 0;
 
+#ifdef __i386__
+	uint16_t selector;
+
+	/* libc keeps it there, too. */
+	__asm__ volatile("mov %%gs, %0" : "=r"(selector));
+	if (selector)
+		__asm__ volatile("mov %%gs:0, %0" : "=r"(base));
+#else
 	crn_sys2(SYS_arch_prctl, 0x1003 /* ARCH_GET_FS */, &base);
+#endif
 	return base;
 }
 

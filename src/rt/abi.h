@@ -20,7 +20,13 @@
 #define CRN_RT_WORD_ACTIVE 3
 
 /* Primary memory begins here (a multiple of 1 TiB); all that keeps checkpoints lies below. */
+#define CRN_RT_IMAGE_AT_64 0x550000000000ull
+#define CRN_RT_IMAGE_AT_32 0x10000000ul /* cairn-cc has it linked there */
+#ifdef __i386__
+#define CRN_RT_IMAGE_AT CRN_RT_IMAGE_AT_32
+#else
 #define CRN_RT_IMAGE_AT 0x550000000000ul
+#endif
 
 /*
  * Tags of regions of 1 << shift bytes lie at address >> shift. For regions of one byte (LMC, IV-D)

@@ -8,7 +8,8 @@
 
 #define UNIT_SHIFT 16
 #define UNIT       (1ul << UNIT_SHIFT)
-#define ORDERS     23 /* of runs: 1 to 2^22 units */
+#define ORDERS     (sizeof(long) == 8 ? 23u : 13u) /* of runs: 1 to 2^22 units, or 2^12 */
+#define WORD_BITS  (8 * sizeof(long))
 #define CLASSES    40
 #define SMALL_MAX  32768ul
 #define NONE       0u /* unit 0 is never used */
@@ -56,7 +57,7 @@ static struct {
 	uint32_t touched; /* units below have held something, if only in an undone interval */
 	int locked;
 	bool failed;
-	char rest[4096 - 40];
+	char rest[4096 - 3 * sizeof(void *) - 16];
 } place CRN_RT_LASTING;
 
 _Noreturn void abort(void);
@@ -86,7 +87,7 @@ static unsigned class_of(size_t size)
 
 	if (size <= 128)
 		return size <= 16 ? 0 : (unsigned)((size - 1) / 16);
-	log = 63 - (unsigned)__builtin_clzl(size - 1);
+	log = WORD_BITS - 1 - (unsigned)__builtin_clzl(size - 1);
 	return 8 + (log - 7) * 4 + (unsigned)(((size - 1) >> (log - 2)) & 3);
 }
 
@@ -341,7 +342,7 @@ static unsigned order_of(size_t size)
 {
 	size_t units = (size + UNIT - 1) >> UNIT_SHIFT;
 
-	return units <= 1 ? 0 : 64 - (unsigned)__builtin_clzl(units - 1);
+	return units <= 1 ? 0 : WORD_BITS - (unsigned)__builtin_clzl(units - 1);
 }
 
 static void *alloc(size_t size, size_t align)

@@ -28,6 +28,9 @@
 
 struct crn_track_env;
 
+#ifdef __i386__
+#include "rt/i386/layout_i386.h"
+#else
 #define CRN_RT_SHADOW_XOR 0x100000000000ul
 #define CRN_RT_IMAGE_LEN  (2ul << 40)
 #define CRN_RT_MAPS_AT    0x7c0000000000ul
@@ -35,10 +38,19 @@ struct crn_track_env;
 
 #define CRN_RT_ENGINE_AT  0x200000000000ul
 #define CRN_RT_ENGINE_LEN (32ul << 40)
-#define CRN_RT_LIST_AT    0x300000000000ul /* of regions; the undo log */
+#define CRN_RT_LIST_AT    0x300000000000ul /* of regions */
+#define CRN_RT_LIST_MAX   (4ul << 40)      /* bytes, of each of these */
+#define CRN_RT_LOG_AT     CRN_RT_LIST_AT   /* the undo log */
+#define CRN_RT_LOG_MAX    CRN_RT_LIST_MAX
 #define CRN_RT_PAGES_AT   0x340000000000ul /* list of pages of tags */
+#define CRN_RT_PAGES_MAX  CRN_RT_LIST_MAX
 #define CRN_RT_LISTED_AT  0x380000000000ul /* a byte for each page of tags */
-#define CRN_RT_LIST_MAX   (4ul << 40)      /* bytes of each */
+
+#define CRN_RT_LINKED_THERE false /* may a program have a fixed place? */
+#define CRN_RT_SHADOW_SIZE(shift)                          \
+	((shift) ? "6 TiB of address space for the shadow" \
+		 : "12 TiB of address space for shadow and tags")
+#endif
 
 enum crn_rt_kind { CRN_RT_SHADOW = 1, CRN_RT_UNDOLOG = 2 };
 
@@ -89,11 +101,11 @@ struct crn_rt_shape {
  * meant (bit i: byte i).
  */
 struct crn_rt {
-	uint64_t log_cur, log_end; /* known to the pass */
-	uint64_t epoch; /* known to the pass: its first byte; 0 while there is no session */
-	uint64_t active; /* known to the pass: a session is open, and does not rest */
-	uint64_t log_base, log_limit; /* all of the log; 0: there is none */
-	uint64_t log_stop;            /* where the interval ended that is packed */
+	uintptr_t log_cur, log_end; /* known to the pass */
+	uintptr_t epoch; /* known to the pass: its first byte; 0 while there is no session */
+	uintptr_t active; /* known to the pass: a session is open, and does not rest */
+	uintptr_t log_base, log_limit; /* all of the log; 0: there is none */
+	uintptr_t log_stop;            /* where the interval ended that is packed */
 	uint64_t *dirty, *dirty_cur, *dirty_end;
 	uint64_t blanks; /* of the entries between: nothing was copied */
 	uint64_t *tag_pages, *tag_pages_cur, *tag_pages_end; /* NULL: not kept */
@@ -139,7 +151,7 @@ static inline struct crn_rt *crn_rt(void)
 
 static inline uint8_t *crn_rt_tag(uintptr_t addr, uint32_t shift)
 {
-	return (uint8_t *)(shift ? addr >> shift : addr - CRN_RT_TAGS_BELOW);
+	return (uint8_t *)(shift ? addr >> shift : addr - (uintptr_t)CRN_RT_TAGS_BELOW);
 }
 
 /* Tags next to each other; few, as a rule, for which `rep stosb` takes long. */
@@ -173,12 +185,12 @@ struct crn_log_entry {
 	uint64_t where; /* address | size << 56; CRN_LOG_LONG: long; 0: not filled */
 };
 
-#define CRN_LOG_LONG  0xfful
-#define CRN_LOG_VOID  0xfeul /* a long one that is not filled, or not to be believed */
-#define CRN_LOG_ADDR  ((1ul << 56) - 1)
+#define CRN_LOG_LONG  0xffull
+#define CRN_LOG_VOID  0xfeull /* a long one that is not filled, or not to be believed */
+#define CRN_LOG_ADDR  ((uintptr_t)((1ull << 56) - 1))
 
 #define CRN_LIST_MASK 56 /* an entry of the list of regions >> this: which of them */
-#define CRN_LIST_BLANK (1ul << 55) /* nothing was copied (crn_rt_blank) */
+#define CRN_LIST_BLANK (1ull << 55) /* nothing was copied (crn_rt_blank) */
 #define CRN_LIST_ADDR  (CRN_LIST_BLANK - 1)
 #define CRN_RUN_MAX    256ul
 
@@ -198,27 +210,50 @@ static inline size_t crn_rt_places(uint64_t entry, uint32_t shift)
  * Move a cursor of this thread from `from` to `to`, unless a signal handler has moved it since it
  * was read. One instruction, not locked: other threads do not come here.
  */
-static inline bool crn_rt_take(void *cursor, uint64_t from, uint64_t to)
+static inline bool crn_rt_take(void *cursor, uintptr_t from, uintptr_t to)
 {
 	bool done;
 
-	__asm__ volatile("cmpxchgq %3, %1"
-			 : "=@ccz"(done), "+m"(*(uint64_t *)cursor), "+a"(from)
+	__asm__ volatile("cmpxchg %3, %1"
+			 : "=@ccz"(done), "+m"(*(uintptr_t *)cursor), "+a"(from)
 			 : "r"(to)
 			 : "memory");
 	return done;
 }
 
 /* The same where hooks of other threads come, too. */
-static inline bool crn_rt_take_shared(void *cursor, uint64_t from, uint64_t to)
+static inline bool crn_rt_take_shared(void *cursor, uintptr_t from, uintptr_t to)
 {
-	return __atomic_compare_exchange_n((uint64_t *)cursor, &from, to, false, __ATOMIC_SEQ_CST,
+	return __atomic_compare_exchange_n((uintptr_t *)cursor, &from, to, false, __ATOMIC_SEQ_CST,
 		__ATOMIC_RELAXED);
 }
 
-static inline uint64_t crn_log_need(size_t len)
+static inline size_t crn_log_need(size_t len)
 {
 	return (len <= 8 ? 0 : (len + 15) & ~15ul) + sizeof(struct crn_log_entry);
+}
+
+/* What makes an entry valid is one store, the last. */
+static inline void crn_log_fill(volatile struct crn_log_entry *entry, uint64_t where)
+{
+#ifdef __i386__
+	volatile uint32_t *half = (volatile uint32_t *)&entry->where;
+
+	half[0] = (uint32_t)where;
+	half[1] = (uint32_t)(where >> 32);
+#else
+	entry->where = where;
+#endif
+}
+
+/* Is it none of what keeps checkpoints? It may be nobody's. */
+static inline bool crn_rt_harmless(uintptr_t addr)
+{
+#ifdef __i386__
+	return !((addr ^ addr << 1) & 0x80000000u); /* the first quarter, or the last */
+#else
+	return addr >= CRN_RT_IMAGE_AT;
+#endif
 }
 
 /* Does a write touch the page of state, which lies in the program's image? */
@@ -229,7 +264,10 @@ static inline bool crn_rt_strays(uintptr_t addr, size_t len)
 
 /* The write of [addr, ...) would damage what keeps checkpoints: SIGSEGV. Returns if handlers do. */
 void crn_rt_stray(uintptr_t addr);
-/* With -fcairn-guard=on: nobody can map tags of what keeps checkpoints. 0 or -errno. */
+/*
+ * With -fcairn-guard=on, and always in 32-bit programs: nobody can map tags of what keeps
+ * checkpoints. 0 or -errno.
+ */
 int crn_rt_guard_start(void);
 
 /* Once, before anything of the program runs (.preinit_array of the executable). */

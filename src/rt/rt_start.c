@@ -49,7 +49,7 @@ extern const struct {
 static bool in_window(uintptr_t addr)
 {
 	if (__cairn_shape.kind == CRN_RT_UNDOLOG)
-		return addr >= CRN_RT_IMAGE_AT;
+		return crn_rt_harmless(addr);
 	return addr - CRN_RT_IMAGE_AT < CRN_RT_IMAGE_LEN || addr - CRN_RT_MAPS_AT < CRN_RT_MAPS_LEN;
 }
 
@@ -91,7 +91,7 @@ static void check_addresses(char **argv, char **envp)
 	uintptr_t break_at = crn_memory_break(0);
 	int err = 0;
 
-	if (&__ehdr_start && __ehdr_start.type == FIXED_PLACE)
+	if (!CRN_RT_LINKED_THERE && &__ehdr_start && __ehdr_start.type == FIXED_PLACE)
 		refuse("it was linked with -no-pie", 0, "link it as a PIE, with cairn-cc");
 	/*
 	 * With more random bits than by default (vm.mmap_rnd_bits), the legacy layout, or a stack
@@ -116,16 +116,14 @@ void crn_rt_start(int argc, char **argv, char **envp)
 	if (err < 0)
 		refuse("the page of its hooks", err, "see the limits of the process");
 	check_addresses(argv, envp);
-	if (__cairn_shape.kind != CRN_RT_SHADOW)
-		return;
-	err = open_window(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
-	if (err >= 0)
-		err = open_window(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
+	if (__cairn_shape.kind == CRN_RT_SHADOW) {
+		err = open_window(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
+		if (err >= 0)
+			err = open_window(CRN_RT_MAPS_AT, CRN_RT_MAPS_LEN);
+	}
 	if (err < 0)
-		refuse(__cairn_shape.shift ? "6 TiB of address space for the shadow" :
-					     "12 TiB of address space for shadow and tags",
-			err, MORE_SPACE);
+		refuse(CRN_RT_SHADOW_SIZE(__cairn_shape.shift), err, MORE_SPACE);
 	err = crn_rt_guard_start();
 	if (err < 0)
-		refuse("the addresses that -fcairn-guard keeps free", err, MORE_SPACE);
+		refuse("the addresses that are to be kept free", err, MORE_SPACE);
 }

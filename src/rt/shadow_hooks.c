@@ -27,12 +27,12 @@
 #endif
 #define REGION    (1ul << CRN_SHIFT)
 #define WORD      sizeof(word)
-#define EACH_BYTE 0x0101010101010101ul
+#define EACH_BYTE ((word)0x0101010101010101ull)
 #define BLANK_MAX 4096ul /* regions: most of a large block may not be written at all */
 #define NAMED_(n) __cairn_abi_shadow_##n
 #define NAMED(n)  NAMED_(n)
 
-typedef uint64_t word __attribute__((may_alias));
+typedef uintptr_t word __attribute__((may_alias));
 
 /* Instrumented code refers to this by its region's size, and whether it has threads. */
 const char NAMED(CRN_NAME) __attribute__((visibility("default"))) = 1;
@@ -64,7 +64,7 @@ static uint8_t saved(const struct crn_rt *rt)
 	return __cairn_tags == CRN_TAGS_EPOCH ? (uint8_t)rt->epoch : 1;
 }
 
-static bool take(uint64_t **cursor, uint64_t from, uint64_t to)
+static bool take(uint64_t **cursor, uintptr_t from, uintptr_t to)
 {
 	return CRN_THREADS ? crn_rt_take_shared(cursor, from, to) : crn_rt_take(cursor, from, to);
 }
@@ -78,7 +78,7 @@ static uint64_t *make_room(uint64_t **cursor, uint64_t *const *end, size_t count
 		at = *(uint64_t *volatile *)cursor;
 		if (crn_unlikely((size_t)(*end - at) < count))
 			return NULL;
-	} while (!take(cursor, (uint64_t)at, (uint64_t)(at + count)));
+	} while (!take(cursor, (uintptr_t)at, (uintptr_t)(at + count)));
 	return at;
 }
 
@@ -120,7 +120,7 @@ static inline bool list(struct crn_rt *rt, uint64_t entry, size_t places, uintpt
 	at = make_room(&rt->dirty_cur, &rt->dirty_end, places);
 	if (crn_unlikely(!at))
 		return false;
-	*(volatile uint64_t *)at = entry;
+	crn_rt_fill(at, entry);
 	return true;
 }
 
@@ -164,7 +164,7 @@ static inline __attribute__((always_inline)) void save(uintptr_t region, size_t 
 		return;
 	if (crn_likely(rt->active)) {
 		copy(region, count, tag, value);
-		if (crn_unlikely(!list(rt, region | (count - 1) << CRN_LIST_MASK, count, tag,
+		if (crn_unlikely(!list(rt, region | (uint64_t)(count - 1) << CRN_LIST_MASK, count, tag,
 				    count))) {
 			lost(rt, region, CAIRN_EMEMORY);
 			return;
@@ -178,10 +178,10 @@ void crn_rt_slow(uintptr_t addr)
 	save(addr & ~(REGION - 1), 1);
 }
 
-/* Tags from `at` on, as many as there are, that say "saved" (or that do not). Eight at a time. */
+/* Tags from `at` on, as many as there are, that say "saved" (or that do not). A word at a time. */
 static size_t same_tags(const volatile uint8_t *at, size_t count, uint8_t value, bool saved)
 {
-	uint64_t all = (saved ? value : !value) * EACH_BYTE;
+	word all = (saved ? value : !value) * EACH_BYTE;
 	size_t n = 0;
 
 	while (n < count) {
@@ -226,7 +226,7 @@ void crn_rt_blank(uintptr_t begin, uintptr_t end)
 		uintptr_t tag = at >> CRN_SHIFT;
 
 		n = CRN_MIN(left, CRN_RUN_MAX);
-		if (!list(rt, at | CRN_LIST_BLANK | (n - 1) << CRN_LIST_MASK, 1, tag, n))
+		if (!list(rt, at | CRN_LIST_BLANK | (uint64_t)(n - 1) << CRN_LIST_MASK, 1, tag, n))
 			return;
 		rt->blanks++;
 		crn_tags_set((void *)tag, n, saved(rt));

@@ -6,6 +6,7 @@
  * A restore comes back out of __cairn_site like any return: registers and the active stack are as
  * they were, so code around the call needs to know nothing of it either.
  */
+#include <inttypes.h>
 #include "base/bits.h"
 #include "base/log.h"
 #include "cairn/cairn.h"
@@ -115,9 +116,9 @@ static __attribute__((destructor)) void tell_figures(void)
 		cairn_stats(__cairn_rt.site_session, &s) < 0)
 		return;
 	len = crn_format(line, sizeof(line),
-		"{\"pid\": %d, \"tracker\": \"%s\", \"checkpoints\": %lu, \"failed\": %lu, "
-		"\"restores\": %lu, \"saved\": %lu, \"checkpoint_ns\": %lu, "
-		"\"engine_bytes_max\": %lu, \"stack_bytes\": %lu}\n",
+		"{\"pid\": %d, \"tracker\": \"%s\", \"checkpoints\": %" PRIu64 ", \"failed\": %" PRIu64 ", "
+		"\"restores\": %" PRIu64 ", \"saved\": %" PRIu64 ", \"checkpoint_ns\": %" PRIu64 ", "
+		"\"engine_bytes_max\": %" PRIu64 ", \"stack_bytes\": %" PRIu64 "}\n",
 		getpid(), s.tracker, s.checkpoints, s.failed, s.restores, s.faults, s.checkpoint_ns,
 		s.engine_bytes_max, __cairn_rt.site_stack);
 	fd = crn_log_start();

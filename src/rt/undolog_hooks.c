@@ -48,12 +48,12 @@ void crn_rt_slow(uintptr_t addr)
 	if (rt->active) {
 		full(rt, addr);
 	} else {
-		rt->log_cur = (uint64_t)nowhere;
-		rt->log_end = (uint64_t)(nowhere + CRN_ARRAY_SIZE(nowhere));
+		rt->log_cur = (uintptr_t)nowhere;
+		rt->log_end = (uintptr_t)(nowhere + CRN_ARRAY_SIZE(nowhere));
 	}
 }
 
-static bool take(struct crn_rt *rt, uint64_t cur, uint64_t need)
+static bool take(struct crn_rt *rt, uintptr_t cur, size_t need)
 {
 	return crn_rt_take(&rt->log_cur, cur, cur + need);
 }
@@ -62,39 +62,41 @@ static bool take(struct crn_rt *rt, uint64_t cur, uint64_t need)
  * Room is taken for the bytes before they are read. If a handler's entries follow, it may have
  * changed some of them: those entries have the old content, and what was read stays void.
  */
-static bool fill_long(struct crn_rt *rt, uint64_t cur, uintptr_t addr, size_t len)
+static bool fill_long(struct crn_rt *rt, uintptr_t cur, uintptr_t addr, size_t len)
 {
-	uint64_t next = cur + crn_log_need(len);
+	uintptr_t next = cur + crn_log_need(len);
 	volatile struct crn_log_entry *entry = (volatile struct crn_log_entry *)next - 1;
 
 	entry->word = len;
-	entry->where = addr | CRN_LOG_VOID << 56;
+	crn_log_fill(entry, addr | CRN_LOG_VOID << 56);
 	crn_copy((void *)cur, (const void *)addr, len);
-	if (crn_unlikely(*(volatile uint64_t *)&rt->log_cur != next))
+	if (crn_unlikely(*(volatile uintptr_t *)&rt->log_cur != next))
 		return false;
-	entry->where = addr | CRN_LOG_LONG << 56;
+	crn_log_fill(entry, addr | CRN_LOG_LONG << 56);
 	return true;
 }
 
-static void fill_short(uint64_t cur, uintptr_t addr, size_t len, uint64_t old)
+static void fill_short(uintptr_t cur, uintptr_t addr, size_t len, uint64_t old)
 {
 	volatile struct crn_log_entry *entry = (volatile struct crn_log_entry *)cur;
 
 	entry->word = old;
-	entry->where = addr | (uint64_t)len << 56;
+	crn_log_fill(entry, addr | (uint64_t)len << 56);
 }
 
 void crn_rt_range(uintptr_t addr, size_t len)
 {
 	struct crn_rt *rt = &__cairn_rt;
-	uint64_t need = crn_log_need(len), cur, old;
+	size_t need = crn_log_need(len);
+	uintptr_t cur;
+	uint64_t old;
 
 	if (!rt->active || !len)
 		return;
-	if (crn_unlikely(addr < CRN_RT_IMAGE_AT || crn_rt_strays(addr, len)))
+	if (crn_unlikely(!crn_rt_harmless(addr) || crn_rt_strays(addr, len)))
 		crn_rt_stray(addr);
 	for (;;) {
-		cur = *(volatile uint64_t *)&rt->log_cur;
+		cur = *(volatile uintptr_t *)&rt->log_cur;
 		if (need > rt->log_end - rt->log_base || cur + need > rt->log_end) {
 			full(rt, addr);
 			return;

@@ -5,10 +5,10 @@
  * away are kept before (deferred.h). Where none of this is possible an interval is not restorable.
  */
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include "base/status.h"
 #include "os/maps.h"
 #include "os/memory.h"
+#include "os/sys.h"
 #include "rt/deferred.h"
 #include "rt/wrap.h"
 #include "rt/wrap_call.h"
@@ -250,16 +250,23 @@ static long told(long result)
 	return -1;
 }
 
+/* As the kernel has it: of 32-bit programs in pages. */
+#ifdef __i386__
+#define OFFSET(offset) ((long)((offset) >> CRN_PAGE_SHIFT))
+#else
+#define OFFSET(offset) (offset)
+#endif
+
 #define CALL(nr, ...) told(crn_call_map(nr, (const long[6]){ __VA_ARGS__ }))
 
 WRAPPER(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off64_t offset)
 {
-	return (void *)CALL(SYS_mmap, (long)at, (long)len, prot, flags, fd, offset);
+	return (void *)CALL(SYS_mmap, (long)at, (long)len, prot, flags, fd, OFFSET(offset));
 }
 
 WRAPPER(void *, mmap, void *at, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	return (void *)CALL(SYS_mmap, (long)at, (long)len, prot, flags, fd, offset);
+	return (void *)CALL(SYS_mmap, (long)at, (long)len, prot, flags, fd, OFFSET(offset));
 }
 
 WRAPPER(int, munmap, void *at, size_t len)

@@ -37,17 +37,32 @@ void __cairn_wrap_free(void *block);
 		__cairn_wrap_free(block);             \
 	}
 
+DELETE(_ZdlPv)
+DELETE(_ZdaPv)
+DELETE(_ZdlPvSt11align_val_t, size_t align)
+DELETE(_ZdaPvSt11align_val_t, size_t align)
+
+/* Their names have the letter of size_t's type. */
+#ifdef __i386__
+NEW(_Znwj)
+NEW(_Znaj)
+NEW_OR_NULL(_ZnwjRKSt9nothrow_t)
+NEW_OR_NULL(_ZnajRKSt9nothrow_t)
+NEW_ALIGNED(_ZnwjSt11align_val_t)
+NEW_ALIGNED(_ZnajSt11align_val_t)
+DELETE(_ZdlPvj, size_t size)
+DELETE(_ZdaPvj, size_t size)
+DELETE(_ZdlPvjSt11align_val_t, size_t size, size_t align)
+DELETE(_ZdaPvjSt11align_val_t, size_t size, size_t align)
+#else
 NEW(_Znwm)
 NEW(_Znam)
 NEW_OR_NULL(_ZnwmRKSt9nothrow_t)
 NEW_OR_NULL(_ZnamRKSt9nothrow_t)
 NEW_ALIGNED(_ZnwmSt11align_val_t)
 NEW_ALIGNED(_ZnamSt11align_val_t)
-DELETE(_ZdlPv)
-DELETE(_ZdaPv)
 DELETE(_ZdlPvm, size_t size)
 DELETE(_ZdaPvm, size_t size)
-DELETE(_ZdlPvSt11align_val_t, size_t align)
-DELETE(_ZdaPvSt11align_val_t, size_t align)
 DELETE(_ZdlPvmSt11align_val_t, size_t size, size_t align)
 DELETE(_ZdaPvmSt11align_val_t, size_t size, size_t align)
+#endif

@@ -44,10 +44,10 @@
  * offsets.
  */
 struct crn_jump {
-	uint64_t rbx, rbp, r12, r13, r14, r15; /* 0 .. 40 */
-	uint64_t rsp, rip;                     /* 48, 56: as after the return */
-	uint32_t mxcsr;                        /* 64 */
-	uint16_t x87_control;                  /* 68 */
+	uintptr_t rbx, rbp, r12, r13, r14, r15; /* 0 .. 40 */
+	uintptr_t rsp, rip;                     /* 48, 56: as after the return */
+	uint32_t mxcsr;                         /* 64 */
+	uint16_t x87_control;                   /* 68 */
 	uint16_t reserved;
 };
 
@@ -136,7 +136,7 @@ struct crn_control {
 	uint64_t state;
 	cairn_t *session;
 	/* 0 free, else who holds it and whether it is wanted; futex: low half */
-	uint64_t lock;
+	uintptr_t lock;
 	uint32_t users; /* cairn_open calls that are not closed yet */
 	int lost;       /* the open interval cannot be undone: why */
 	bool watched;   /* map changes are reported */

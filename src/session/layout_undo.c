@@ -195,7 +195,7 @@ static bool undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool o
 	bool gone = false;
 	int err;
 
-	crn_debug("unmap %lx-%lx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
+	crn_debug("unmap %zx-%zx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
 	if (is_dropped(c, p))
 		return crn_memory_advise((void *)p->begin, p->end - p->begin, MADV_DONTNEED) >= 0;
 	if (!must_stay(c, p)) {
@@ -262,7 +262,7 @@ static void undo_gone(cairn_t *c, const struct crn_piece *p)
 {
 	int err;
 
-	crn_debug("map again %lx-%lx", p->begin, p->end);
+	crn_debug("map again %zx-%zx", p->begin, p->end);
 	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */
 	if (p->flags & CRN_PIECE_HEAP && crn_page_up(crn_memory_break(0)) == p->begin &&
 		crn_memory_break(p->end) == p->end)

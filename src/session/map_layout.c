@@ -199,7 +199,7 @@ static void refuse(cairn_t *c, const struct crn_piece *p, int err)
 		if (q->begin < p->end && q->end > p->begin)
 			q->flags |= CRN_PIECE_REFUSED;
 	}
-	crn_warn("mapping %lx-%lx is not tracked: %s", p->begin, p->end, cairn_strerror(err));
+	crn_warn("mapping %zx-%zx is not tracked: %s", p->begin, p->end, cairn_strerror(err));
 }
 
 /* `record` has room for every change. */
@@ -212,7 +212,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 	if (continues_stack(c, p) || crn_areas_cover(c, p->begin, p->end))
 		return 0;
 	if (how == CRN_FOLLOW_NOTE) {
-		crn_debug("noted %lx-%lx after %lu", p->begin, p->end,
+		crn_debug("noted %zx-%zx after %lu", p->begin, p->end,
 			(unsigned long)crn_mark_newest(c)->id);
 		/* found again after the restore, if it is left or the restore is refused */
 		crn_pieces_cut(&c->fresh, p->begin, p->end);
@@ -222,11 +222,11 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 		return 0;
 	}
 	err = crn_layout_adopt(c, p);
-	crn_debug("born %lx-%lx after %lu: %d", p->begin, p->end,
+	crn_debug("born %zx-%zx after %lu: %d", p->begin, p->end,
 		(unsigned long)crn_mark_newest(c)->id, err);
 	if (err == CAIRN_EMEMORY || err == -EBUSY) {
 		if (err == -EBUSY && !c->taken_told)
-			crn_error("mapping %lx-%lx belongs to a userfaultfd of the program's own",
+			crn_error("mapping %zx-%zx belongs to a userfaultfd of the program's own",
 				p->begin, p->end);
 		c->taken_told |= err == -EBUSY;
 		crn_pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
@@ -284,7 +284,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 
 		if (change->kind == CRN_CHANGE_GONE) {
 			CRN_TRY(crn_area_vanish(c, change->piece.begin, change->piece.end, found));
-			crn_debug("gone %lx-%lx after %lu", change->piece.begin,
+			crn_debug("gone %zx-%zx after %lu", change->piece.begin,
 				change->piece.end, (unsigned long)crn_mark_newest(c)->id);
 			record->at[record->count++] = *change;
 			/* What has been followed is not found again, should the rest fail. */

@@ -69,7 +69,7 @@ static int read_trace(cairn_t *c, struct crn_profile *p, const char *path, const
 			got = add_interval(c, p, &r);
 		while (got == 1);
 	if (got == CRN_PORT_EINVAL && r.error) {
-		crn_error("profile %s: byte %lu: %s", path, r.offset, r.error);
+		crn_error("profile %s: byte %zu: %s", path, r.offset, r.error);
 		return CAIRN_ESTRATEGY;
 	}
 	return got;

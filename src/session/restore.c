@@ -124,7 +124,7 @@ static int reserve_frames(cairn_t *c, uint64_t id, bool *held)
 
 _Noreturn void crn_half_way(const char *what, uintptr_t addr, int err)
 {
-	crn_error("a restore stopped half way, and so does the process: cannot %s %lx: %s", what,
+	crn_error("a restore stopped half way, and so does the process: cannot %s %zx: %s", what,
 		addr, cairn_strerror(err));
 	__builtin_trap();
 }

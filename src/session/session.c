@@ -39,9 +39,11 @@ uintptr_t crn_self(const cairn_t *c)
 	uintptr_t base = 0;
 
 	/* The thread's TLS base names it, and costs no system call where the processor helps. */
+#ifdef __x86_64__
 	if (c->host.fsgsbase)
 		__asm__ volatile("rdfsbase %0" : "=r"(base));
 	else
+#endif
 		base = crn_tls_base();
 	return base | 1; /* before TLS is set up there is but one thread */
 }
@@ -53,13 +55,13 @@ uintptr_t crn_self(const cairn_t *c)
  * Holder and lock are one word: a signal handler that interrupts the taking or the release must see
  * either all of it or nothing, or it would wait for what it has interrupted.
  */
-static bool try_lock(cairn_t *c, uint64_t *now, uint64_t with)
+static bool try_lock(cairn_t *c, uintptr_t *now, uintptr_t with)
 {
 	return __atomic_compare_exchange_n(
 		&c->control->lock, now, with, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static void wait_for_lock(cairn_t *c, uint64_t self, uint64_t now)
+static void wait_for_lock(cairn_t *c, uintptr_t self, uintptr_t now)
 {
 	uint32_t *word = (uint32_t *)&c->control->lock;
 
@@ -84,7 +86,7 @@ static void release(cairn_t *c)
 
 static int take_lock(cairn_t *c)
 {
-	uint64_t self = crn_self(c), now = 0;
+	uintptr_t self = crn_self(c), now = 0;
 	int err;
 
 	if (!try_lock(c, &now, self)) {

@@ -205,7 +205,7 @@ static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 		/* Refused by policy: open the page for a moment. */
 		if (crn_memory_protect(
 			    (void *)page, CRN_PAGE_SIZE, p->prot | PROT_READ | PROT_WRITE) < 0) {
-			crn_error("cannot put back %lx: protected", addr);
+			crn_error("cannot put back %zx: protected", addr);
 			return;
 		}
 		crn_copy((void *)addr, old, len);

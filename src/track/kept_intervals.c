@@ -11,25 +11,25 @@
 
 const struct crn_rt_shape __cairn_shape __attribute__((weak)) = { .kind = 0 };
 
-int crn_kept_span(uintptr_t at, size_t len, void **out)
+int crn_kept_span(uintptr_t at, size_t max, size_t len, void **out)
 {
 	void *place = (void *)at;
 
-	CRN_TRY(crn_memory_unmap(place, CRN_RT_LIST_MAX));
+	CRN_TRY(crn_memory_unmap(place, max));
 	CRN_TRY(crn_memory_span(&place, len));
 	*out = place;
 	return 0;
 }
 
-int crn_kept_list(uintptr_t at, size_t *len, void **out)
+int crn_kept_list(uintptr_t at, size_t max, size_t *len, void **out)
 {
 	size_t want = *len, left = crn_memory_space_left();
 	int err = -ENOMEM;
 
-	if (left < CRN_RESERVE_MAX) /* the program needs most of it */
+	if (left < CRN_SPACE_MAX) /* the program needs most of it */
 		want = CRN_MIN(want, crn_page_down(left / 4));
 	for (; want >= LIST_MIN; want = crn_page_down(want / 2)) {
-		err = crn_kept_span(at, want, out);
+		err = crn_kept_span(at, max, want, out);
 		if (err >= 0)
 			break;
 	}

@@ -59,16 +59,16 @@ int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct cr
 void crn_kept_close(struct crn_kept *k);
 
 /*
- * Room of the engine's at a fixed place (rt/rt.h), CRN_RT_LIST_MAX bytes at most: zeros, not
- * committed. What a process has of its parent's there goes. 0 or -errno.
+ * Room of the engine's at a fixed place (rt/rt.h) that has `max` bytes: zeros, not committed.
+ * What a process has of its parent's there goes. 0 or -errno.
  */
-int crn_kept_span(uintptr_t at, size_t len, void **out);
+int crn_kept_span(uintptr_t at, size_t max, size_t len, void **out);
 
 /*
  * The same for a list that may be shorter: *len becomes less where the limits of the process leave
  * no room for all of it, which is said.
  */
-int crn_kept_list(uintptr_t at, size_t *len, void **out);
+int crn_kept_list(uintptr_t at, size_t max, size_t *len, void **out);
 
 /*
  * The rows of struct crn_tracker_ops that are the same for both; the tracker's state begins with a

@@ -219,9 +219,9 @@ static int list_open(struct shadow *t)
 	uint64_t entries = crn_kept_open_max(&t->kept) / entry_bytes();
 	void *at;
 
+	entries = CRN_MIN(entries, (CRN_RT_LIST_MAX - CRN_PAGE_SIZE) / sizeof(uint64_t));
 	t->list_size = crn_page_down(entries * sizeof(uint64_t)) + CRN_PAGE_SIZE;
-	t->list_size = CRN_MIN(t->list_size, CRN_RT_LIST_MAX);
-	CRN_TRY(crn_kept_list(CRN_RT_LIST_AT, &t->list_size, &at));
+	CRN_TRY(crn_kept_list(CRN_RT_LIST_AT, CRN_RT_LIST_MAX, &t->list_size, &at));
 	crn_rt()->dirty = crn_rt()->dirty_cur = at;
 	crn_rt()->dirty_end = crn_rt()->dirty + t->list_size / sizeof(uint64_t);
 	return 0;

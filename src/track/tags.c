@@ -86,7 +86,7 @@ static void clear_pages(void)
 {
 	for (const uint64_t *p = crn_rt()->tag_pages; p < crn_rt()->tag_pages_cur; p++)
 		if (*p)
-			crn_fill((void *)*p, 0, CRN_PAGE_SIZE);
+			crn_fill((void *)(uintptr_t)*p, 0, CRN_PAGE_SIZE);
 }
 
 void crn_tags_reset(void)
@@ -139,10 +139,10 @@ static void *listed_place(size_t *len)
 {
 	size_t last;
 	uint8_t *first = tags_of(0, &last), *end = tags_of(1, &last) + last;
-	uint8_t *begin = crn_rt_tag_page_listed((uintptr_t)first);
+	uintptr_t begin = crn_page_down((uintptr_t)crn_rt_tag_page_listed((uintptr_t)first));
 
-	*len = (size_t)(crn_rt_tag_page_listed((uintptr_t)end) - begin);
-	return begin;
+	*len = crn_page_up((uintptr_t)crn_rt_tag_page_listed((uintptr_t)end)) - begin;
+	return (void *)begin;
 }
 
 static void pages_close(void)
@@ -161,7 +161,7 @@ static int pages_open(void)
 	size_t len;
 	int err;
 
-	CRN_TRY(crn_kept_span(CRN_RT_PAGES_AT, list_size(), &list));
+	CRN_TRY(crn_kept_span(CRN_RT_PAGES_AT, CRN_RT_PAGES_MAX, list_size(), &list));
 	listed = listed_place(&len);
 	crn_memory_unmap(listed, len);
 	err = crn_memory_span(&listed, len);

@@ -25,7 +25,7 @@ static int undolog_probe(const struct crn_host *host)
 /* ---- The open interval ---------------------------------------------------------------------- */
 
 /* Where the entries end: a hook that found the log full may not have come to say so yet. */
-static uint64_t log_top(uint64_t cur)
+static uintptr_t log_top(uintptr_t cur)
 {
 	return CRN_MIN(cur, crn_rt()->log_end);
 }
@@ -59,17 +59,17 @@ static void pack(struct crn_packed_log *to)
 static void start(struct crn_rt *rt)
 {
 	do {
-		*(volatile uint64_t *)&rt->log_cur = rt->log_base;
-		*(volatile uint64_t *)&rt->log_end = rt->log_limit;
-		*(volatile uint64_t *)&rt->active = true;
-	} while (*(volatile uint64_t *)&rt->log_end != rt->log_limit ||
-		*(volatile uint64_t *)&rt->log_cur - rt->log_base > rt->log_limit - rt->log_base);
+		*(volatile uintptr_t *)&rt->log_cur = rt->log_base;
+		*(volatile uintptr_t *)&rt->log_end = rt->log_limit;
+		*(volatile uintptr_t *)&rt->active = true;
+	} while (*(volatile uintptr_t *)&rt->log_end != rt->log_limit ||
+		*(volatile uintptr_t *)&rt->log_cur - rt->log_base > rt->log_limit - rt->log_base);
 }
 
 static bool reset(void)
 {
 	struct crn_rt *rt = crn_rt();
-	uint64_t cur;
+	uintptr_t cur;
 
 	if (!rt->active) {
 		start(rt);
@@ -79,7 +79,7 @@ static bool reset(void)
 		(void)crn_memory_advise((void *)rt->log_base, rt->log_end - rt->log_base,
 			MADV_DONTNEED);
 	do {
-		cur = *(volatile uint64_t *)&rt->log_cur;
+		cur = *(volatile uintptr_t *)&rt->log_cur;
 		crn_fill((void *)rt->log_base, 0, log_top(cur) - rt->log_base);
 	} while (!crn_rt_take(&rt->log_cur, cur, rt->log_base));
 	return cur == rt->log_stop;
@@ -150,11 +150,11 @@ static int undolog_open(void **out, struct crn_track_env *env)
 	err = crn_kept_open(&t->kept, env, &hooks);
 	if (err < 0)
 		goto err_block;
-	t->size = CRN_MIN(crn_page_up(crn_kept_open_max(&t->kept)), CRN_RT_LIST_MAX);
-	err = crn_kept_list(CRN_RT_LIST_AT, &t->size, &at);
+	t->size = crn_page_up(CRN_MIN(crn_kept_open_max(&t->kept), (uint64_t)CRN_RT_LOG_MAX));
+	err = crn_kept_list(CRN_RT_LOG_AT, CRN_RT_LOG_MAX, &t->size, &at);
 	if (err < 0)
 		goto err_kept;
-	crn_rt()->log_base = (uint64_t)at;
+	crn_rt()->log_base = (uintptr_t)at;
 	crn_rt()->log_limit = crn_rt()->log_base + t->size;
 	*out = t;
 	return 0;

@@ -35,17 +35,23 @@ static struct shared {
 	uint64_t ids[2];
 } *shared;
 
+#ifdef __i386__
+#define SET_FLAGS(change, bits)                                                            \
+	__asm__ volatile("pushfl\n\t" change "l %0, (%%esp)\n\tpopfl" : : "i"(bits)      \
+			 : "memory", "cc")
+#else
 /* Below the red zone. */
-#define SET_FLAGS(change)                                                                  \
-	__asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" change "\n\tpopfq\n\t"       \
-			 "lea 128(%%rsp), %%rsp" ::: "memory", "cc")
+#define SET_FLAGS(change, bits)                                                            \
+	__asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" change "q %0, (%%rsp)\n\t" \
+			 "popfq\n\tlea 128(%%rsp), %%rsp" : : "i"(bits) : "memory", "cc")
+#endif
 
 static inline void single_step(bool on)
 {
 	if (on)
-		SET_FLAGS("orq $0x100, (%%rsp)");
+		SET_FLAGS("or", TRAP_ON);
 	else
-		SET_FLAGS("andq $~0x100, (%%rsp)");
+		SET_FLAGS("and", ~TRAP_ON);
 }
 
 /* What the interrupted store is about to save, its neighbours, and what nobody else stores to. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "../lib/harness.h"
 
@@ -38,10 +39,10 @@ static int writable(char *at)
 	ssize_t n;
 
 	CHECK(write(outside->pipe[1], "w", 1) == 1);
-	n = syscall(0 /* read */, outside->pipe[0], at, 1);
+	n = syscall(SYS_read, outside->pipe[0], at, 1);
 	if (n == 1)
 		return 1;
-	CHECK(errno == EFAULT && syscall(0, outside->pipe[0], &n, 1) == 1);
+	CHECK(errno == EFAULT && syscall(SYS_read, outside->pipe[0], &n, 1) == 1);
 	return 0;
 }
 

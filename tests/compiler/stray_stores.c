@@ -17,7 +17,7 @@
 
 #define BYTES       4096
 #define TARGETS_MAX 4096
-#define SHADOW_XOR  0x100000000000ul
+#define SHADOW_XOR  (sizeof(long) == 8 ? (uintptr_t)0x100000000000ull : 0x80000000u)
 #define SHIFT       7
 
 extern char __cairn_rt[];
@@ -89,7 +89,7 @@ static void add_range(uintptr_t begin, uintptr_t end)
 {
 	add(begin);
 	add(begin + 64);
-	add((begin + end) / 2 & ~7ul);
+	add(begin + ((end - begin) / 2 & ~7ul));
 	add(end - 128);
 }
 
@@ -150,7 +150,7 @@ static void try_all(cairn_t *c, bool canary)
 			kinds[shared->kind](shared->targets[shared->target]);
 			if (canary)
 				_exit(0); /* seen; what it has hit may be anything */
-			test_fail("a store of kind %d to %lx went through", shared->kind,
+			test_fail("a store of kind %d to %zx went through", shared->kind,
 				shared->targets[shared->target]);
 		}
 	}

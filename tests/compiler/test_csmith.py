@@ -3,13 +3,13 @@
 """Random C programs under the oracle: each restore brings back every byte, and the output is that
 of the same program without hooks.
 
-    test_csmith.py [--plant | --switches] [--pauses] [--mode TRACKER:FLAG,...]
+    test_csmith.py [--plant | --switches] [--pauses] [--m32] [--mode TRACKER:FLAG,...]
         CAIRN_CC ROOT LEVEL SEED...
 
 With --plant some stores are left without their hooks, few at first, until the oracle says so. With
 --switches some of the optimisations are off: which ones depends on the seed. With --mode programs
 are built for that tracker with these flags, instead of for both trackers. With --pauses the
-session rests now and then.
+session rests now and then. With --m32 all are 32-bit programs.
 """
 
 import argparse
@@ -25,6 +25,7 @@ RUN_SECONDS = 200
 SWITCHES = ("stack", "fresh", "loops", "segments", "aggregate", "redundant", "calls", "clone")
 PLANTS = (16, 4, 2)  # every so many-th store
 POINTS: dict[str, str] = {}  # what more the oracle is asked for
+MACHINE: list[str] = []  # flags of all compilers
 
 
 def generate(seed: int) -> None:
@@ -39,7 +40,8 @@ def generate(seed: int) -> None:
 
 def build(compiler: str, level: str, output: str, *words: str) -> None:
     subprocess.run(
-        [compiler, f"-{level}", "-w", "-I/usr/include/csmith", "-o", output, "program.c", *words],
+        [compiler, f"-{level}", "-w", "-I/usr/include/csmith", "-o", output, "program.c", *words,
+         *MACHINE],
         check=True,
     )  # fmt: skip
 
@@ -105,6 +107,7 @@ def main() -> int:
     parser.add_argument("--plant", action="store_true")
     parser.add_argument("--switches", action="store_true")
     parser.add_argument("--pauses", action="store_true")
+    parser.add_argument("--m32", action="store_true")
     parser.add_argument("--mode", action="append", metavar="TRACKER:FLAG,...")
     parser.add_argument("cairn_cc")
     parser.add_argument("root")
@@ -118,11 +121,12 @@ def main() -> int:
         if not (Path(args.cairn_cc).parent.parent / "lib" / "cairn-musl").exists():
             print("SKIP: a libc with hooks (scripts/build_musl.py)")
             return SKIP
+    MACHINE.extend(["-m32"] if args.m32 else [])
     Path("nothing.c").write_text("void oracle_point(void) {}\n")
     # The oracle itself has no hooks: what it stores must not come back.
     source = Path(__file__).parent / "csmith_points.c"
     subprocess.run(["cc", "-O1", "-fno-omit-frame-pointer", "-fPIE", f"-I{args.root}/include", "-c",
-                    str(source), "-o", "points.o"], check=True)  # fmt: skip
+                    str(source), "-o", "points.o", *MACHINE], check=True)  # fmt: skip
     if args.plant:
         return 0 if any(check_plants(args.cairn_cc, args.level, s, "points.o")
                         for s in args.seeds) else 1  # fmt: skip

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Memory that libc and the kernel write comes back, and libc's functions do what they always do.
 
-    test_libc.py [--plant OBJECT] CAIRN_CC ROOT LEVEL
+    test_libc.py [--plant OBJECT | --m32] CAIRN_CC ROOT LEVEL
 
---plant links wrappers that keep one byte less than is written: it must be seen.
+--plant links wrappers that keep one byte less than is written: it must be seen. --m32: of 32-bit
+programs.
 """
 
 import argparse
@@ -17,7 +18,7 @@ def build(compiler: str, args: argparse.Namespace, output: str, *words: str) -> 
     source = Path(__file__).parent / "libc_calls.c"
     subprocess.run(
         [compiler, f"-{args.level}", "-D_GNU_SOURCE", "-fno-builtin", f"-I{args.root}/include",
-         str(source), "-o", output, *words, "-lm"],
+         str(source), "-o", output, *words, "-lm", *(["-m32"] if args.m32 else [])],
         check=True,
     )  # fmt: skip
 
@@ -28,7 +29,10 @@ def run(*command: str) -> subprocess.CompletedProcess:
 
 def check(args: argparse.Namespace) -> None:
     library = Path(args.cairn_cc).parent.parent / "lib"
-    build("cc", args, "plain", f"-L{library}", f"-Wl,-rpath,{library}", "-lcairn")
+    # No session is opened, and 32-bit programs have an archive alone.
+    build("cc", args, "plain", *(
+        [str(library / "cairn-32" / "libcairn.a")] if args.m32 else
+        [f"-L{library}", f"-Wl,-rpath,{library}", "-lcairn"]))  # fmt: skip
     want = run("./plain").stdout
     assert want.count("\n") >= 60, want
     for flags in (
@@ -52,6 +56,7 @@ def check_plant(args: argparse.Namespace) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--plant")
+    parser.add_argument("--m32", action="store_true")
     parser.add_argument("cairn_cc")
     parser.add_argument("root")
     parser.add_argument("level")

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the session asks of parts that 32-bit programs do not have, because no tracker of theirs
+ * does: descriptors that have to be kept alive, hot pages and strategies, traces of pages,
+ * protection of the engine's memory, memory that vanishes while a signal handler waits for it.
+ */
+#include "base/copy.h"
+#include "os/guarded.h"
+#include "os/keeper.h"
+#include "session/engine.h"
+#include "track/faults.h"
+#include "track/feed.h"
+
+int crn_keeper_open(struct crn_keeper **out)
+{
+	*out = NULL;
+	return 0;
+}
+
+void crn_keeper_close(struct crn_keeper *k)
+{
+}
+
+int crn_keeper_start(struct crn_keeper *k)
+{
+	return 0;
+}
+
+bool crn_faults_after_fork_child(void)
+{
+	return false;
+}
+
+bool crn_feed_exists(const char *name)
+{
+	return crn_streq(name, "auto");
+}
+
+/* ---- No strategies: there is nothing to copy ahead ------------------------------------------- */
+
+const char *crn_strategy_auto(const struct crn_tracker_ops *ops)
+{
+	return "none";
+}
+
+int crn_strategy_check(const char *spec, const char *tracker, char why[CRN_STRATEGY_WHY])
+{
+	if (crn_streq(spec, "auto") || crn_streq(spec, "none"))
+		return 0;
+	crn_copy(why, "32-bit programs have no strategy but none", 42);
+	return CAIRN_ESTRATEGY;
+}
+
+int crn_strategy_open(cairn_t *c, const char *spec)
+{
+	crn_copy(c->strategy, "none", 5);
+	c->strategy_why = "none of its trackers has hot pages";
+	return 0;
+}
+
+void crn_strategy_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+}
+
+void crn_strategy_restored(cairn_t *c, uint64_t intervals)
+{
+}
+
+void crn_strategy_stats(const cairn_t *c, struct cairn_stats *out)
+{
+	crn_copy(out->strategy, c->strategy, sizeof(out->strategy) - 1);
+}
+
+void crn_speculation_stats_reset(struct crn_speculation *s)
+{
+}
+
+int cairn_context(cairn_t *c, uint64_t key)
+{
+	CRN_TRY(crn_lock(c));
+	crn_unlock(c);
+	return 0;
+}
+
+/* ---- No traces ------------------------------------------------------------------------------- */
+
+struct crn_sink *crn_tracing_wrap(struct crn_tracing *t, struct crn_sink *inner)
+{
+	return inner;
+}
+
+void crn_tracing_interval(struct crn_tracing *t, uint64_t key)
+{
+}
+
+int crn_tracing_close(cairn_t *c)
+{
+	return 0;
+}
+
+/* ---- CAIRN_PROTECT is for protection keys alone ---------------------------------------------- */
+
+int crn_protect_begin(cairn_t *c)
+{
+	return CAIRN_EUNSUPPORTED;
+}
+
+void crn_protect_end(cairn_t *c)
+{
+}
+
+int crn_protect_open(cairn_t *c)
+{
+	return 0;
+}
+
+int crn_protect_close(cairn_t *c)
+{
+	return 0;
+}
+
+/* ---- No handler to wait for: a fault is the program's ---------------------------------------- */
+
+int crn_guarded_lines(const void *old, const void *live, uint64_t *lines)
+{
+	*lines = 0;
+	for (size_t i = 0; i < CRN_LINES; i++)
+		if (!crn_same_words((const char *)old + i * 64, (const char *)live + i * 64, 64))
+			*lines |= 1ull << i;
+	return 0;
+}
+
+int crn_guarded_copy_lines(void *to, const void *live, uint64_t lines)
+{
+	for (size_t i = 0; i < CRN_LINES; i++)
+		if (lines >> i & 1)
+			crn_copy((char *)to + i * 64, (const char *)live + i * 64, 64);
+	return 0;
+}
+
+int crn_guarded_copy(void *to, const void *from, size_t len)
+{
+	crn_copy(to, from, len);
+	return 0;
+}
