@@ -35,6 +35,7 @@ deps: ## Install what building, testing and the demo need (apt; root or sudo)
 	@scripts/install_deps.sh build test
 	@scripts/install_deps.sh --optional servers qemu
 	@scripts/install_deps.sh --optional compiler
+	@scripts/install_deps.sh --optional compiler-32
 
 demo: ## The main job: stock Redis survives crashes under load (installs what it lacks)
 	@scripts/install_deps.sh build demo
@@ -45,6 +46,7 @@ test: ## All tests that this host can run (installs what they lack)
 	@scripts/install_deps.sh build test
 	@scripts/install_deps.sh --optional servers qemu
 	@scripts/install_deps.sh --optional compiler
+	@scripts/install_deps.sh --optional compiler-32
 	@$(MAKE) --no-print-directory build
 	@$(PYTHON) scripts/build_musl.py --build $(BUILD) || echo "cairn: its tests are skipped"
 	@$(PYTHON) scripts/run_tests.py --build $(BUILD)
@@ -57,6 +59,7 @@ bench: ## Measure (half an hour; BENCH=part, ROUNDS=n, QUICK=1, FRESH=1), result
 	@scripts/install_deps.sh build bench
 	@scripts/install_deps.sh --optional servers
 	@scripts/install_deps.sh --optional compiler $(if $(findstring lmc,$(BENCH)),programs)
+	@$(if $(findstring lmc,$(BENCH)),scripts/install_deps.sh --optional compiler-32)
 	@$(MAKE) --no-print-directory build
 	@$(VENV)/bin/python bench/run.py --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(QUICK),--quick) $(if $(FRESH),--fresh) $(if $(STRATEGIES),--strategies $(STRATEGIES)) $(BENCH)

@@ -468,7 +468,8 @@ def arguments(command: Command) -> list[str]:
     folder = f"{NARROW}/" if narrow else ""
     kinds = (f"libcairn_rt_{kind}.a" for kind in command.kinds())
     return words + [
-        "-Wl,--whole-archive", *(library(folder + name) for name in kinds), "-Wl,--no-whole-archive",
+        "-Wl,--whole-archive", *(library(folder + name) for name in kinds),
+        "-Wl,--no-whole-archive",
         *(library(f"{folder}libcairn{part}.a") for part in ("_rt_libc", "_rt", "")),
         "-Wl,--export-dynamic-symbol=__cairn_*",
     ]  # fmt: skip

@@ -4,7 +4,8 @@
 #
 #	install_deps.sh [--check|--optional] SET...
 #
-#	SET         build | test | compiler | servers | qemu | demo | bench | programs | lint
+#	SET         build | test | compiler | compiler-32 | servers | qemu | demo | bench |
+#	            programs | lint
 #	--check     install nothing; name what is missing and fail
 #	--optional  what cannot be installed is named, but is no failure (its tests are skipped)
 #
@@ -33,6 +34,9 @@ packages_of() {
 		done
 		echo g++ csmith libcsmith-dev
 		echo dpkg-dev make # for the libc of -fcairn-complete, from its source
+		;;
+	compiler-32) # cairn-cc -m32
+		echo gcc-multilib libc6-dev-i386 lib32gcc-12-dev lib32stdc++-12-dev
 		;;
 	servers)
 		echo redis-server redis-tools nginx-light lighttpd apache2-utils memcached
@@ -85,7 +89,7 @@ case ${1-} in
 --optional) mode=optional && shift ;;
 esac
 [ $# -gt 0 ] || {
-	sed -n '3,12s/^# \{0,1\}//p' "$0" >&2
+	sed -n '3,13s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 

@@ -4,7 +4,8 @@
  * or redirected) and the printf subset that formats them. No malloc, no stdio, no locks: a message
  * is formatted on the caller's stack and leaves in one write, so lines of threads never mix.
  *
- * Conversions: %s %c %d %u %x %p %zu %lu %ld %lx %llu %lld, width, zero padding, %%.
+ * Conversions: %s %c %d %u %x %p %zu %lu %ld %lx %llu %lld, width, zero padding, %%. "%" CRN_64 "u"
+ * is of a uint64_t, whatever the machine.
  */
 #ifndef CRN_LOG_H
 #define CRN_LOG_H
@@ -15,6 +16,12 @@
 enum crn_log_level { CRN_LOG_ERROR, CRN_LOG_WARN, CRN_LOG_INFO, CRN_LOG_DEBUG };
 
 #define CRN_LOG_LINE_MAX 512
+
+#ifdef __i386__
+#define CRN_64 "ll"
+#else
+#define CRN_64 "l"
+#endif
 
 /* The writer is installed by os/ (base itself never talks to the kernel). */
 typedef void (*crn_log_writer)(const char *line, size_t len);

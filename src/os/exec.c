@@ -31,7 +31,7 @@ static long exec_self(char **argv, char **envp)
 int crn_exec_default_layout(char **argv, char **envp)
 {
 	long now = crn_sys1(SYS_personality, 0xffffffff);
-	long want = (now | ADDR_NO_RANDOMIZE) & ~ADDR_COMPAT_LAYOUT;
+	long want = (now | ADDR_NO_RANDOMIZE) & ~(ADDR_COMPAT_LAYOUT | ADDR_LIMIT_3GB);
 	struct rlimit stack = { 0 };
 	bool endless;
 

@@ -112,7 +112,7 @@ static long reserve_at(uintptr_t addr, size_t len)
 	int err = -EEXIST;
 
 	if (CRN_RESERVE_PLACES == 1)
-		crn_memory_unmap((void *)addr, CRN_RESERVE_MAX);
+		crn_memory_unmap((void *)addr, len);
 	for (int i = 0; i < CRN_RESERVE_PLACES && err == -EEXIST; i++, addr += CRN_RESERVE_MAX) {
 		err = map_free(addr, len, PROT_NONE);
 		if (err >= 0)
@@ -381,6 +381,32 @@ int crn_memory_span(void **at, size_t len)
 		crn_memory_unmap(*at, len);
 	return err;
 }
+
+#ifdef __i386__
+int crn_memory_leave(void *at, size_t len)
+{
+	long got = crn_sys6(SYS_mmap, (long)at, (long)len, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+
+	return got == (long)at ? 0 : (int)got;
+}
+
+int crn_memory_enter(void *at, size_t len)
+{
+	CRN_TRY(crn_memory_unmap(at, len));
+	return crn_memory_span(&at, len);
+}
+#else
+int crn_memory_leave(void *at, size_t len)
+{
+	return crn_memory_unmap(at, len);
+}
+
+int crn_memory_enter(void *at, size_t len)
+{
+	return crn_memory_span(&at, len);
+}
+#endif
 
 int crn_memory_renew(void *page, size_t len)
 {

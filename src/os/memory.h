@@ -109,7 +109,13 @@ int crn_memory_map_at(uintptr_t addr, size_t len);
  * child finds zeros again, no huge pages, not in core dumps. 0 or -errno (-EEXIST: not free).
  */
 int crn_memory_span(void **at, size_t len);
-/* The same in place of whole pages that are mapped: zeros, private, wiped in a child. */
+/*
+ * The engine's own places. 32-bit programs keep them closed while they are not in use, so that
+ * nothing else is ever mapped there; else they are mapped and unmapped. Results as above.
+ */
+int crn_memory_enter(void *at, size_t len);
+int crn_memory_leave(void *at, size_t len);
+/* As a span, but in place of whole pages that are mapped: zeros, private, wiped in a child. */
 int crn_memory_renew(void *page, size_t len);
 /* Addresses that nobody can use: -EEXIST if somebody does. */
 int crn_memory_inhibit(uintptr_t addr, size_t len);

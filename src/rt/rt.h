@@ -10,6 +10,8 @@
  *	          primary - 0x0c0000000000: 0x490000000000 and 0x700000000000
  *	engine    0x200000000000  32 TiB  the arena, lists of regions and tags, the undo log
  *
+ * (32-bit programs: i386/layout_i386.h.)
+ *
  * All that keeps checkpoints lies below the primary memory: no tag is mapped for it, so that a hook
  * before a store that strays there ends in SIGSEGV (stray_guard.c).
  *

@@ -6,7 +6,6 @@
  * A restore comes back out of __cairn_site like any return: registers and the active stack are as
  * they were, so code around the call needs to know nothing of it either.
  */
-#include <inttypes.h>
 #include "base/bits.h"
 #include "base/log.h"
 #include "cairn/cairn.h"
@@ -104,6 +103,8 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 }
 
 
+#define NUMBER(name) ", \"" name "\": %" CRN_64 "u"
+
 /* As the agent's --stats=json, at the end of each process that has sites. */
 static __attribute__((destructor)) void tell_figures(void)
 {
@@ -116,9 +117,9 @@ static __attribute__((destructor)) void tell_figures(void)
 		cairn_stats(__cairn_rt.site_session, &s) < 0)
 		return;
 	len = crn_format(line, sizeof(line),
-		"{\"pid\": %d, \"tracker\": \"%s\", \"checkpoints\": %" PRIu64 ", \"failed\": %" PRIu64 ", "
-		"\"restores\": %" PRIu64 ", \"saved\": %" PRIu64 ", \"checkpoint_ns\": %" PRIu64 ", "
-		"\"engine_bytes_max\": %" PRIu64 ", \"stack_bytes\": %" PRIu64 "}\n",
+		"{\"pid\": %d, \"tracker\": \"%s\"" NUMBER("checkpoints") NUMBER("failed")
+		NUMBER("restores") NUMBER("saved") NUMBER("checkpoint_ns")
+		NUMBER("engine_bytes_max") NUMBER("stack_bytes") "}\n",
 		getpid(), s.tracker, s.checkpoints, s.failed, s.restores, s.faults, s.checkpoint_ns,
 		s.engine_bytes_max, __cairn_rt.site_stack);
 	fd = crn_log_start();

@@ -5,15 +5,24 @@
  * away are kept before (deferred.h). Where none of this is possible an interval is not restorable.
  */
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include "base/status.h"
 #include "os/maps.h"
 #include "os/memory.h"
-#include "os/sys.h"
 #include "rt/deferred.h"
 #include "rt/wrap.h"
 #include "rt/wrap_call.h"
 
 #define PARTS_MAX 16
+
+/* 32-bit programs give the offset in pages. */
+#ifdef __i386__
+#define NR_MMAP        SYS_mmap2
+#define OFFSET(offset) ((long)((offset) >> CRN_PAGE_SHIFT))
+#else
+#define NR_MMAP        SYS_mmap
+#define OFFSET(offset) (offset)
+#endif
 
 /* Mappings of [addr, addr+len). */
 struct parts {
@@ -107,7 +116,7 @@ static long map(const long args[6])
 		find_parts(&p, at, len);
 	if (p.count)
 		replaced = replace(&p, prot, flags);
-	got = crn_memory_call(SYS_mmap, args);
+	got = crn_memory_call(NR_MMAP, args);
 	if (failed(got))
 		return got;
 	if (!p.count)
@@ -216,7 +225,7 @@ static long move_break(uintptr_t end)
 
 bool crn_call_maps(long nr)
 {
-	return nr == SYS_mmap || nr == SYS_munmap || nr == SYS_mprotect || nr == SYS_madvise ||
+	return nr == NR_MMAP || nr == SYS_munmap || nr == SYS_mprotect || nr == SYS_madvise ||
 		nr == SYS_mremap || nr == SYS_brk;
 }
 
@@ -229,7 +238,7 @@ long crn_call_map(long nr, const long args[6])
 	if (!__cairn_rt.active)
 		return crn_memory_call(nr, args);
 	switch (nr) {
-	case SYS_mmap:
+	case NR_MMAP:
 		return map(args);
 	case SYS_mprotect:
 		return protect(args);
@@ -250,23 +259,16 @@ static long told(long result)
 	return -1;
 }
 
-/* As the kernel has it: of 32-bit programs in pages. */
-#ifdef __i386__
-#define OFFSET(offset) ((long)((offset) >> CRN_PAGE_SHIFT))
-#else
-#define OFFSET(offset) (offset)
-#endif
-
 #define CALL(nr, ...) told(crn_call_map(nr, (const long[6]){ __VA_ARGS__ }))
 
 WRAPPER(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off64_t offset)
 {
-	return (void *)CALL(SYS_mmap, (long)at, (long)len, prot, flags, fd, OFFSET(offset));
+	return (void *)CALL(NR_MMAP, (long)at, (long)len, prot, flags, fd, OFFSET(offset));
 }
 
 WRAPPER(void *, mmap, void *at, size_t len, int prot, int flags, int fd, off_t offset)
 {
-	return (void *)CALL(SYS_mmap, (long)at, (long)len, prot, flags, fd, OFFSET(offset));
+	return (void *)CALL(NR_MMAP, (long)at, (long)len, prot, flags, fd, OFFSET(offset));
 }
 
 WRAPPER(int, munmap, void *at, size_t len)

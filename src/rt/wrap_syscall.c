@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "os/call_memory.h"
 #include "os/memory.h"
+#include "rt/keep_readable.h"
 #include "rt/wrap.h"
 #include "rt/wrap_call.h"
 
@@ -32,26 +33,9 @@ static void keep_range(void *arg, uintptr_t addr, size_t len)
 	keep((void *)addr, len);
 }
 
-/* As far as there is memory: the kernel stops there, too. */
 static void keep_readable(void *arg, uintptr_t addr, size_t len)
 {
-	uintptr_t at[CRN_PROBE_MAX], end = addr + len;
-
-	while (addr < end) {
-		size_t count = 0, good;
-
-		for (uintptr_t a = addr; a < end && count < CRN_PROBE_MAX;
-			a = crn_page_down(a) + CRN_PAGE_SIZE)
-			at[count++] = a;
-		good = crn_memory_readable(at, count);
-		if (!good)
-			return;
-		len = CRN_MIN(end, crn_page_down(at[good - 1]) + CRN_PAGE_SIZE) - addr;
-		keep((void *)addr, len);
-		if (good < count)
-			return;
-		addr += len;
-	}
+	crn_keep_readable(addr, len);
 }
 
 void crn_call_keep(long nr, const long args[6], bool surely)
@@ -65,7 +49,7 @@ void crn_call_keep(long nr, const long args[6], bool surely)
 	if (writes_unseen(nr))
 		crn_rt_give_up(0, CAIRN_EUNSUPPORTED);
 	if (nr == SYS_clone && args[0] & CLONE_PARENT_SETTID)
-		keep_readable(NULL, (uintptr_t)args[2], sizeof(int));
+		crn_keep_readable((uintptr_t)args[2], sizeof(int));
 	crn_call_memory(nr, args, &to);
 }
 

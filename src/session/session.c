@@ -340,7 +340,7 @@ static void tear_down(cairn_t *c)
 	crn_journal_close(c->journal);
 	if (c->maps.buffer)
 		crn_maps_close(&c->maps);
-	crn_memory_unmap(
+	crn_memory_leave(
 		(char *)reserve_base + CRN_ARENA_LEADING, reserve_size - CRN_ARENA_LEADING);
 	crn_memory_advise(reserve_base, CRN_PAGE_SIZE, MADV_KEEPONFORK);
 	give_key_back();
@@ -362,7 +362,7 @@ void crn_after_fork_child(void)
 		(void)crn_pkey_open(crn_pkey_bits(reserve_key));
 	stays = crn_faults_after_fork_child() ? CRN_ARENA_LEADING : 0;
 	end = anchor->state == CLOSED ? CRN_ARENA_LEADING : reserve_size;
-	crn_memory_unmap((char *)reserve_base + stays, end - stays);
+	crn_memory_leave((char *)reserve_base + stays, end - stays);
 	give_key_back();
 	anchor = NULL;
 }
@@ -415,7 +415,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	apart = omit || !(ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS));
 	err = build(base, reserved, &host, o.memory_max, apart, &c);
 	if (err < 0) {
-		crn_memory_unmap(base, reserved);
+		crn_memory_leave(base, reserved);
 		give_key_back();
 		return err;
 	}

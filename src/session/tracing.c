@@ -104,7 +104,7 @@ struct crn_sink *crn_tracing_wrap(struct crn_tracing *t, struct crn_sink *inner)
 
 static void give_up(struct crn_tracing *t, const char *why)
 {
-	crn_error("the trace ends at interval %llu: %s", (unsigned long long)t->writer.intervals, why);
+	crn_error("the trace ends at interval %" CRN_64 "u: %s", t->writer.intervals, why);
 	crn_fd_close(t->fd);
 	t->c->tracing = NULL;
 }

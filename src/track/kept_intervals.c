@@ -15,8 +15,8 @@ int crn_kept_span(uintptr_t at, size_t max, size_t len, void **out)
 {
 	void *place = (void *)at;
 
-	CRN_TRY(crn_memory_unmap(place, max));
-	CRN_TRY(crn_memory_span(&place, len));
+	CRN_TRY(crn_memory_leave(place, max));
+	CRN_TRY(crn_memory_enter(place, len));
 	*out = place;
 	return 0;
 }

@@ -205,7 +205,7 @@ static void shadow_close(void *tracker)
 	struct shadow *t = tracker;
 
 	crn_rt()->active = crn_rt()->ending = false;
-	crn_memory_unmap(crn_rt()->dirty, t->list_size);
+	crn_memory_leave(crn_rt()->dirty, t->list_size);
 	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
 	crn_tags_close();
 	clear_shadow();
@@ -252,7 +252,7 @@ static int shadow_open(void **out, struct crn_track_env *env)
 	return 0;
 
 err_list:
-	crn_memory_unmap(crn_rt()->dirty, t->list_size);
+	crn_memory_leave(crn_rt()->dirty, t->list_size);
 	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
 err_kept:
 	crn_kept_close(&t->kept);

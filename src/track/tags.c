@@ -150,8 +150,8 @@ static void pages_close(void)
 	size_t len;
 	void *listed = listed_place(&len);
 
-	crn_memory_unmap(listed, len);
-	crn_memory_unmap((void *)CRN_RT_PAGES_AT, list_size());
+	crn_memory_leave(listed, len);
+	crn_memory_leave((void *)CRN_RT_PAGES_AT, list_size());
 	crn_rt()->tag_pages = crn_rt()->tag_pages_cur = crn_rt()->tag_pages_end = NULL;
 }
 
@@ -163,10 +163,10 @@ static int pages_open(void)
 
 	CRN_TRY(crn_kept_span(CRN_RT_PAGES_AT, CRN_RT_PAGES_MAX, list_size(), &list));
 	listed = listed_place(&len);
-	crn_memory_unmap(listed, len);
-	err = crn_memory_span(&listed, len);
+	crn_memory_leave(listed, len);
+	err = crn_memory_enter(listed, len);
 	if (err < 0) {
-		crn_memory_unmap(list, list_size());
+		crn_memory_leave(list, list_size());
 		return err;
 	}
 	crn_rt()->tag_pages_cur = list;

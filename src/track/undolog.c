@@ -134,7 +134,7 @@ static void undolog_close(void *tracker)
 
 	rest();
 	crn_rt()->log_base = crn_rt()->log_limit = 0;
-	crn_memory_unmap(log, t->size);
+	crn_memory_leave(log, t->size);
 	crn_kept_close(&t->kept);
 	crn_block_free(t->kept.env->arena, t, sizeof(*t));
 }

@@ -18,7 +18,9 @@
 #include "../lib/harness.h"
 
 #define BYTES     8192
+#ifndef STEP
 #define STEP      47 /* of the instructions of a checkpoint each so-many-th */
+#endif
 #ifndef WIDE_STEP
 #define WIDE_STEP 13
 #endif

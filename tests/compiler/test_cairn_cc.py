@@ -247,7 +247,7 @@ class CommandLine(unittest.TestCase):
             (["-Wl,-O1,-no-pie", "program.c"], "-no-pie: an instrumented"),
             (["-Xlinker", "--no-pie", "program.c"], "--no-pie: an instrumented"),
             (["-static", "program.c"], "-static-pie"),
-            (["-m32", "program.c"], "-m32 is not supported yet"),
+            (["-m16", "program.c"], "-m16 is not supported"),
             (["-c", "--target=i386-linux-gnu", "program.c"], "i386-linux-gnu is not supported"),
             (["-c", "-target", "x86_64-linux-gnux32", "program.c"], "gnux32 is not supported"),
             (["-fcairn-save=off", "-fcairn-tracker=undolog", "program.c"], "shadow"),

@@ -33,6 +33,7 @@ int crn_rt_guard_start(void)
 		CRN_TRY(close_low(__cairn_shape.shift));
 		return crn_memory_inhibit(CRN_RT_ENGINE_AT, CRN_RT_ENGINE_LEN);
 	}
+	CRN_TRY(close_between(0, CRN_RT_IMAGE_AT));
 	return crn_memory_inhibit(CRN_RT_IMAGE_AT + CRN_RT_IMAGE_LEN,
 		CRN_RT_MAPS_AT - CRN_RT_IMAGE_AT - CRN_RT_IMAGE_LEN);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hooks as the pass calls them in 32-bit code: arguments in eax and edx; eax, ecx, edx are lost,
- * as in any call (LLVM has no convention there that spares them).
+ * The hooks as the pass calls them in 32-bit code: arguments in eax and edx; eax, ecx and edx are
+ * lost, as in any call (LLVM has no convention there that spares them).
  */
 	.macro	HOOK name, target
 	.globl	\name

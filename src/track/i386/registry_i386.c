@@ -13,7 +13,8 @@ static int not_here(const struct crn_host *host)
 	return CAIRN_ENOTRACK;
 }
 
-#define ABSENT(id) const struct crn_tracker_ops crn_tracker_##id = { .name = #id, .probe = not_here }
+#define ABSENT(id) \
+	const struct crn_tracker_ops crn_tracker_##id = { .name = #id, .probe = not_here }
 
 ABSENT(async);
 ABSENT(softdirty);
