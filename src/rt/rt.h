@@ -235,16 +235,19 @@ static inline size_t crn_log_need(size_t len)
 	return (len <= 8 ? 0 : (len + 15) & ~15ul) + sizeof(struct crn_log_entry);
 }
 
-/* What makes an entry valid is one store, the last. */
-static inline void crn_log_fill(volatile struct crn_log_entry *entry, uint64_t where)
+/*
+ * The word that makes an entry valid. 32-bit programs store the address first: without the rest an
+ * entry of the log is not filled, and one of the list names its first region only.
+ */
+static inline void crn_rt_fill(volatile uint64_t *at, uint64_t value)
 {
 #ifdef __i386__
-	volatile uint32_t *half = (volatile uint32_t *)&entry->where;
+	volatile uint32_t *half = (volatile uint32_t *)at;
 
-	half[0] = (uint32_t)where;
-	half[1] = (uint32_t)(where >> 32);
+	half[0] = (uint32_t)value;
+	half[1] = (uint32_t)(value >> 32);
 #else
-	entry->where = where;
+	*at = value;
 #endif
 }
 

@@ -164,8 +164,8 @@ static inline __attribute__((always_inline)) void save(uintptr_t region, size_t 
 		return;
 	if (crn_likely(rt->active)) {
 		copy(region, count, tag, value);
-		if (crn_unlikely(!list(rt, region | (uint64_t)(count - 1) << CRN_LIST_MASK, count, tag,
-				    count))) {
+		if (crn_unlikely(!list(rt, region | (uint64_t)(count - 1) << CRN_LIST_MASK, count,
+				    tag, count))) {
 			lost(rt, region, CAIRN_EMEMORY);
 			return;
 		}

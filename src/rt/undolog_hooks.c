@@ -68,11 +68,11 @@ static bool fill_long(struct crn_rt *rt, uintptr_t cur, uintptr_t addr, size_t l
 	volatile struct crn_log_entry *entry = (volatile struct crn_log_entry *)next - 1;
 
 	entry->word = len;
-	crn_log_fill(entry, addr | CRN_LOG_VOID << 56);
+	crn_rt_fill(&entry->where, addr | CRN_LOG_VOID << 56);
 	crn_copy((void *)cur, (const void *)addr, len);
 	if (crn_unlikely(*(volatile uintptr_t *)&rt->log_cur != next))
 		return false;
-	crn_log_fill(entry, addr | CRN_LOG_LONG << 56);
+	crn_rt_fill(&entry->where, addr | CRN_LOG_LONG << 56);
 	return true;
 }
 
@@ -81,7 +81,7 @@ static void fill_short(uintptr_t cur, uintptr_t addr, size_t len, uint64_t old)
 	volatile struct crn_log_entry *entry = (volatile struct crn_log_entry *)cur;
 
 	entry->word = old;
-	crn_log_fill(entry, addr | (uint64_t)len << 56);
+	crn_rt_fill(&entry->where, addr | (uint64_t)len << 56);
 }
 
 void crn_rt_range(uintptr_t addr, size_t len)

@@ -187,7 +187,7 @@ static void put(uintptr_t addr, const void *old, size_t len)
 		return;
 	err = crn_memory_force_write(addr, from, len);
 	if (err < 0 && err != -EIO)
-		crn_error("cannot put back %lx: protected", addr);
+		crn_error("cannot put back %zx: protected", addr);
 }
 
 static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
