@@ -64,7 +64,7 @@ _Noreturn void abort(void);
 
 extern const char __cairn_fresh_on __attribute__((weak)); /* -fcairn-fresh=on */
 
-#define KEEP(object) crn_rt_range((uintptr_t)(object), sizeof(*(object)))
+#define KEEP(object) crn_rt_keep((uintptr_t)(object), sizeof(*(object)))
 
 void crn_heap_lock(void)
 {
@@ -288,7 +288,8 @@ static void free_block(uint32_t i, uintptr_t addr)
 {
 	struct heap *h = place.heap;
 	struct unit *u = &place.table[i];
-	size_t size = class_size(u->class), offset = addr - address_of(i);
+	uint32_t size = (uint32_t)class_size(u->class); /* divisions of words take twice as long */
+	uint32_t offset = (uint32_t)(addr - address_of(i));
 	struct free_block *block = (struct free_block *)addr;
 	bool full = !u->freed && (u->fresh + 1) * size > UNIT;
 
@@ -304,7 +305,7 @@ static void free_block(uint32_t i, uintptr_t addr)
 	}
 	KEEP(block);
 	*block = (struct free_block){ u->freed, __cairn_rt.open };
-	u->freed = (uint32_t)(offset / size) + 1;
+	u->freed = offset / size + 1;
 	if (full)
 		link_unit(&h->slabs[u->class], i);
 }

@@ -25,7 +25,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/copy.h"
 #include "rt/abi.h"
 
 struct crn_track_env;
@@ -156,14 +155,21 @@ static inline uint8_t *crn_rt_tag(uintptr_t addr, uint32_t shift)
 	return (uint8_t *)(shift ? addr >> shift : addr - (uintptr_t)CRN_RT_TAGS_BELOW);
 }
 
-/* Tags next to each other; few, as a rule, for which `rep stosb` takes long. */
+/* Tags next to each other: few, as a rule, for which `rep stosb` takes long. */
 static inline void crn_tags_set(void *tags, size_t count, uint8_t value)
 {
-	if (count > 16)
-		crn_fill(tags, value, count);
-	else
+	typedef volatile uint64_t word __attribute__((may_alias, aligned(1)));
+	uint64_t each = value * 0x0101010101010101ul;
+	volatile uint8_t *at = tags;
+
+	if (count < sizeof(word)) {
 		for (size_t i = 0; i < count; i++)
-			((volatile uint8_t *)tags)[i] = value;
+			at[i] = value;
+		return;
+	}
+	for (size_t i = 0; i < count - sizeof(word); i += sizeof(word))
+		*(word *)(at + i) = each;
+	*(word *)(at + count - sizeof(word)) = each;
 }
 
 /* A byte for each page of tags: is it in the list of tag pages? */
@@ -285,6 +291,21 @@ void crn_rt_start(int argc, char **argv, char **envp);
  */
 void crn_rt_slow(uintptr_t addr);
 void crn_rt_range(uintptr_t addr, size_t len);
+
+/* The same of few bytes, which are saved already as a rule: of a program's wrappers. */
+static inline void crn_rt_keep(uintptr_t addr, size_t len)
+{
+	const struct crn_rt_shape *s = &__cairn_shape;
+
+	if (s->kind == CRN_RT_SHADOW && s->shift && len - 1 < 1ul << s->shift) {
+		uint8_t saved = *s->tags == CRN_TAGS_EPOCH ? (uint8_t)__cairn_rt.epoch : 1;
+
+		if (*(const volatile uint8_t *)crn_rt_tag(addr, s->shift) == saved &&
+			*(const volatile uint8_t *)crn_rt_tag(addr + len - 1, s->shift) == saved)
+			return;
+	}
+	crn_rt_range(addr, len);
+}
 
 /*
  * What lies in [begin, end) has no meaning at any kept checkpoint: whole regions in it need not be

@@ -48,7 +48,7 @@
 static inline void keep(const volatile void *p, size_t n)
 {
 	if (p && n)
-		crn_rt_range((uintptr_t)p, n - CRN_KEEP_LESS);
+		crn_rt_keep((uintptr_t)p, n - CRN_KEEP_LESS);
 }
 
 /* What was written elsewhere goes to its place. */

@@ -110,14 +110,46 @@ static const char *read_conversion(const char *at, struct arguments *a)
 	return at + 1;
 }
 
+/* What stands between a percent sign and its conversion. */
+static bool is_flag(char c)
+{
+	switch (c) {
+	case '0' ... '9':
+	case '$':
+	case '-':
+	case '+':
+	case ' ':
+	case '#':
+	case '\'':
+	case 'I':
+	case '*':
+	case '.':
+	case 'h':
+	case 'l':
+	case 'q':
+	case 'L':
+	case 'j':
+	case 'z':
+	case 't':
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* By hand: formats are short, and this is asked at each call. */
 static bool may_count(const char *format)
 {
-	while ((format = strchr(format, '%'))) {
-		format++;
-		format += strspn(format, "0123456789$-+ #'I*.hlqLjzt");
+	for (; *format; format++) {
+		if (*format != '%')
+			continue;
+		do
+			format++;
+		while (is_flag(*format));
 		if (*format == 'n')
 			return true;
-		format += *format != 0;
+		if (!*format)
+			return false;
 	}
 	return false;
 }
