@@ -1,13 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
+ * What runs in a keeper once it has no stack any more. All of it lies in one page.
+ *
  * void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd)
  *
  * The last thing that a keeper runs: it unmaps the gaps ({ begin, len } until len is 0), its stack
- * among them, so that it works in registers alone and lies in one page. Then it sleeps until the
- * lifeline ends.
+ * among them, so that it works in registers alone. Then it sleeps until the lifeline ends.
+ *
+ * void crn_keeper_read(struct crn_keeper_readers *readers, long lifeline_fd, long *begun)
+ *
+ * Begin a thread that reads events, and a twin: another process in the same memory, which sleeps
+ * like the keeper and has such a thread as well, so that who is killed alone leaves a reader. What
+ * begins here never touches the stack. *begun: readers that will say whether they can.
  */
+	.set SEEN, 0 /* struct crn_keeper_readers */
+	.set DONE, 4
+	.set DROPPED, 8
+	.set COUNT, 12
+	.set TWIN, 16
+	.set TWIN_OWNER, 20
+	.set ROBUST, 24
+	.set NAME, 56
+	.set FIRST, 72
+	.set SECOND, 112
+	.set REVENTS, 6 /* struct crn_keeper_reader */
+	.set MESSAGE, 8
+
 	.text
-	.balign 256
+	.balign 512
 	.globl crn_keeper_sleep
 	.hidden crn_keeper_sleep
 	.type crn_keeper_sleep, @function
@@ -16,22 +36,137 @@ crn_keeper_sleep:
 	movq	%rsi, %r12
 1:	movq	8(%rbx), %rsi
 	testq	%rsi, %rsi
-	jz	2f
+	jz	sleep
 	movl	$11, %eax		/* munmap; refused (a sealed mapping): then it stays */
 	movq	(%rbx), %rdi
 	syscall
 	addq	$16, %rbx
 	jmp	1b
 
-2:	movl	$73, %eax		/* flock(LOCK_SH): ours when the program's memory is gone */
+sleep:	movl	$73, %eax		/* flock(LOCK_SH): ours when the program's memory is gone */
 	movq	%r12, %rdi
 	movl	$1, %esi
 	syscall
 	cmpq	$-4, %rax		/* EINTR */
-	je	2b
+	je	sleep
 	movl	$231, %eax		/* exit_group */
 	xorl	%edi, %edi
 	syscall
 	hlt
+
+	/* clone(flags in edi); the child goes on at \child, on no stack */
+	.macro	BEGIN child
+	movl	$56, %eax
+	xorl	%esi, %esi
+	xorl	%edx, %edx
+	xorl	%r10d, %r10d
+	xorl	%r8d, %r8d
+	syscall
+	testq	%rax, %rax
+	jz	\child
+	.endm
+	.set THREAD, 0x50f00		/* VM, FS, FILES, SIGHAND, THREAD, SYSVSEM */
+	.set PROCESS, 0x8100		/* VM, PARENT */
+
+	.globl crn_keeper_read
+	.hidden crn_keeper_read
+	.type crn_keeper_read, @function
+crn_keeper_read:
+	pushq	%rbx
+	pushq	%r12
+	pushq	%r13
+	pushq	%r14
+	movq	%rdi, %r13
+	movq	%rsi, %r12
+	movq	%rdx, %r14
+	leaq	FIRST(%r13), %rbx
+	movl	$THREAD, %edi
+	BEGIN	reader
+	js	1f
+	incq	(%r14)
+	movl	$PROCESS, %edi
+	BEGIN	twin
+	js	1f
+	movl	%eax, TWIN(%r13)
+	incq	(%r14)
+1:	popq	%r14
+	popq	%r13
+	popq	%r12
+	popq	%rbx
+	ret
+
+twin:	movl	$157, %eax		/* prctl(PR_SET_NAME) */
+	movl	$15, %edi
+	leaq	NAME(%r13), %rsi
+	syscall
+	movl	$273, %eax		/* set_robust_list: the kernel tells of our death */
+	leaq	ROBUST(%r13), %rdi
+	movl	$24, %esi
+	syscall
+	movl	$186, %eax		/* gettid */
+	syscall
+	movl	%eax, TWIN_OWNER(%r13)
+	leaq	SECOND(%r13), %rbx
+	movl	$THREAD, %edi
+	BEGIN	reader
+	jns	sleep
+	lock addl $0x10000, COUNT(%r13)
+	jmp	sleep
+
+	/* Once in vain, to see whether it may. */
+reader:	movl	$0, %eax		/* read */
+	movslq	(%rbx), %rdi
+	leaq	MESSAGE(%rbx), %rsi
+	movl	$32, %edx
+	lock incl SEEN(%r13)
+	syscall
+	lock incl DONE(%r13)
+	cmpq	$-11, %rax		/* EAGAIN */
+	je	1f
+	testq	%rax, %rax
+	jle	4f
+	movl	$1, DROPPED(%r13)	/* there was one: it may be that */
+1:	movl	$7, %eax		/* poll */
+	movq	%rbx, %rdi
+	movl	$1, %esi
+	xorl	%edx, %edx
+	syscall
+	testq	%rax, %rax
+	js	4f
+	lock incl COUNT(%r13)
+
+2:	movl	$7, %eax		/* poll */
+	movq	%rbx, %rdi
+	movl	$1, %esi
+	movq	$-1, %rdx
+	syscall
+	cmpq	$-4, %rax		/* EINTR */
+	je	2b
+	cmpq	$1, %rax
+	jne	5f
+	cmpw	$1, REVENTS(%rbx)	/* POLLIN, and no error */
+	jne	5f
+	lock incl SEEN(%r13)
+	movl	$0, %eax		/* read */
+	movslq	(%rbx), %rdi
+	leaq	MESSAGE(%rbx), %rsi
+	movl	$32, %edx
+	syscall
+	testq	%rax, %rax
+	jle	3f
+	cmpb	$0x15, MESSAGE(%rbx)	/* UFFD_EVENT_REMOVE */
+	jne	3f
+	movl	$1, DROPPED(%r13)
+3:	lock incl DONE(%r13)
+	jmp	2b
+
+5:	lock decl COUNT(%r13)
+	jmp	6f
+4:	lock addl $0x10000, COUNT(%r13)
+6:	movl	$60, %eax		/* exit */
+	xorl	%edi, %edi
+	syscall
+	hlt
 	.size crn_keeper_sleep, . - crn_keeper_sleep
+	.space	512 - (. - crn_keeper_sleep) /* refused if it is too long for one page */
 	.section .note.GNU-stack, "", @progbits

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include "base/bits.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "os/lifeline.h"
@@ -25,9 +27,20 @@
 
 _Static_assert(sizeof(struct crn_keeper) <= CRN_PAGE_SIZE, "one page");
 _Static_assert(sizeof(struct crn_keeper_gap) == 16, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, count) == 12, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, twin) == 16, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, twin_owner) == 20, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, robust) == 24, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, name) == 56, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, reader[0]) == 72, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, reader[1]) == 112, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_reader, revents) == 6, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_reader, message) == 8, "keeper.S");
 
 /* keeper.S: give the gaps back, sleep until the lifeline ends. */
 _Noreturn void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd);
+/* keeper.S: begin the twin, and a reader in both. */
+void crn_keeper_read(struct crn_keeper_readers *readers, long lifeline_fd, long *begun);
 
 /* ---- In the child ---------------------------------------------------------------------------- */
 
@@ -100,13 +113,18 @@ static void plan_gaps(struct crn_keeper *k)
 	k->gaps[count].len = 0;
 }
 
+static void plan_death(struct crn_keeper_robust *r, const _Atomic uint32_t *owner)
+{
+	r->first = &r->entry;
+	r->entry = &r->first;
+	r->offset = (int64_t)((uintptr_t)owner - (uintptr_t)&r->entry);
+	r->pending = NULL;
+}
+
 /* From here on the kernel tells of our death. */
 static int sign(struct crn_keeper *k)
 {
-	k->robust.first = &k->robust.entry;
-	k->robust.entry = &k->robust.first;
-	k->robust.offset = (int64_t)((uintptr_t)&k->owner - (uintptr_t)&k->robust.entry);
-	k->robust.pending = NULL;
+	plan_death(&k->robust, &k->owner);
 	CRN_TRY((int)crn_sys2(SYS_set_robust_list, &k->robust, 24));
 	atomic_store(&k->owner, (uint32_t)crn_gettid());
 	return 0;
@@ -123,10 +141,28 @@ static int prepare(struct crn_keeper *k, int lifeline_fd)
 	return sign(k);
 }
 
+/* Until all readers that have begun have said whether they can. */
+static void begin_readers(struct crn_keeper *k, int lifeline_fd)
+{
+	const int64_t millisecond[2] = { 0, 1000000 };
+	uint32_t said;
+	long begun = 0;
+
+	crn_keeper_read(&k->readers, lifeline_fd, &begun);
+	for (int i = 0; i < END_WAIT_MS; i++) {
+		said = atomic_load(&k->readers.count);
+		if ((said & 0xffff) + (said >> 16) >= (uint32_t)begun)
+			return;
+		crn_sys2(SYS_nanosleep, millisecond, NULL);
+	}
+}
+
 static _Noreturn void child(struct crn_keeper *k, int lifeline_fd)
 {
 	int err = prepare(k, lifeline_fd);
 
+	if (err >= 0 && k->events_of)
+		begin_readers(k, lifeline_fd);
 	plan_gaps(k);
 	/* The parent goes on: giving the memory back takes as long as the fork took. */
 	__atomic_store_n(&k->state, err < 0 ? (uint32_t)err : 1, __ATOMIC_RELEASE);
@@ -181,15 +217,11 @@ void crn_keeper_dismiss(struct crn_keeper *k)
 	crn_lifeline_end(lifeline);
 }
 
-static void end(struct crn_keeper *k)
+/* Stopped, it would not wake up. We may not kill it if the program has changed its user. */
+static void collect(int pid, bool dying)
 {
 	const int64_t millisecond[2] = { 0, 1000000 };
-	int pid = k->pid;
-	bool dying = !crn_keeper_lives(k);
 
-	crn_keeper_dismiss(k);
-	k->pid = 0;
-	/* Stopped, it would not wake up. We may not kill it if the program has changed its user. */
 	if (pid && !dying)
 		dying = crn_process_kill(pid) >= 0;
 	/*
@@ -197,6 +229,20 @@ static void end(struct crn_keeper *k)
 	 */
 	for (int i = 0; pid && i < END_WAIT_MS && !crn_process_reap(pid, dying); i++)
 		crn_sys2(SYS_nanosleep, millisecond, NULL);
+}
+
+static void end(struct crn_keeper *k)
+{
+	int pid = k->pid, twin = (int)k->readers.twin;
+	bool dying = !crn_keeper_lives(k);
+
+	crn_keeper_dismiss(k);
+	k->pid = 0;
+	k->readers.twin = 0;
+	collect(pid, dying);
+	collect(twin, false);
+	atomic_store(&k->readers.count, 0u);
+	atomic_store(&k->readers.twin_owner, 0u);
 	if (!crn_fd_watch)
 		atomic_store(&k->owner, 0u);
 }
@@ -240,6 +286,26 @@ static int prove(const struct crn_keeper *k, const struct crn_keeper_entry *e)
 	return CRN_MIN(fd, 0);
 }
 
+void crn_keeper_read_events(struct crn_keeper *k, const int *where)
+{
+	k->events_of = where;
+}
+
+static void plan_readers(struct crn_keeper *k)
+{
+	static const char name[] = "cairn-twin";
+	struct crn_keeper_readers *r = &k->readers;
+
+	crn_copy(r->name, name, sizeof(name));
+	plan_death(&r->robust, &r->twin_owner);
+	for (size_t i = 0; k->events_of && i < CRN_ARRAY_SIZE(r->reader); i++) {
+		r->reader[i].fd = *k->events_of;
+		r->reader[i].events = 1; /* POLLIN */
+	}
+	/* One that was killed in between would be waited for. */
+	atomic_store(&r->events.done, atomic_load(&r->events.seen));
+}
+
 static int give_birth(struct crn_keeper *k)
 {
 	struct crn_lifeline life;
@@ -250,6 +316,7 @@ static int give_birth(struct crn_keeper *k)
 		return err;
 	for (size_t i = 0; i < CRN_KEEPER_MAX; i++)
 		k->entries[i].number = k->entries[i].where ? *k->entries[i].where : -1;
+	plan_readers(k);
 	(void)crn_memory_advise(k, CRN_PAGE_SIZE, MADV_DOFORK);
 	mask = crn_signal_mask(SIG_SETMASK, ~0ull);
 	__atomic_store_n(&k->state, 0, __ATOMIC_RELAXED);

@@ -18,6 +18,10 @@
  * __WALL, in a session of its own, without a descriptor, directory or lock of the program's. It is
  * born as a fork of the program and gives the memory back at once: the price is that of one fork.
  *
+ * It may be told to read the events of a userfaultfd (struct crn_uffd_events), which let the calls
+ * sleep that change a mapping: a load tells whether one has. Lest a process that somebody kills
+ * leaves such calls asleep, it then has a twin in the same memory, which reads them as well.
+ *
  * Where there is none (no process to be had, pidfd_getfd refused by a sandbox, a program that has
  * unshared its PID namespace) owner is 0: then whoever needs to know asks crn_keeper_mend. Under
  * the agent, which lets nobody close what is ours, there is no process, and owner is never 0.
@@ -32,6 +36,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "os/descriptor.h"
+#include "os/userfault.h"
 
 #define CRN_KEEPER_MAX      32
 #define CRN_KEEPER_TID_MASK 0x3fffffffu /* FUTEX_TID_MASK */
@@ -57,6 +62,21 @@ struct crn_keeper_gap {
 	uint64_t begin, len;
 };
 
+/* Who reads events: two processes, each with a thread for it (keeper.S). */
+struct crn_keeper_readers {
+	struct crn_uffd_events events;
+	_Atomic uint32_t count;      /* of those that have begun, and << 16 of those that cannot */
+	uint32_t twin;               /* process id of the second one, or 0 */
+	_Atomic uint32_t twin_owner; /* like `owner` below */
+	struct crn_keeper_robust robust;
+	char name[16]; /* of the twin's */
+	struct crn_keeper_reader {
+		int32_t fd;
+		int16_t events, revents;
+		uint8_t message[32];
+	} reader[2];
+};
+
 /* One page of shared memory. */
 struct crn_keeper {
 	_Atomic uint32_t owner; /* the keeper's id; its low 30 bits are 0 when it is dead */
@@ -68,6 +88,8 @@ struct crn_keeper {
 	void *lifeline; /* mapping, or NULL */
 	uint32_t births_left;
 	_Atomic uint32_t busy; /* somebody mends */
+	const int *events_of;  /* the userfaultfd whose events are read, or NULL */
+	struct crn_keeper_readers readers;
 	struct crn_keeper_entry entries[CRN_KEEPER_MAX];
 };
 
@@ -86,6 +108,12 @@ int crn_keeper_hold(struct crn_keeper *k, int *where, int (*reopen)(void));
 void crn_keeper_drop(struct crn_keeper *k, int *where);
 
 /*
+ * From crn_keeper_start on events of this userfaultfd, which is held, are read, by the process and
+ * by its twin: whoever causes one waits for that, for ever if there is nobody left.
+ */
+void crn_keeper_read_events(struct crn_keeper *k, const int *where);
+
+/*
  * Make the process, if an entry needs one. 0, or -errno: then all goes on without. Must come before
  * somebody may close descriptors.
  */
@@ -98,6 +126,15 @@ static inline bool crn_keeper_lives(const struct crn_keeper *k)
 		&((struct crn_keeper *)k)->owner, memory_order_acquire);
 
 	return (owner & CRN_KEEPER_TID_MASK) != 0;
+}
+
+/* Events are read, and twice, so that they are when one of the two has been killed. */
+static inline bool crn_keeper_reads(const struct crn_keeper *k)
+{
+	const struct crn_keeper_readers *r = &k->readers;
+
+	return crn_keeper_lives(k) && (r->twin_owner & CRN_KEEPER_TID_MASK) &&
+		(r->count & 0xffff) == 2;
 }
 
 /*
@@ -114,7 +151,9 @@ int crn_keeper_mend(struct crn_keeper *k);
 int crn_keeper_renew(struct crn_keeper *k);
 static inline int crn_keeper_check(struct crn_keeper *k)
 {
-	return __builtin_expect(crn_keeper_lives(k), 1) ? 0 : crn_keeper_renew(k);
+	bool all = k->events_of ? crn_keeper_reads(k) : crn_keeper_lives(k);
+
+	return __builtin_expect(all, 1) ? 0 : crn_keeper_renew(k);
 }
 
 /*

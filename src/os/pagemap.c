@@ -37,6 +37,20 @@ long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool pro
 	return scan_runs(pagemap, &scan, cursor, end, runs, max);
 }
 
+long crn_pagemap_protected(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+{
+	/* An entry, if only of the protection itself; and not written since. */
+	struct crn_scan scan = {
+		.category_inverted = CRN_PAGE_WRITTEN,
+		.category_mask = CRN_PAGE_WRITTEN,
+		.category_anyof_mask = CRN_PAGE_PRESENT | CRN_PAGE_SWAPPED,
+		.return_mask = CRN_PAGE_WRITTEN,
+	};
+
+	return scan_runs(pagemap, &scan, cursor, end, runs, max);
+}
+
 long crn_pagemap_guards(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
 {

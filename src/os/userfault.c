@@ -160,7 +160,20 @@ int crn_uffd_whole(int uffd, uintptr_t addr, size_t len)
 	return err == -EEXIST ? 0 : CRN_MIN(err, 0);
 }
 
-int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)
+#define EVENT_REMOVED 0x15
+
+void crn_uffd_events_read(struct crn_uffd_events *e, int uffd)
+{
+	uint8_t message[32];
+
+	atomic_fetch_add(&e->seen, 1);
+	if (crn_sys3(SYS_read, uffd, message, sizeof(message)) > 0 && message[0] == EVENT_REMOVED)
+		atomic_store(&e->dropped, 1u);
+	atomic_fetch_add(&e->done, 1);
+}
+
+int crn_uffd_protect_beside(
+	int uffd, uintptr_t addr, size_t len, bool protect, struct crn_uffd_events *e)
 {
 	struct protect_arg arg = { { addr, len }, protect ? PROTECT_ON : PROTECT_NO_WAKE };
 	int err;
@@ -169,7 +182,15 @@ int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)
 	 * -EAGAIN: another thread is in the middle of munmap, mremap or fork. It needs the
 	 * processor.
 	 */
-	while ((err = (int)crn_sys3(SYS_ioctl, uffd, PROTECT_IOCTL, &arg)) == -EAGAIN)
+	while ((err = (int)crn_sys3(SYS_ioctl, uffd, PROTECT_IOCTL, &arg)) == -EAGAIN) {
+		if (e)
+			crn_uffd_events_read(e, uffd);
 		crn_yield();
+	}
 	return err;
+}
+
+int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)
+{
+	return crn_uffd_protect_beside(uffd, addr, len, protect, NULL);
 }

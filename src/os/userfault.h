@@ -6,6 +6,7 @@
 #ifndef CRN_OS_USERFAULT_H
 #define CRN_OS_USERFAULT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +14,8 @@
 /* UFFD_FEATURE_* */
 enum crn_uffd_feature {
 	CRN_UFFD_PAGEFAULT_FLAG_WP = 1u << 0,
+	CRN_UFFD_EVENT_REMOVE = 1u << 3, /* who drops pages waits until the event is read */
+	CRN_UFFD_EVENT_UNMAP = 1u << 6,  /* and who unmaps, moves away or maps over */
 	CRN_UFFD_SIGBUS = 1u << 7,
 	CRN_UFFD_WP_SHMEM = 1u << 12,       /* WP_HUGETLBFS_SHMEM: shared memory and memfd */
 	CRN_UFFD_WP_UNPOPULATED = 1u << 13, /* pages that are not there yet can be protected */
@@ -26,6 +29,20 @@ enum crn_uffd_way {
 	CRN_UFFD_BY_USER_MODE, /* userfaultfd(2) with UFFD_USER_MODE_ONLY: the unprivileged way */
 	CRN_UFFD_BY_DEVICE,    /* /dev/userfaultfd */
 };
+
+/*
+ * What readers of a userfaultfd's events have seen; in memory that they share. First `seen` grows,
+ * then one event is read, which lets its causer go on, then `done` grows. So who has seen a call
+ * return that changed a mapping finds another `seen` than before it; where both agree nobody is in
+ * between.
+ */
+struct crn_uffd_events {
+	_Atomic uint32_t seen, done;
+	_Atomic uint32_t dropped; /* pages were: that happens after its event, at any time */
+};
+
+/* Read one, if there is one. Any context. */
+void crn_uffd_events_read(struct crn_uffd_events *e, int uffd);
 
 /*
  * A descriptor (high, close-on-exec, non-blocking) with the features enabled, or -errno: -EPERM,
@@ -52,8 +69,11 @@ int crn_uffd_whole(int uffd, uintptr_t addr, size_t len);
 
 /*
  * Protect or open a range. -EAGAIN (a mapping is changing at this moment) is retried; -ENOENT means
- * that the range is not (all) registered any more.
+ * that the range is not (all) registered any more. _beside: of a userfaultfd with events, which are
+ * read meanwhile.
  */
 int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
+int crn_uffd_protect_beside(
+	int uffd, uintptr_t addr, size_t len, bool protect, struct crn_uffd_events *e);
 
 #endif

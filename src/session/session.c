@@ -296,6 +296,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->env.keep = c->keep;
 	c->env.memory_max = c->memory_max;
 	c->env.one_thread = c->threads == CAIRN_THREADS_ONE;
+	c->env.areas_alone = c->mode == CRN_SURFACE_NONE && !c->agent;
 	c->env.feed = o->feed;
 	c->env.faults_forwarded = c->agent;
 	c->env.store = crn_store;

@@ -114,6 +114,7 @@ struct crn_track_env {
 	uint32_t keep; /* K */
 	uint64_t memory_max; /* bytes that the engine may use */
 	bool one_thread;     /* CAIRN_THREADS_ONE: a promise of the program */
+	bool areas_alone;    /* all areas are explicit, and nobody tells of calls on mappings */
 	/*
 	 * Somebody else owns SIGSEGV and SIGBUS and calls crn_faults_serve: install no
 	 * handlers.

@@ -32,7 +32,8 @@ static int change(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool
 	int err;
 
 	do
-		err = crn_uffd_protect(u->uffd, begin, end - begin, protect);
+		err = crn_uffd_protect_beside(u->uffd, begin, end - begin, protect,
+			u->events ? &u->env->keeper->readers.events : NULL);
 	while (again(u, err));
 	return err;
 }
@@ -78,11 +79,70 @@ static void uffd_end(struct crn_undo_pages *u, struct undo_area *a)
 	}
 }
 
+/* ---- Events ------------------------------------------------------------------------------ */
+
+#define EVENTS (CRN_UFFD_EVENT_UNMAP | CRN_UFFD_EVENT_REMOVE)
+
+static bool with_events(const struct crn_host *host)
+{
+	uint64_t wanted = EVENTS | CRN_UFFD_WP_UNPOPULATED;
+
+	return (host->uffd_features & wanted) == wanted && host->pagemap_scan;
+}
+
+static int open_file(const struct crn_host *host, bool events)
+{
+	return crn_uffd_open(CRN_UFFD_SIGBUS | CRN_UFFD_PAGEFAULT_FLAG_WP |
+			(host->uffd_features & CRN_UFFD_WP_UNPOPULATED) | (events ? EVENTS : 0),
+		NULL);
+}
+
+/*
+ * Nobody reads events: an munmap of what is registered would sleep for ever. -EBUSY: something is
+ * already.
+ */
+static int without_events(struct crn_undo_pages *u)
+{
+	int fd;
+
+	for (size_t i = 0; i < u->area_count; i++)
+		if (u->areas[i]->guard == &undo_guard_uffd)
+			return -EBUSY;
+	fd = open_file(u->env->host, false);
+	if (fd < 0)
+		return fd;
+	crn_keeper_read_events(u->env->keeper, NULL);
+	crn_keeper_drop(u->env->keeper, &u->uffd);
+	u->uffd = fd;
+	u->events = false;
+	return crn_keeper_hold(u->env->keeper, &u->uffd, NULL);
+}
+
+/* The readers have been killed, and there can be no others: mprotect takes over, without a gap. */
+static void leave_events(struct crn_undo_pages *u)
+{
+	undo_gate_close(u);
+	for (size_t i = 0; i < u->area_count; i++) {
+		struct undo_area *a = u->areas[i];
+
+		if (a->guard != &undo_guard_uffd)
+			continue;
+		a->guard = &undo_guard_mprotect;
+		if (a->guard->begin(u, a) >= 0)
+			uffd_end(u, a);
+		else
+			a->guard = &undo_guard_uffd;
+	}
+	undo_gate_open(u);
+}
+
 static int uffd_begin(struct crn_undo_pages *u, struct undo_area *a)
 {
 	size_t len = a->end - a->begin;
 	int err;
 
+	if (u->events && !crn_keeper_reads(u->env->keeper))
+		CRN_TRY(without_events(u));
 	do
 		err = crn_uffd_register(u->uffd, a->begin, len);
 	while (again(u, err));
@@ -117,10 +177,9 @@ static int probe(const struct crn_host *host)
 
 static int uffd_open(void **t, struct crn_track_env *env)
 {
-	uint64_t features = CRN_UFFD_SIGBUS | CRN_UFFD_PAGEFAULT_FLAG_WP |
-		(env->host->uffd_features & CRN_UFFD_WP_UNPOPULATED);
 	struct crn_undo_pages *u;
-	int fd = crn_uffd_open(features, NULL);
+	bool events = with_events(env->host) && env->areas_alone;
+	int fd = open_file(env->host, events);
 	int err;
 
 	if (fd < 0)
@@ -131,8 +190,11 @@ static int uffd_open(void **t, struct crn_track_env *env)
 		return err;
 	}
 	u->uffd = fd;
+	u->events = events;
 	*t = u;
 	err = crn_keeper_hold(env->keeper, &u->uffd, NULL);
+	if (err >= 0 && events)
+		crn_keeper_read_events(env->keeper, &u->uffd);
 	if (err < 0)
 		undo_close(u);
 	return err;
@@ -142,9 +204,11 @@ static int uffd_open(void **t, struct crn_track_env *env)
  * When the last descriptor of the file is closed all protection ends, and stores then go unseen:
  * that there is one is asked at each checkpoint. While a keeper lives it costs one load.
  */
-static int whole(const struct crn_undo_pages *u)
+static int whole(struct crn_undo_pages *u)
 {
 	CRN_TRY(crn_keeper_check(u->env->keeper));
+	if (crn_unlikely(u->events && !crn_keeper_reads(u->env->keeper)))
+		leave_events(u);
 	return crn_likely(u->uffd >= 0) ? 0 : -EBADF;
 }
 

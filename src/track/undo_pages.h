@@ -115,6 +115,8 @@ struct crn_undo_pages {
 	struct crn_faults *handler;
 	const struct undo_guard *guard; /* the one to try first */
 	int uffd, pagemap;
+	bool events;   /* of uffd, are read by the keeper: they tell of changed mappings */
+	uint32_t looked; /* `seen` of these, when all mappings were whole */
 
 	struct undo_area **areas; /* sorted by address */
 	size_t area_count, area_cap;

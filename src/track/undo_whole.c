@@ -12,6 +12,7 @@
 #include "os/guarded.h"
 #include "os/keeper.h"
 #include "os/memory.h"
+#include "os/pagemap.h"
 #include "os/thread.h"
 #include "os/userfault.h"
 #include "track/undo_pages.h"
@@ -52,7 +53,7 @@ int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a)
 	return CRN_MIN(more, 0);
 }
 
-/* ---- By userfaultfd ---------------------------------------------------------------------- */
+/* ---- By userfaultfd, asked --------------------------------------------------------------- */
 
 /* 0, -ENOENT, or -EBADF if nobody has the file any more. */
 static int registered(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end)
@@ -86,7 +87,7 @@ static int walk(struct crn_undo_pages *u, struct undo_area *a)
 	return more < 0 ? more : at < a->end ? CAIRN_ELAYOUT : 0;
 }
 
-int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a)
+static int ask(struct crn_undo_pages *u, struct undo_area *a)
 {
 	int err = -ENOENT;
 	uint8_t byte;
@@ -97,17 +98,70 @@ int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a)
 	return err == -ENOENT ? walk(u, a) : err;
 }
 
+/* ---- By userfaultfd, told ---------------------------------------------------------------- */
+
+#define RUNS_MAX 32
+
+/* Every clean page has the mark of its protection, which goes with its content. */
+static int all_marked(struct crn_undo_pages *u, struct undo_area *a)
+{
+	struct crn_page_run runs[RUNS_MAX];
+	uintptr_t at = a->begin, cursor = a->begin;
+	long count;
+
+	while (cursor < a->end) {
+		do
+			count = crn_pagemap_protected(
+				u->pagemap, &cursor, a->end, runs, RUNS_MAX);
+		while (count < 0 && crn_keeper_mend(u->env->keeper) > 0);
+		if (count < 0)
+			return (int)count;
+		for (long i = 0; i < count; at = runs[i++].end)
+			if (any_clean(a, at, runs[i].begin))
+				return CAIRN_ELAYOUT;
+	}
+	return any_clean(a, at, a->end) ? CAIRN_ELAYOUT : 0;
+}
+
+int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a)
+{
+	return u->events ? all_marked(u, a) : ask(u, a);
+}
+
+/* No call that changes a mapping has returned since all were whole. */
+static bool is_quiet(const struct crn_undo_pages *u)
+{
+	return u->events && crn_keeper_lives(u->env->keeper) &&
+		atomic_load(&u->env->keeper->readers.events.seen) == u->looked;
+}
+
+/*
+ * What was seen before the look is dealt with, if nobody is about to let its causer go on. Pages
+ * that are dropped go after that: where this has happened each look is a real one.
+ */
+static void note_whole(struct crn_undo_pages *u, uint32_t done, uint32_t seen)
+{
+	if (u->events && done == seen && !atomic_load(&u->env->keeper->readers.events.dropped))
+		u->looked = seen;
+}
+
 /* ---- All areas --------------------------------------------------------------------------- */
 
 int undo_whole(void *t, uintptr_t begin, uintptr_t end)
 {
 	struct crn_undo_pages *u = t;
-	int err = 0;
+	struct crn_uffd_events *e = &u->env->keeper->readers.events;
+	uint32_t done = atomic_load(&e->done), seen = atomic_load(&e->seen);
+	bool quiet = is_quiet(u);
+	/* Without the file nothing is protected: that is another answer. */
+	int err = u->events && !quiet ? CRN_MIN(crn_keeper_mend(u->env->keeper), 0) : 0;
 
 	for (size_t i = 0; i < u->area_count && err >= 0; i++) {
 		struct undo_area *a = u->areas[i];
 
 		if (a->end <= begin || a->begin >= end || !a->guard || !a->guard->whole)
+			continue;
+		if (quiet && a->guard == &undo_guard_uffd)
 			continue;
 		err = a->guard->whole(u, a);
 		if (err == CAIRN_ELAYOUT)
@@ -115,5 +169,7 @@ int undo_whole(void *t, uintptr_t begin, uintptr_t end)
 				  "before that",
 				a->begin, a->end);
 	}
+	if (err >= 0 && begin == 0 && end == UINTPTR_MAX)
+		note_whole(u, done, seen);
 	return err;
 }

@@ -4,11 +4,16 @@
  * removed. Whatever a restore, rewind, peek or list of changes says then, it is no wrong byte: all
  * is right, or it is refused and nothing changes. Else nothing is refused.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include "../lib/harness.h"
+#include "../lib/refused_call.h"
+#include "../track/child_find.h"
 
 #define PAGE  4096ul
 #define PAGES 24ul
@@ -263,12 +268,24 @@ static void hide_all(void)
 	CHECK(mprotect(area, PAGES * PAGE, PROT_NONE) == 0);
 }
 
+static void drop_clean(void)
+{
+	CHECK(madvise(area + 9 * PAGE, PAGE, MADV_DONTNEED) == 0);
+}
+
+static void drop_and_store(void)
+{
+	drop_clean();
+	area[9 * PAGE] = 1;
+}
+
 static void drop_open(void)
 {
 	CHECK(madvise(area + 5 * PAGE, PAGE, MADV_DONTNEED) == 0);
 }
 
-enum answer { RIGHT, TOLD };
+/* EVENT: told where the keeper reads events; else cairn_area_touch has to come before. */
+enum answer { RIGHT, TOLD, EVENT, UNTOLD };
 
 static const struct {
 	void (*make)(void);
@@ -289,7 +306,46 @@ static const struct {
 	{ close_all, RIGHT, RIGHT },
 	{ hide_all, RIGHT, RIGHT },
 	{ drop_open, RIGHT, RIGHT },
+	{ drop_clean, EVENT, UNTOLD },
+	{ drop_and_store, EVENT, UNTOLD },
 };
+
+/* ---- With a keeper, with one that is killed, without ---- */
+
+static enum { KEPT, KILLED, TWIN_KILLED, BOTH_KILLED, ALONE } life;
+
+static void kill_all(const char *name)
+{
+	pid_t pids[CHILDREN_MAX];
+	size_t count;
+
+	child_name = name;
+	count = children_find(pids);
+	for (size_t i = 0; i < count; i++) {
+		CHECK(kill(pids[i], SIGKILL) == 0);
+		while (!is_dead(pids[i]))
+			usleep(1000);
+	}
+}
+
+static bool events_are_read(void)
+{
+	pid_t pids[CHILDREN_MAX];
+
+	child_name = "cairn-twin";
+	return life != ALONE && children_find(pids) > 0;
+}
+
+/* Whoever is left reads on; if nobody is, the next call of ours finds somebody. */
+static void kill_some(void)
+{
+	if (life == KILLED || life == BOTH_KILLED)
+		kill_all("cairn-keeper");
+	if (life == TWIN_KILLED || life == BOTH_KILLED)
+		kill_all("cairn-twin");
+	if (life == BOTH_KILLED)
+		CHECK_OK(cairn_rewind(c, id));
+}
 
 /* The very next rewind says so, however many came before. Other trackers follow every change. */
 static void between(size_t which, int rewinds)
@@ -299,13 +355,23 @@ static void between(size_t which, int rewinds)
 
 	if (told_of_nothing())
 		wanted = strcmp(tracker, "uffd") ? changes[which].mprotect : changes[which].uffd;
+	if (wanted == UNTOLD)
+		return;
 	begin(map_at(NULL, PAGES, 0), "none");
+	if (wanted == EVENT) {
+		if (!events_are_read()) {
+			CHECK_OK(cairn_close(c));
+			return;
+		}
+		wanted = TOLD;
+	}
 	for (int i = 0; i < rewinds; i++) {
 		CHECK_OK(cairn_rewind(c, id));
 		CHECK(is_restored());
 		for (size_t k = 4; k < 8; k++)
 			area[k * PAGE + (size_t)i] ^= 0xff;
 	}
+	kill_some();
 	changes[which].make();
 	rc = cairn_rewind(c, id);
 	if (rc && strcmp(tracker, "fork") == 0)
@@ -321,13 +387,51 @@ static void between(size_t which, int rewinds)
 	CHECK_OK(cairn_close(c));
 }
 
+static void all_between(int rewinds)
+{
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
+		between(i, rewinds);
+}
+
 static void rewinds(void)
 {
-	static const int counts[] = { 0, 1, 7 };
+	all_between(0);
+	all_between(1);
+	all_between(7);
+}
 
-	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
-		for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]); k++)
-			between(i, counts[k]);
+static void keeper_killed(void)
+{
+	life = KILLED;
+	all_between(2);
+	life = TWIN_KILLED;
+	all_between(2);
+	life = BOTH_KILLED;
+	all_between(2);
+}
+
+/* So often that there will be no other: the tracker has to do without. */
+static void keeper_spent(void)
+{
+	begin(map_at(NULL, PAGES, 0), "none");
+	life = BOTH_KILLED;
+	for (size_t i = 0; i < 20; i++) {
+		kill_some();
+		area[(8 + i % 8) * PAGE] ^= 0xff;
+		CHECK_OK(cairn_rewind(c, id));
+		CHECK(is_restored());
+	}
+	CHECK(!told_of_nothing() || !events_are_read());
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	over();
+	check_exchanged(9, 1);
+}
+
+static void keeper_refused(void)
+{
+	refuse_call(SYS_clone, EAGAIN);
+	life = ALONE;
+	all_between(2);
 }
 
 /* ---- No false alarm ---- */
@@ -415,6 +519,9 @@ static const struct test_case cases[] = {
 	{ "opened", opened },
 	{ "checkpoint_between", checkpoint_between },
 	{ "rewinds", rewinds },
+	{ "keeper_killed", keeper_killed },
+	{ "keeper_spent", keeper_spent },
+	{ "keeper_refused", keeper_refused },
 	{ "untouched", untouched },
 	{ "hot", hot },
 	{ "patched", patched },

@@ -5,11 +5,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -18,6 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include "../lib/harness.h"
+#include "../lib/refused_call.h"
 #include "child_find.h"
 
 #define PAGE  4096ul
@@ -365,27 +363,11 @@ static void case_killed_and_closed(void)
 	expect_lost(id);
 }
 
-/* From now on a system call fails with this error. */
-static void refuse(unsigned nr, unsigned err)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | err),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		test_skip("seccomp filters (CONFIG_SECCOMP_FILTER)");
-}
-
 static void refused_case(unsigned nr, unsigned err)
 {
 	uint64_t id;
 
-	refuse(nr, err);
+	refuse_call(nr, err);
 	open_session();
 	expect_none();
 	CHECK(waitpid(-1, NULL, WNOHANG | __WALL) == -1 && errno == ECHILD);
