@@ -15,7 +15,7 @@ import lmc_sites
 import lmc_stores
 import lmc_switches
 from lmc_programs import BuildError
-from lmc_recipes import RECIPES
+from lmc_recipes import RECIPES, RECIPES_32
 from lmc_services import SERVICES
 from lmc_works import WORKS
 from rounds import RunLog
@@ -24,7 +24,7 @@ from smc import Settings
 PARTS = ("lmc.stores", *(f"lmc.{name}" for name in RECIPES))
 PARTS += ("lmc.sites", "lmc.switches", "lmc.regions", "lmc.checks")
 SERVED = ("nginx", "lighttpd", "httpd")
-SWITCHED = (*SERVED, "lua", "sqlite", "hmmer", "bzip2", "libquantum", "x264")
+SWITCHED = (*SERVED, "lua", "sqlite", "hmmer", "bzip2", "libquantum", "x264", *RECIPES_32)
 NAMES = {"switches": SWITCHED, "regions": SERVED}
 
 

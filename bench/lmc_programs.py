@@ -22,7 +22,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lmc_recipes import RECIPES, ROOT, STORE, VARIANTS, Recipe
+from lmc_recipes import RECIPES, RECIPES_32, ROOT, STORE, VARIANTS, Recipe
 from results import digest
 
 PATIENCE = 3600  # seconds, of one command: the machine may be busy
@@ -151,7 +151,8 @@ class Builder:
         self.log = STORE / f"{recipe.name}.log"
 
     def run(self, command: str, compiler: str) -> None:
-        flags = " ".join(["-O2", *(f"-fcairn-site={site}" for site in self.recipe.sites)])
+        sites = (f"-fcairn-site={site}" for site in self.recipe.sites)
+        flags = " ".join(["-O2", self.recipe.flags, *sites])
         names = {"CC": compiler, "FLAGS": flags, "STORE": str(STORE)}
         with self.log.open("a") as log:
             log.write(f"--- {command} [CC={compiler}]\n")
@@ -174,6 +175,7 @@ class Builder:
         recipe, cc = self.recipe, str(self.cairn_cc)
         said = subprocess.run([cc, "--version"], capture_output=True, text=True).stdout
         steps = (recipe.source, recipe.parts, recipe.prepare, recipe.configure, recipe.sites)
+        steps += (recipe.flags,) if recipe.flags else ()
         made, mark = digest(f"{steps} {cc} {said}"), self.folder / ".configured"
         if mark.exists() and mark.read_text() == made:
             return
@@ -209,11 +211,17 @@ class Builder:
         return out
 
 
+def recipe_of(name: str) -> Recipe:
+    return RECIPES_32[name] if name in RECIPES_32 else RECIPES[name]
+
+
 def missing(name: str, build: Path) -> str | None:
     """Why it cannot be built here, or None."""
     if not (build / "bin" / "cairn-cc").exists():
         return "cairn-cc is not built (scripts/install_deps.sh compiler)"
-    for package in RECIPES[name].packages:
+    if name in RECIPES_32 and not (build / "lib" / "cairn-32").exists():
+        return "cairn-cc is built without 32-bit libc (scripts/install_deps.sh compiler-32)"
+    for package in recipe_of(name).packages:
         done = subprocess.run(["dpkg-query", "-W", package], capture_output=True)
         if done.returncode:
             return f"{package} is not installed (scripts/install_deps.sh programs)"
@@ -224,7 +232,7 @@ def built(name: str, build: Path) -> Recipe:
     """The program with its variants; builds what there is not, or is older than the compiler."""
     if why := missing(name, build):
         raise BuildError(f"{name}: {why}")
-    builder = Builder(RECIPES[name], build)
+    builder = Builder(recipe_of(name), build)
     builder.configure()
     for variant, options in VARIANTS.items():
         builder.link(variant, options)
@@ -233,13 +241,13 @@ def built(name: str, build: Path) -> Recipe:
 
 def built_with(name: str, build: Path, rows: dict[str, str]) -> dict[str, Path]:
     """More variants of a program that is built: their options, by row."""
-    builder = Builder(RECIPES[name], build)
+    builder = Builder(recipe_of(name), build)
     return {row: builder.link(row, options) for row, options in rows.items()}
 
 
 def built_checked(name: str, build: Path, tracker: str) -> Path:
     """The program with an oracle at its sites (tests/compiler/checked_site.c)."""
-    builder = Builder(RECIPES[name], build)
+    builder = Builder(recipe_of(name), build)
     source, checker = ROOT / "tests" / "compiler" / "checked_site.c", STORE / "checked_site.o"
     words = ["-O1", "-fno-lto", "-fno-omit-frame-pointer", "-fPIE", f"-I{ROOT}/include"]
     clang = plain_cc(builder.cairn_cc, STORE / "bin")

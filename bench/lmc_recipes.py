@@ -7,7 +7,7 @@ one inner loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -61,6 +61,7 @@ class Recipe:
     packages: tuple[str, ...] = ()
     parts: dict[str, str] = field(default_factory=dict)  # other sources, by their place in it
     options: str = ""  # of cairn-cc
+    flags: str = ""  # of all compilers
 
     def path(self, variant: str) -> Path:
         return STORE / "bin" / f"{self.name}-{variant.replace(' ', '-')}"
@@ -201,4 +202,11 @@ RECIPES = {
             ' --enable-pic --extra-cflags="$FLAGS" --extra-ldflags="$FLAGS"',
         ),
     )
+}
+
+# 32-bit programs, which lie at a fixed place: with and without hooks.
+FIXED = "-m32 -fno-pie -no-pie"
+RECIPES_32 = {
+    f"{name}-32": replace(RECIPES[name], name=f"{name}-32", flags=FIXED)
+    for name in ("bzip2", "libquantum", "lua")
 }

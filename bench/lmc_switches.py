@@ -2,7 +2,8 @@
 """
 "Lightweight Memory Checkpointing", Figures 8 to 10: what each kind of optimisation leaves out of
 the hooks, what that is worth in processor time, and what the hooks cost that save nothing
-(-fcairn-save=off). Its Figure 3, too: servers by the size of a region. Tracker: shadow.
+(-fcairn-save=off), in 64-bit programs and, as PROGRAM-32, in 32-bit ones. Its Figure 3, too:
+servers by the size of a region. Tracker: shadow.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def measure(kind: str, settings: Settings, log: RunLog, names: list[str]) -> Ite
 
 def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     recipe = built(name, settings.build)
+    work = WORKS.get(name.removesuffix("-32"))
     programs = {"plain": recipe.path("plain")}
     programs |= built_with(name, settings.build, KINDS[kind])
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
@@ -59,8 +61,8 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
     found = Found(list(programs))
 
     def run(row: str) -> dict[str, Any]:
-        if name in WORKS:
-            return lmc_runs.one_run([str(programs[row]), *arguments], WORKS[name].clean)
+        if work:
+            return lmc_runs.one_run([str(programs[row]), *arguments], work.clean)
         service = SERVICES[name]
         point = lmc_servers.Point(
             row, service.sizes[0], program=programs[row], counts=row not in ("plain", NOTHING)
@@ -68,11 +70,11 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
         return lmc_servers.one_run(recipe, service, point, settings, folder)
 
     try:
-        arguments = WORKS[name].arguments(folder, settings) if name in WORKS else []
+        arguments = work.arguments(folder, settings) if work else []
         log.fill(found, settings.rounds, run, lambda row: f"{name} {row}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    key = "seconds" if name in WORKS else "cpu_us"
+    key = "seconds" if work else "cpu_us"
     most = hooks_of(programs[next(iter(KINDS[kind]))])
     for row in KINDS[kind]:
         out = {"table": f"lmc.{kind}", "program": name, "row": row, **hooks_of(programs[row])}

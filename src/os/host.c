@@ -148,16 +148,7 @@ static void probe_userfault(struct crn_host *h)
 
 static void probe_maps(struct crn_host *h)
 {
-	struct crn_maps maps;
-	void *buffer;
-
-	if (crn_memory_map(&buffer, CRN_MAPS_BUFFER) < 0)
-		return;
-	if (crn_maps_open(&maps, buffer) == 0) {
-		h->procmap_query = maps.query;
-		crn_maps_close(&maps);
-	}
-	crn_memory_unmap(buffer, CRN_MAPS_BUFFER);
+	h->procmap_query = crn_maps_has_query();
 }
 
 /* ---- Feeds and interception ------------------------------------------------- */

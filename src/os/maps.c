@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/maps.h"
+#include "os/memory.h"
 #include "os/sys.h"
 
 /* struct procmap_query (Linux 6.11). */
@@ -51,6 +52,22 @@ int crn_maps_open(struct crn_maps *m, char *buffer)
 	if (crn_maps_next(m, &any) < 0)
 		m->query = false;
 	return crn_maps_begin(m, 0, 0);
+}
+
+bool crn_maps_has_query(void)
+{
+	struct crn_maps maps;
+	void *buffer;
+	bool has = false;
+
+	if (crn_memory_map(&buffer, CRN_MAPS_BUFFER) < 0)
+		return false;
+	if (crn_maps_open(&maps, buffer) == 0) {
+		has = maps.query;
+		crn_maps_close(&maps);
+	}
+	crn_memory_unmap(buffer, CRN_MAPS_BUFFER);
+	return has;
 }
 
 void crn_maps_close(struct crn_maps *m)

@@ -55,6 +55,9 @@ struct crn_maps {
 int crn_maps_open(struct crn_maps *m, char *buffer);
 void crn_maps_close(struct crn_maps *m);
 
+/* Does the kernel answer by PROCMAP_QUERY, without text? */
+bool crn_maps_has_query(void);
+
 /*
  * Start (again) with the first mapping that ends above `from`. A descriptor that the program has
  * closed is opened anew. 0 or -errno.

@@ -5,25 +5,10 @@
 #include "base/copy.h"
 #include "os/host.h"
 #include "os/maps.h"
-#include "os/memory.h"
 #include "os/sys.h"
 
 /* More than the program can have, and no limit takes it for 0. */
 #define MEMORY_MAX (3ull << 30)
-
-static void probe_maps(struct crn_host *h)
-{
-	struct crn_maps maps;
-	void *buffer;
-
-	if (crn_memory_map(&buffer, CRN_MAPS_BUFFER) < 0)
-		return;
-	if (crn_maps_open(&maps, buffer) == 0) {
-		h->procmap_query = maps.query;
-		crn_maps_close(&maps);
-	}
-	crn_memory_unmap(buffer, CRN_MAPS_BUFFER);
-}
 
 void crn_host_probe(struct crn_host *out)
 {
@@ -32,6 +17,6 @@ void crn_host_probe(struct crn_host *out)
 	crn_fill(out, 0, sizeof(*out));
 	if (crn_sys1(SYS_sysinfo, &info) >= 0)
 		out->memory_bytes = CRN_MIN((uint64_t)info.totalram * info.mem_unit, MEMORY_MAX);
-	probe_maps(out);
+	out->procmap_query = crn_maps_has_query();
 	crn_clock_init(&out->clock);
 }
