@@ -95,11 +95,9 @@ struct crn_rt_shape {
  * is taken for it.
  * shadow: dirty <= dirty_cur <= dirty_end, zeros from dirty_cur on; a tag says "saved" only if its
  * region is in the list. A page of tags that is not all zeros is in the list of tag pages, where
- * that is kept. Both lists may name one twice. An entry of the list of regions has in its top byte
- * how many more follow the one that it names; if they were copied, so many entries behind it are
- * zeros. Of regions of
- * one byte the list names words of eight that are aligned, and in the top byte which of them are
- * meant (bit i: byte i).
+ * that is kept. Both lists may name one twice. Of regions of one byte the list names words
+ * of eight that are aligned, and in the top byte of the entry which of them are meant (bit i: byte
+ * i). A blank entry has in its top byte how many more regions follow the one that it names.
  */
 struct crn_rt {
 	uintptr_t log_cur, log_end; /* known to the pass */
@@ -202,16 +200,10 @@ struct crn_log_entry {
 #define CRN_LIST_ADDR  (CRN_LIST_BLANK - 1)
 #define CRN_RUN_MAX    256ul
 
-/* How many regions an entry of their list names. */
-static inline size_t crn_rt_run(uint64_t entry, uint32_t shift)
+/* How many regions a blank entry names. */
+static inline size_t crn_rt_blank_run(uint64_t entry)
 {
-	return entry && shift ? (entry >> CRN_LIST_MASK) + 1 : 1;
-}
-
-/* How many places of the list it takes. */
-static inline size_t crn_rt_places(uint64_t entry, uint32_t shift)
-{
-	return entry & CRN_LIST_BLANK ? 1 : crn_rt_run(entry, shift);
+	return (size_t)(entry >> CRN_LIST_MASK) + 1;
 }
 
 /*

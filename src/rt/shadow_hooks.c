@@ -108,7 +108,7 @@ static bool rests(struct crn_rt *rt, uintptr_t at, size_t len)
 	return rt->ending;
 }
 
-/* Before the `count` tags of the entry are set. False: a list is full. */
+/* So many entries, a region each, before the `count` tags are set. False: a list is full. */
 static inline bool list(struct crn_rt *rt, uint64_t entry, size_t places, uintptr_t tag,
 	size_t count)
 {
@@ -120,7 +120,8 @@ static inline bool list(struct crn_rt *rt, uint64_t entry, size_t places, uintpt
 	at = make_room(&rt->dirty_cur, &rt->dirty_end, places);
 	if (crn_unlikely(!at))
 		return false;
-	crn_rt_fill(at, entry);
+	for (size_t i = 0; i < places; i++)
+		crn_rt_fill(at + i, entry + i * REGION);
 	return true;
 }
 
@@ -164,8 +165,7 @@ static inline __attribute__((always_inline)) void save(uintptr_t region, size_t 
 		return;
 	if (crn_likely(rt->active)) {
 		copy(region, count, tag, value);
-		if (crn_unlikely(!list(rt, region | (uint64_t)(count - 1) << CRN_LIST_MASK, count,
-				    tag, count))) {
+		if (crn_unlikely(!list(rt, region, count, tag, count))) {
 			lost(rt, region, CAIRN_EMEMORY);
 			return;
 		}

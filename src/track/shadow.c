@@ -88,12 +88,8 @@ static int walk(crn_undo_fn fn, void *ctx)
 			CRN_TRY(each_run(*d++, fn, ctx));
 			continue;
 		}
-		do {
-			size_t places = crn_rt_places(*d, __cairn_shape.shift);
-
-			n += places;
-			d += places;
-		} while (d < end && whole(*d) && (*d & CRN_LIST_ADDR) == at + n * granule());
+		for (; d < end && whole(*d) && (*d & CRN_LIST_ADDR) == at + n * granule(); d++)
+			n++;
 		CRN_TRY(fn(ctx, at, crn_rt_shadow(at), n * granule()));
 	}
 	return 0;

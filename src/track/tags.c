@@ -54,19 +54,19 @@ static int map_anew(void)
 static void clear_listed(void)
 {
 	uint32_t shift = __cairn_shape.shift;
-	uint64_t *next;
+	uint64_t *end = crn_rt()->dirty_cur;
 
-	for (uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d = next) {
+	for (uint64_t *d = crn_rt()->dirty; d < end; d++) {
 		uint8_t *tag = crn_rt_tag(*d & CRN_LIST_ADDR, shift);
-		size_t count = crn_rt_run(*d, shift);
 
-		next = d + crn_rt_places(*d, shift);
 		if (!*d)
 			continue;
 		if (!shift) /* of a word, all of whose bytes that are saved are in the list */
 			*(uint64_t *)tag = 0;
+		else if (crn_unlikely(*d & CRN_LIST_BLANK))
+			crn_tags_set(tag, crn_rt_blank_run(*d), 0);
 		else
-			crn_tags_set(tag, count, 0);
+			*tag = 0;
 		*d = 0;
 	}
 	crn_rt()->dirty_cur = crn_rt()->dirty;
