@@ -240,7 +240,7 @@ def _switches(lines: list[dict], section: type) -> list[Any]:
          "lmc.switches", _left_out, ""),
         ("What the optimisations are worth (LMC, Figures 9 and 10)",
          "Processor time beside the plain program, with a checkpoint per turn. Nothing saved: the "
-         "same hooks, and no session (-fcairn-save=off).",
+         "same hooks, and no session (-fcairn-save=off). PROGRAM-32: as a 32-bit program.",
          "lmc.switches", _spread, "lmc_switches.png"),
         ("Servers by the size of a region (LMC, Figure 3; HotDep'13, Figure 1)",
          "Processor time per request beside the plain server, files of 4 KiB.",

@@ -23,7 +23,13 @@
 #include <sys/wait.h>
 #include "snapshot.h"
 
-#define COPY_MAX (2ul << 30)
+#ifdef __i386__
+#define COPY_MAX       (128ul << 20)
+#define THREAD_POINTER "%%gs:0"
+#else
+#define COPY_MAX       (2ul << 30)
+#define THREAD_POINTER "%%fs:0"
+#endif
 
 /* All that must survive a restore, in shared memory. */
 static struct checker {
@@ -52,7 +58,7 @@ static void find_tls(void)
 {
 	const ElfW(Phdr) *p = (const ElfW(Phdr) *)getauxval(AT_PHDR);
 
-	__asm__("mov %%fs:0, %0" : "=r"(checker->tls_end));
+	__asm__("mov " THREAD_POINTER ", %0" : "=r"(checker->tls_end));
 	checker->tls_begin = checker->tls_end;
 	for (unsigned long i = 0; i < getauxval(AT_PHNUM); i++)
 		if (p[i].p_type == PT_TLS)

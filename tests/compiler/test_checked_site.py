@@ -3,7 +3,9 @@
 """The oracle for programs that have sites (checked_site.c): every byte comes back, the answer is
 that of the program without hooks, and a store without a hook is seen.
 
-    test_checked_site.py CAIRN_CC ROOT
+    test_checked_site.py CAIRN_CC ROOT [FLAG...]
+
+The flags (-m32) are for all compilers.
 """
 
 import os
@@ -13,10 +15,12 @@ from pathlib import Path
 
 TURNS = "400"
 HERE = Path(__file__).parent
+FLAGS = sys.argv[3:]
 
 
 def build(compiler: str, output: str, *words: str) -> None:
-    subprocess.run([compiler, "-O2", "-w", "-o", output, str(HERE / "turns.c"), *words], check=True)
+    subprocess.run([compiler, "-O2", "-w", "-o", output, str(HERE / "turns.c"), *words, *FLAGS],
+                   check=True)  # fmt: skip
 
 
 def compared(program: str, want: str) -> list[str]:
@@ -32,9 +36,10 @@ def compared(program: str, want: str) -> list[str]:
 
 
 def main() -> int:
-    cairn_cc, root = sys.argv[1:]
+    cairn_cc, root = sys.argv[1:3]
     subprocess.run(["cc", "-O1", "-fno-omit-frame-pointer", "-fPIE", f"-I{root}/include", "-c",
-                    str(HERE / "checked_site.c"), "-o", "checked_site.o"], check=True)  # fmt: skip
+                    str(HERE / "checked_site.c"), "-o", "checked_site.o", *FLAGS],
+                   check=True)  # fmt: skip
     build("cc", "plain")
     want = subprocess.run(["./plain", TURNS], capture_output=True, text=True, check=True).stdout
     words = ["-fcairn-site=turn", "-Wl,checked_site.o"]
