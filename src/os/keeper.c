@@ -23,6 +23,7 @@
 #define LOWER_HALF_END 0x7ffffffff000ul /* TASK_SIZE with four levels of page tables */
 #define TLS_WINDOW     (64ul << 10)
 #define END_WAIT_MS    2000
+#define BEGIN_WAIT_MS  30000
 #define BIRTHS_MAX     16 /* somebody who kills keepers has his way in the end */
 
 _Static_assert(sizeof(struct crn_keeper) <= CRN_PAGE_SIZE, "one page");
@@ -149,7 +150,7 @@ static void begin_readers(struct crn_keeper *k, int lifeline_fd)
 	long begun = 0;
 
 	crn_keeper_read(&k->readers, lifeline_fd, &begun);
-	for (int i = 0; i < END_WAIT_MS; i++) {
+	for (int i = 0; i < BEGIN_WAIT_MS; i++) {
 		said = atomic_load(&k->readers.count);
 		if ((said & 0xffff) + (said >> 16) >= (uint32_t)begun)
 			return;
@@ -418,6 +419,8 @@ void crn_keeper_drop(struct crn_keeper *k, int *where)
 		if (is_ours(k, e))
 			crn_fd_close(*where);
 		e->where = NULL;
+		if (k->events_of == where)
+			k->events_of = NULL;
 		*where = -1;
 		return;
 	}

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include "base/bits.h"
 #include "os/descriptor.h"
+#include "os/memory.h"
 #include "os/pagemap.h"
 
 int crn_pagemap_open(void)
@@ -62,6 +63,17 @@ long crn_pagemap_guards(
 		count = 0;
 	}
 	return count;
+}
+
+bool crn_pagemap_tells_guards(int pagemap, void *page)
+{
+	struct crn_scan scan = {
+		.start = (uintptr_t)page,
+		.end = (uintptr_t)page + CRN_PAGE_SIZE,
+		.category_mask = CRN_PAGE_GUARD,
+	};
+
+	return crn_pagemap_scan(pagemap, &scan) >= 0 || crn_memory_unguard(page) < 0;
 }
 
 int crn_pagemap_entries(int pagemap, uintptr_t addr, uint64_t *entries, size_t count)

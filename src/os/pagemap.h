@@ -86,6 +86,9 @@ long crn_pagemap_protected(
 long crn_pagemap_guards(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
+/* This kernel has no guard pages, or tells of them. `page` is ours, private and anonymous. */
+bool crn_pagemap_tells_guards(int pagemap, void *page);
+
 /* Bits of one 64-bit entry of /proc/PID/pagemap. */
 #define CRN_PAGEMAP_SOFT_DIRTY (1ull << 55)
 #define CRN_PAGEMAP_EXCLUSIVE  (1ull << 56)

@@ -14,6 +14,7 @@
 #include "os/host.h"
 #include "os/keeper.h"
 #include "os/memory.h"
+#include "os/pagemap.h"
 #include "os/thread.h"
 #include "os/userfault.h"
 #include "track/undo_pages.h"
@@ -83,11 +84,14 @@ static void uffd_end(struct crn_undo_pages *u, struct undo_area *a)
 
 #define EVENTS (CRN_UFFD_EVENT_UNMAP | CRN_UFFD_EVENT_REMOVE)
 
-static bool with_events(const struct crn_host *host)
+/* Who looks then wants to see the mark of each page that is protected (undo_whole.c). */
+static bool with_events(const struct crn_undo_pages *u)
 {
+	const struct crn_host *host = u->env->host;
 	uint64_t wanted = EVENTS | CRN_UFFD_WP_UNPOPULATED;
 
-	return (host->uffd_features & wanted) == wanted && host->pagemap_scan;
+	return (host->uffd_features & wanted) == wanted && host->pagemap_scan &&
+		crn_pagemap_tells_guards(u->pagemap, (void *)crn_page_down((uintptr_t)u));
 }
 
 static int open_file(const struct crn_host *host, bool events)
@@ -111,7 +115,6 @@ static int without_events(struct crn_undo_pages *u)
 	fd = open_file(u->env->host, false);
 	if (fd < 0)
 		return fd;
-	crn_keeper_read_events(u->env->keeper, NULL);
 	crn_keeper_drop(u->env->keeper, &u->uffd);
 	u->uffd = fd;
 	u->events = false;
@@ -178,26 +181,21 @@ static int probe(const struct crn_host *host)
 static int uffd_open(void **t, struct crn_track_env *env)
 {
 	struct crn_undo_pages *u;
-	bool events = with_events(env->host) && env->areas_alone;
-	int fd = open_file(env->host, events);
 	int err;
 
-	if (fd < 0)
-		return fd;
-	err = undo_open(&u, env, &undo_guard_uffd);
+	CRN_TRY(undo_open(&u, env, &undo_guard_uffd));
+	u->events = env->areas_alone && with_events(u);
+	err = u->uffd = open_file(env->host, u->events);
+	if (err >= 0)
+		err = crn_keeper_hold(env->keeper, &u->uffd, NULL);
 	if (err < 0) {
-		crn_fd_close(fd);
+		undo_close(u);
 		return err;
 	}
-	u->uffd = fd;
-	u->events = events;
-	*t = u;
-	err = crn_keeper_hold(env->keeper, &u->uffd, NULL);
-	if (err >= 0 && events)
+	if (u->events)
 		crn_keeper_read_events(env->keeper, &u->uffd);
-	if (err < 0)
-		undo_close(u);
-	return err;
+	*t = u;
+	return 0;
 }
 
 /*

@@ -102,6 +102,24 @@ static int ask(struct crn_undo_pages *u, struct undo_area *a)
 
 #define RUNS_MAX 32
 
+/* A guard page has no mark, and needs none: whoever stores there is told. */
+static bool is_guard(struct crn_undo_pages *u, uintptr_t page)
+{
+	struct crn_page_run run;
+	uintptr_t cursor = page;
+
+	return crn_pagemap_guards(u->pagemap, &cursor, page + CRN_PAGE_SIZE, &run, 1) > 0;
+}
+
+static bool any_unmarked(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
+		if (is_clean(a, page) && !is_guard(u, page))
+			return true;
+	return false;
+}
+
 /* Every clean page has the mark of its protection, which goes with its content. */
 static int all_marked(struct crn_undo_pages *u, struct undo_area *a)
 {
@@ -117,10 +135,10 @@ static int all_marked(struct crn_undo_pages *u, struct undo_area *a)
 		if (count < 0)
 			return (int)count;
 		for (long i = 0; i < count; at = runs[i++].end)
-			if (any_clean(a, at, runs[i].begin))
+			if (any_unmarked(u, a, at, runs[i].begin))
 				return CAIRN_ELAYOUT;
 	}
-	return any_clean(a, at, a->end) ? CAIRN_ELAYOUT : 0;
+	return any_unmarked(u, a, at, a->end) ? CAIRN_ELAYOUT : 0;
 }
 
 int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a)

@@ -211,15 +211,40 @@ int __wrap_crn_keeper_mend(struct crn_keeper *k)
 
 int __real_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
 int __wrap_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
+int __real_crn_uffd_protect_beside(
+	int uffd, uintptr_t addr, size_t len, bool protect, struct crn_uffd_events *e);
+int __wrap_crn_uffd_protect_beside(
+	int uffd, uintptr_t addr, size_t len, bool protect, struct crn_uffd_events *e);
+
+static bool leave_open(bool protect)
+{
+	return plant == OPEN_EVICTED && protect && W->step && ++P->protections % 5 == 0;
+}
 
 int __wrap_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)
 {
-	int err;
+	int err = leave_open(protect) ? 0 : __real_crn_uffd_protect(uffd, addr, len, protect);
 
-	if (plant == OPEN_EVICTED && protect && W->step && ++P->protections % 5 == 0)
-		return 0;
-	err = __real_crn_uffd_protect(uffd, addr, len, protect);
 	return plant == CLOSED ? 0 : err;
+}
+
+int __wrap_crn_uffd_protect_beside(
+	int uffd, uintptr_t addr, size_t len, bool protect, struct crn_uffd_events *e)
+{
+	int err = 0;
+
+	if (!leave_open(protect))
+		err = __real_crn_uffd_protect_beside(uffd, addr, len, protect, e);
+	return plant == CLOSED ? 0 : err;
+}
+
+bool __real_crn_pagemap_tells_guards(int pagemap, void *page);
+bool __wrap_crn_pagemap_tells_guards(int pagemap, void *page);
+
+/* No events, whose look would find what is left open before the oracle does. */
+bool __wrap_crn_pagemap_tells_guards(int pagemap, void *page)
+{
+	return plant != OPEN_EVICTED && __real_crn_pagemap_tells_guards(pagemap, page);
 }
 
 bool __real_crn_hot_look(struct crn_hot_entry *e, const void *old);
