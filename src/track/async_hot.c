@@ -58,14 +58,14 @@ int crn_async_hot_filter(struct crn_async *t)
 static void look(struct crn_async *t)
 {
 	uint64_t *map = t->env->predictor->changed, begin = crn_hot_meter_begin(&t->hot, true);
+	struct crn_hot_entry *e = t->hot.at, *end = e + t->hot.count;
+	bool stale = t->hot.stale, closed = t->env->closed;
 
-	for (size_t i = 0; i < t->hot.count; i++) {
-		struct crn_hot_entry *e = &t->hot.at[i];
-
-		if (t->hot.stale)
+	for (; e < end; e++) {
+		if (crn_unlikely(stale))
 			e->old = *(void **)e->where;
 		e->changed = true;
-		if (crn_likely(!t->env->closed) && !crn_hot_look(e, e->old))
+		if (crn_likely(!closed) && !crn_hot_look(e, e->old))
 			continue;
 		if (e->slot != CRN_HOT_NO_SLOT)
 			map[e->slot / 64] |= 1ull << e->slot % 64;

@@ -46,7 +46,6 @@ struct crn_hot_entry *crn_hot_list_add(
 	l->count++;
 	l->at[at] = (struct crn_hot_entry){
 		.page = page, .where = where, .slot = CRN_HOT_NO_SLOT, .changed = true,
-		.blind = crn_pages(page) % (CRN_HOT_BLIND + 1), /* not all at once */
 	};
 	return &l->at[at];
 }
@@ -61,17 +60,20 @@ void crn_hot_list_sweep(struct crn_hot_list *l)
 	l->count = kept;
 }
 
-bool crn_hot_look(struct crn_hot_entry *e, const void *old)
+/* The page differs. For how long it is trusted to, the first time, is by its number. */
+static uint8_t longer_streak(const struct crn_hot_entry *e)
+{
+	if (e->streak + 1u == CRN_HOT_STREAK)
+		return (uint8_t)(CRN_HOT_STREAK + crn_pages(e->page) % CRN_HOT_BLIND);
+	return (uint8_t)CRN_MIN(e->streak + 1u, CRN_HOT_STREAK);
+}
+
+bool crn_hot_compare(struct crn_hot_entry *e, const void *old)
 {
 	static const uint8_t zeros[CRN_PAGE_SIZE] __attribute__((aligned(64)));
 	const void *live = (const void *)e->page;
 
 	e->changed = true;
-	if (e->streak == CRN_HOT_STREAK && e->blind < CRN_HOT_BLIND) {
-		e->blind++;
-		return true;
-	}
-	e->blind = 0;
 	old = old ? old : zeros;
 	if (!crn_guarded_line_differs(old, live, e->line)) {
 		unsigned line = crn_guarded_line(old, live, e->line);
@@ -79,7 +81,7 @@ bool crn_hot_look(struct crn_hot_entry *e, const void *old)
 		e->changed = line != CRN_LINES;
 		e->line = e->changed ? (uint8_t)line : e->line;
 	}
-	e->streak = e->changed ? e->streak + (e->streak < CRN_HOT_STREAK) : 0;
+	e->streak = e->changed ? longer_streak(e) : 0;
 	return e->changed;
 }
 

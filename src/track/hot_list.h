@@ -4,7 +4,7 @@
  * address. Each entry remembers the line in which the page was last seen to differ, which is looked
  * at first. If another line has changed, looking for it costs half as much as copying; a page that
  * changed many times in a row is therefore looked at every 32nd time only, and else taken for
- * changed, which costs a copy when it is not.
+ * changed, which costs a copy when it is not. Not all pages are looked at in the same interval.
  *
  * Invariant: at[i].page < at[i + 1].page
  * Thread-safety: the session's lock is held.
@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/arena.h"
+#include "base/bits.h"
 
 #define CRN_HOT_NO_SLOT UINT32_MAX
 #define CRN_HOT_STREAK	32u
@@ -27,9 +28,10 @@ struct crn_hot_entry {
 	void *old;   /* the frame that is there, unless the list is stale; NULL: look there */
 	uint32_t slot; /* the strategy's name for it, or CRN_HOT_NO_SLOT */
 	uint8_t line;  /* looked at first */
-	uint8_t streak, blind; /* changed so often in a row; taken for changed so often */
-	bool changed : 1;      /* as seen at this checkpoint */
-	bool pinned : 1;       /* stays, whatever a strategy says (the kernel writes it) */
+	/* Seen to change so often in a row; beyond CRN_HOT_STREAK: then taken for changed so often. */
+	uint8_t streak;
+	bool changed; /* as seen at this checkpoint */
+	bool pinned;  /* stays, whatever a strategy says (the kernel writes it) */
 };
 
 struct crn_hot_list {
@@ -58,11 +60,19 @@ struct crn_hot_entry *crn_hot_list_add(
 /* Take out the entries whose `where` is NULL. */
 void crn_hot_list_sweep(struct crn_hot_list *l);
 
-/*
- * Has the page changed? `old` is its content at interval_begin, NULL: zeros. Sets *e and answers
- * e->changed; never false for a page that differs.
- */
-bool crn_hot_look(struct crn_hot_entry *e, const void *old);
+/* Has the page changed? `old` is its content at interval_begin, NULL: zeros. Sets *e. */
+bool crn_hot_compare(struct crn_hot_entry *e, const void *old);
+/* The same, but from time to time only; never false for a page that differs. */
+static inline bool crn_hot_look(struct crn_hot_entry *e, const void *old)
+{
+	if (crn_likely((uint8_t)(e->streak - CRN_HOT_STREAK) < CRN_HOT_BLIND)) {
+		e->streak++;
+		e->changed = true;
+		return true;
+	}
+	return crn_hot_compare(e, old);
+}
+
 /*
  * What a hot page costs, changed or not, with the caches that the program leaves: begin and end
  * around each part of the work, end with `last` answers the cycles per page, or 0.

@@ -23,34 +23,37 @@ static void set(undo_word *w, uintptr_t value)
 
 /* ---- What has changed ---------------------------------------------------------------- */
 
-static bool has_changed(struct crn_hot_entry *e)
+/* One without a frame: the old content is zeros, or lost. */
+static bool bare_has_changed(struct crn_hot_entry *e, struct undo_look *look)
 {
-	if (crn_likely(e->old) || !(get(e->where) & UNDO_LOST))
-		return crn_hot_look(e, e->old);
-	e->changed = true;
-	return true;
+	uintptr_t word = get(e->where);
+
+	e->changed = word & UNDO_LOST || crn_hot_look(e, NULL);
+	look->bare += e->changed && !undo_frame(word);
+	return e->changed;
 }
 
 void undo_hot_look(struct crn_undo_pages *u, struct undo_look *look)
 {
 	uint64_t *map = u->env->predictor ? u->env->predictor->changed : NULL;
 	uint64_t begin = crn_hot_meter_begin(&u->hot, true);
+	struct crn_hot_entry *e = u->hot.at, *end = e + u->hot.count;
+	bool stale = u->hot.stale;
+	size_t count = 0;
 
-	for (size_t i = 0; i < u->hot.count; i++) {
-		struct crn_hot_entry *e = &u->hot.at[i];
-
-		if (u->hot.stale)
+	for (; e < end; e++) {
+		if (crn_unlikely(stale))
 			e->old = undo_old(e->where);
-		if (!has_changed(e)) {
+		if (!(crn_likely(e->old) ? crn_hot_look(e, e->old) : bare_has_changed(e, look))) {
 			/* If it is evicted it stays open all the same, and is handed over. */
-			look->count += undo_in_flight(u, e->page);
+			count += undo_in_flight(u, e->page);
 			continue;
 		}
-		look->bare += !e->old && !undo_frame(get(e->where));
-		look->count++;
+		count++;
 		if (e->slot != CRN_HOT_NO_SLOT)
 			map[e->slot / 64] |= 1ull << e->slot % 64;
 	}
+	look->count += count;
 	u->hot.stale = false;
 	(void)crn_hot_meter_end(&u->hot, begin, false);
 }
