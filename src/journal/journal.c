@@ -59,13 +59,16 @@ static int frames_reserve(struct crn_journal *j, size_t count)
 	return 0;
 }
 
-static void stage(struct crn_journal *j, uintptr_t page, enum crn_form form, const void *ref)
+static inline void stage(
+	struct crn_journal *j, uintptr_t page, enum crn_form form, const void *ref)
 {
 	struct crn_entry *e = &j->staging[j->staging_count++];
 
 	CRN_DASSERT(j->staging_count <= j->staging_capacity);
 	e->key = page | form;
 	e->ref = (uint64_t)(uintptr_t)ref;
+	j->whole_count += form == CRN_FORM_WHOLE;
+	j->open.whole += form == CRN_FORM_WHOLE;
 	/* Trackers hand over by address, but for a few. */
 	j->staging_sorted &= j->staging_count == 1 || crn_entry_page(e - 1) < page;
 }
@@ -100,15 +103,11 @@ static void clear_fifos(struct crn_journal *j)
 	crn_fifo_clear(&j->deltas);
 }
 
-static bool evict(struct crn_journal *j, bool spare)
+/* Free what the FIFOs hold from before the oldest record. */
+static void fifos_follow(struct crn_journal *j)
 {
 	const struct crn_record *next = &j->open;
 
-	if (!j->count)
-		return false;
-	drop_entries(j, crn_record_at(j, 0), spare);
-	j->first = j->first + 1 < j->keep ? j->first + 1 : 0;
-	j->count--;
 	if (j->count)
 		next = crn_record_at(j, 0);
 	else if (j->open_kind == CRN_RECORD_NONE)
@@ -119,7 +118,63 @@ static bool evict(struct crn_journal *j, bool spare)
 	} else {
 		clear_fifos(j);
 	}
+}
+
+static void forget_oldest(struct crn_journal *j)
+{
+	j->first = j->first + 1 < j->keep ? j->first + 1 : 0;
+	j->count--;
+}
+
+/*
+ * Evict the record that the open one will push out, but let it have its frames until exchange asks
+ * for them, one by one between copies, which hides the time that it takes.
+ */
+static void evict_yielding(struct crn_journal *j)
+{
+	const struct crn_record *r = crn_record_at(j, 0);
+
+	CRN_ASSERT(!j->yields);
+	j->yields = true;
+	j->yield = crn_cursor_open(j, r);
+	j->yielding = r->whole;
+	forget_oldest(j);
+}
+
+/* What nobody has asked for, and the entries. */
+static void yield_rest(struct crn_journal *j)
+{
+	if (!j->yields)
+		return;
+	for (; crn_unlikely(j->yielding) && j->yield.left; crn_cursor_step(&j->yield))
+		entry_drop(j, j->yield.at, true);
+	j->yielding = 0;
+	j->yields = false;
+	fifos_follow(j);
+}
+
+static bool evict(struct crn_journal *j, bool spare)
+{
+	yield_rest(j);
+	if (!j->count)
+		return false;
+	drop_entries(j, crn_record_at(j, 0), spare);
+	forget_oldest(j);
+	fifos_follow(j);
 	return true;
+}
+
+static void *yield_frame(struct crn_journal *j)
+{
+	const struct crn_entry *e;
+
+	do {
+		e = j->yield.at;
+		crn_cursor_step(&j->yield);
+	} while (crn_entry_form(e) != CRN_FORM_WHOLE);
+	j->yielding--;
+	j->whole_count--;
+	return (void *)(uintptr_t)e->ref;
 }
 
 /* ---- The sink ------------------------------------------------------------------------ */
@@ -139,16 +194,16 @@ static void spares_trim(struct crn_journal *j, size_t keep)
 }
 
 /*
- * `count` spares: the frames of the record that this interval will push out of the journal, and
- * what is missing from the arena. All of them before the first page is copied, because the arena's
+ * `count` frames for exchange: those of the record that this interval will push out of the journal,
+ * and what is missing from the arena. All of these before the first page is copied, because the arena's
  * atomic operations would wait for the stores of the copy before.
  */
 static int spares_prepare(struct crn_journal *j, size_t count)
 {
 	CRN_TRY(spares_grow(j, count));
 	if (j->count == j->keep - 1)
-		evict(j, true);
-	while (j->spare_count < count) {
+		evict_yielding(j);
+	while (j->spare_count + j->yielding < count) {
 		void *frame = crn_frame_alloc(j->arena);
 
 		if (frame)
@@ -183,12 +238,11 @@ static void *sink_exchange(struct crn_sink *sink, uintptr_t addr, void *old)
 	struct crn_journal *j = of_sink(sink);
 
 	/* More may come than was prepared for, when handlers save pages meanwhile. */
-	if (crn_unlikely(!j->spare_count) || staging_reserve(j, 1) < 0)
+	if (crn_unlikely(!j->spare_count && !j->yielding) || staging_reserve(j, 1) < 0)
 		return NULL;
 	stage(j, addr, CRN_FORM_WHOLE, old);
-	j->whole_count++;
 	j->pages++;
-	return j->spares[--j->spare_count];
+	return j->yielding ? yield_frame(j) : j->spares[--j->spare_count];
 }
 
 static int take_copy(struct crn_journal *j, uintptr_t page, const void *old)
@@ -201,7 +255,6 @@ static int take_copy(struct crn_journal *j, uintptr_t page, const void *old)
 	}
 	crn_copy_page(frame, old);
 	stage(j, page, CRN_FORM_WHOLE, frame);
-	j->whole_count++;
 	return 0;
 }
 
@@ -215,7 +268,6 @@ static int take_page(struct crn_journal *j, uintptr_t page, void *old, bool owne
 		stage(j, page, CRN_FORM_BORROWED, old);
 	} else if (owned) {
 		stage(j, page, CRN_FORM_WHOLE, old);
-		j->whole_count++;
 	} else {
 		return take_copy(j, page, old);
 	}
@@ -271,7 +323,6 @@ static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const
 	crn_delta_plan(&plan, lines, frame, now);
 	if (!plan.size) {
 		stage(j, addr, CRN_FORM_WHOLE, frame);
-		j->whole_count++;
 		j->pages++;
 		return 0;
 	}
@@ -297,7 +348,7 @@ static void open_record(struct crn_journal *j, uint64_t id, enum crn_open_record
 	j->staging_count = 0;
 	j->staging_sorted = true;
 	j->open.id = id;
-	j->open.count = 0;
+	j->open.count = j->open.whole = 0;
 	j->open.entries = crn_fifo_tail(&j->entries);
 	j->open.deltas = crn_fifo_tail(&j->deltas);
 }
@@ -362,6 +413,7 @@ int crn_journal_commit(struct crn_journal *j)
 		j->open.count = j->staging_count;
 		*crn_record_at(j, j->count) = j->open;
 		j->count++;
+		yield_rest(j);
 		if (j->count > j->keep - 1)
 			evict(j, false);
 		spares_trim(j, SPARES_KEPT);
@@ -375,6 +427,7 @@ int crn_journal_commit(struct crn_journal *j)
 void crn_journal_abort(struct crn_journal *j)
 {
 	CRN_ASSERT(j->open_kind != CRN_RECORD_NONE);
+	yield_rest(j);
 	for (size_t i = 0; i < j->staging_count; i++)
 		entry_drop(j, &j->staging[i], false);
 	crn_fifo_truncate(&j->deltas, j->open.deltas);

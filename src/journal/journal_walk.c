@@ -299,7 +299,7 @@ static uint64_t check_record(const struct crn_journal *j, const struct crn_recor
 			CRN_ASSERT(crn_delta_size((const void *)(uintptr_t)c.at->ref) <=
 				   CRN_DELTA_MAX);
 	}
-	CRN_ASSERT(seen == r->count);
+	CRN_ASSERT(seen == r->count && whole == r->whole);
 	return whole;
 }
 

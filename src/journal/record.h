@@ -36,6 +36,7 @@ static inline enum crn_form crn_entry_form(const struct crn_entry *e)
 struct crn_record {
 	uint64_t id;
 	uint64_t count;
+	uint64_t whole; /* of its entries */
 	struct crn_fifo_mark entries, deltas; /* the tails of the FIFOs when it began */
 };
 
@@ -73,6 +74,10 @@ struct crn_journal {
 	/* Frames of the record that was evicted last, for exchange: no detour through the arena. */
 	void **spares;
 	size_t spare_count, spare_capacity;
+	/* That record's entries that still have theirs: `yielding` whole ones. */
+	bool yields;
+	struct crn_cursor yield;
+	size_t yielding;
 
 	/* One cursor and one heap slot for each record and the staged one. */
 	struct crn_cursor *cursors;
