@@ -43,7 +43,7 @@ enum crn_image_flags {
 struct crn_bpf_shared {
 	_Alignas(64) uint64_t head;     /* entries ever begun */
 	_Alignas(64) uint64_t tail;     /* entries ever drained: ours */
-	uint64_t freed;                 /* how many takings of slots are over: ours */
+	uint64_t freed;                 /* as many takings of slots are over: ours */
 	uint64_t area_begin, area_end;  /* what images are of, and what must not be dropped: ours */
 	_Alignas(64) uint64_t overflow; /* entries that found no room */
 	_Alignas(64) uint64_t reads;    /* the lock was taken by others, to read */

@@ -419,8 +419,16 @@ static int show_image(struct bpf_feed *f, const struct crn_ring_entry *e, void *
 
 /*
  * Slots are given back all together, when every image that was begun has been shown: who is in the
- * midst of one has at most a page to copy.
+ * midst of one has at most a page to copy. The same ones are taken again, for they are in the
+ * caches; unless somebody has taken one meanwhile.
  */
+static void free_slots(struct crn_bpf_shared *s, uint64_t taken)
+{
+	if (!__atomic_compare_exchange_n(&s->taken, &(uint64_t){ taken }, s->freed, false,
+		    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		__atomic_store_n(&s->freed, taken, __ATOMIC_RELEASE);
+}
+
 static int bpf_images(struct crn_feed *feed,
 	void (*show)(void *arg, const struct crn_image *image), void *arg,
 	struct crn_range_list *open)
@@ -442,7 +450,7 @@ static int bpf_images(struct crn_feed *feed,
 	}
 	/* What found no room in the ring has no number; but a place in it. */
 	if (to.seen >= to.wanted || (err == CRN_FEED_DOUBT && f->tail - tail >= to.wanted))
-		__atomic_store_n(&f->shared->freed, taken, __ATOMIC_RELEASE);
+		free_slots(f->shared, taken);
 	return end_drain(f, open, doubt, err);
 }
 
