@@ -293,6 +293,48 @@ static void cooled(void **state)
 	rig_free(r);
 }
 
+/*
+ * Pages that have changed for long are looked at once in so many intervals, not all of them in the
+ * same one; and one that rests is seen to do so at its next look.
+ */
+static void looks_are_spread(void **state)
+{
+	enum { COUNT = CRN_HOT_BLIND, EVERY = CRN_HOT_BLIND + 1 };
+	struct crn_hot_entry e[COUNT] = { 0 };
+	uint8_t *live = aligned_alloc(CRN_PAGE_SIZE, COUNT * CRN_PAGE_SIZE);
+	uint8_t *old = aligned_alloc(CRN_PAGE_SIZE, CRN_PAGE_SIZE);
+	unsigned looks[COUNT] = { 0 };
+
+	memset(live, 1, COUNT * CRN_PAGE_SIZE);
+	memset(old, 0, CRN_PAGE_SIZE);
+	for (size_t i = 0; i < COUNT; i++)
+		e[i].page = (uintptr_t)live + i * CRN_PAGE_SIZE;
+	for (unsigned turn = 0; turn < CRN_HOT_STREAK + 3 * EVERY; turn++) {
+		unsigned looked = 0;
+
+		for (size_t i = 0; i < COUNT; i++) {
+			unsigned before = e[i].streak;
+
+			assert_true(crn_hot_look(&e[i], old));
+			if (turn >= CRN_HOT_STREAK && e[i].streak <= before) {
+				looked++;
+				looks[i]++;
+			}
+		}
+		assert_true(looked <= 1);
+	}
+	memset(live, 0, COUNT * CRN_PAGE_SIZE);
+	for (size_t i = 0; i < COUNT; i++) {
+		unsigned turns = 0;
+
+		assert_int_equal(looks[i], 3);
+		while (crn_hot_look(&e[i], old))
+			assert_true(++turns < EVERY);
+	}
+	free(live);
+	free(old);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -301,6 +343,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(model_async),
 		cmocka_unit_test(unchanged),
 		cmocka_unit_test(cooled),
+		cmocka_unit_test(looks_are_spread),
 	};
 
 	cmocka_set_test_filter(getenv("FILTER"));
