@@ -195,8 +195,8 @@ static void spares_trim(struct crn_journal *j, size_t keep)
 
 /*
  * `count` frames for exchange: those of the record that this interval will push out of the journal,
- * and what is missing from the arena. All of these before the first page is copied, because the arena's
- * atomic operations would wait for the stores of the copy before.
+ * and what is missing from the arena. All of these before the first page is copied, because the
+ * arena's atomic operations would wait for the stores of the copy before.
  */
 static int spares_prepare(struct crn_journal *j, size_t count)
 {

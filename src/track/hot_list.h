@@ -28,7 +28,7 @@ struct crn_hot_entry {
 	void *old;   /* the frame that is there, unless the list is stale; NULL: look there */
 	uint32_t slot; /* the strategy's name for it, or CRN_HOT_NO_SLOT */
 	uint8_t line;  /* looked at first */
-	/* Seen to change so often in a row; beyond CRN_HOT_STREAK: then taken for changed so often. */
+	/* Seen to change so often in a row; beyond CRN_HOT_STREAK: taken for changed since. */
 	uint8_t streak;
 	bool changed; /* as seen at this checkpoint */
 	bool pinned;  /* stays, whatever a strategy says (the kernel writes it) */
