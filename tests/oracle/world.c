@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "oracle.h"
+#include "os/sys.h"
 
 #define POOL_SIZE (3ul << 30)
 
@@ -86,16 +87,62 @@ static const char *region_name(uintptr_t addr)
 	return "other mapping";
 }
 
+/* Without libc: what has been put back wrongly may be its own, or the table of our calls. */
+static void say(const char *text)
+{
+	size_t len = 0;
+
+	while (text[len])
+		len++;
+	crn_sys3(SYS_write, 2, text, len);
+}
+
+static void say_number(const char *before, uint64_t n, unsigned base)
+{
+	char text[24];
+	size_t at = sizeof(text) - 1;
+
+	text[at] = 0;
+	do
+		text[--at] = "0123456789abcdef"[n % base];
+	while (n /= base);
+	say(before);
+	say(text + at);
+}
+
+static void say_run(void)
+{
+	say("oracle: row ");
+	say(W->row->name);
+	say(", tracker ");
+	say(W->rules->name);
+	say_number(", step ", W->step, 10);
+	say_number(", keep ", W->keep, 10);
+	say(W->all ? ", surface all\n" : ", explicit areas\n");
+	say("oracle: repeat with: oracle --row ");
+	say(W->row->name);
+	say(" --tracker ");
+	say(W->rules->name);
+	say_number(" --seed ", W->seed, 10);
+	say("\n");
+}
+
 void oracle_mismatch(const char *what, uint64_t id, uintptr_t addr, int want, int got)
 {
-	dprintf(2,
-		"oracle: MISMATCH %s: checkpoint %llu, address %#lx (%s): expected %02x, found "
-		"%02x\n",
-		what, (unsigned long long)id, (unsigned long)addr, region_name(addr), want, got);
-	dprintf(2, "oracle: row %s, tracker %s, seed %llu, step %llu, keep %u, %s\n", W->row->name,
-		W->rules->name, (unsigned long long)W->seed, (unsigned long long)W->step, W->keep,
-		W->all ? "surface all" : "explicit areas");
-	dprintf(2, "oracle: repeat with: oracle --row %s --tracker %s --seed %llu\n", W->row->name,
-		W->rules->name, (unsigned long long)W->seed);
-	_exit(1);
+	say("oracle: MISMATCH ");
+	say(what);
+	say_number(": checkpoint ", id, 10);
+	say_number(", address 0x", addr, 16);
+	if (W) {
+		say(" (");
+		say(region_name(addr));
+		say(")");
+	}
+	say_number(": expected ", (uint32_t)want, 16);
+	say_number(", found ", (uint32_t)got, 16);
+	say("\n");
+	if (W && W->row && W->rules)
+		say_run();
+	for (;;)
+		crn_sys1(SYS_exit_group, 1);
 }
