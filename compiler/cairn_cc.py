@@ -35,7 +35,7 @@ SWITCHES = (
     "clone", "wrap", "heap",
 )  # fmt: skip
 KEEP_MAX = 65536  # checkpoints, as cairn_open(3) has it
-SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(/[1-9]\d{0,8})?")
+SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(:long)?(/[1-9]\d{0,8})?")
 
 # Options of clang that take the next word.
 TAKES_WORD = {
@@ -169,6 +169,8 @@ class Command:
             self.report = True
         elif name == "threads" and not equals:
             self.switches["threads"] = "on"
+        elif name == "hybrid" and not equals:
+            self.switches |= {"hybrid": "on", "clone": "on"}
         elif name == "warn-uncovered" and not equals:
             self.warn_uncovered = True
         elif name == "abilist" and value:
@@ -330,6 +332,7 @@ def check_narrow(command: Command) -> None:
         raise Wrong("-fcairn-region=1 is not for -m32: tags would take a third of the addresses")
     for wanted, option in (
         (command.threads(), "-fcairn-threads"), (command.complete, "-fcairn-complete"),
+        ("hybrid" in command.switches, "-fcairn-hybrid"),
         (command.profile, "-fcairn-profile"), (command.profiled, "-fcairn-sites"),
     ):  # fmt: skip
         if wanted:
@@ -369,8 +372,29 @@ def check(command: Command) -> None:
     if command.profile and command.profiled:
         raise Wrong("-fcairn-profile and -fcairn-sites do not go together: profile first, then "
                     "build anew")
+    if "hybrid" in command.switches:
+        check_hybrid(command)
     if command.switches.get("save") == "off" and command.own["tracker"] != "shadow":
         raise Wrong("-fcairn-save=off is for -fcairn-tracker=shadow")
+
+
+def check_hybrid(command: Command) -> None:
+    """Page mode: pages of the program alone, one thread, functions in two versions."""
+    off = [f"-fcairn-{name}=off" for name in ("save", "stack", "clone", "wrap", "heap")
+           if command.switches.get(name) == "off"]  # fmt: skip
+    words = {
+        "-fcairn-threads": (command.threads(), "other threads cannot be stopped at the switch"),
+        "-fcairn-unit": (command.links() and command.per_unit(), "it needs the whole program"),
+        "-shared": (command.links() and command.partial(), "it needs the whole program"),
+        "-fcairn-complete": (command.complete, "all of libc's state has its hooks there"),
+        "-static-pie": (command.has("-static-pie"), "libc's pages lie among the program's"),
+        "-fcairn-guard=on": (command.switches.get("guard") == "on",
+                             "code without hooks guards nothing"),
+        **{word: (True, "page mode relies on what that leaves out") for word in off},
+    }  # fmt: skip
+    for word, (given, why) in words.items():
+        if given:
+            raise Wrong(f"-fcairn-hybrid and {word} do not go together: {why}")
 
 
 def options_of(word: str) -> str:
@@ -400,7 +424,12 @@ def check_objects(command: Command) -> None:
         for path in find_inputs(name, command.dirs):
             code = native_code(path) or b""
             words = {word.decode() for word in MADE_FOR.findall(code)}.difference(want.values())
-            if path.name.startswith("libcairn") or not words:
+            if path.name.startswith("libcairn"):
+                continue
+            if "hybrid" in command.switches and path.suffix == ".so" and b"__cairn_abi_" in code:
+                raise Wrong(f"-fcairn-hybrid: {path} has hooks, too: page mode tracks the "
+                            "memory of one program, so link it statically")
+            if not words:
                 continue
             ours = {want[family(word)] for word in words if family(word) in want}
             theirs, these = (" ".join(sorted(map(options_of, w))) for w in (words, ours))

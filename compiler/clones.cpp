@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "clones.h"
-#include "rt/abi.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
@@ -96,17 +95,23 @@ static void jump(IRBuilder<> &b, Function &from, Function *to)
 		b.CreateRet(c);
 }
 
-static void add_switch(Function &f, Function *hooked, Function *without, GlobalVariable *state)
+static void add_switch(
+	Function &f, Function *hooked, Function *without, Hooks &hooks, unsigned patience)
 {
 	LLVMContext &context = f.getContext();
 	IRBuilder<> b(BasicBlock::Create(context, "", &f));
 	BasicBlock *yes = BasicBlock::Create(context, "hooked", &f);
 	BasicBlock *no = BasicBlock::Create(context, "plain", &f);
-	Type *word = f.getParent()->getDataLayout().getIntPtrType(context);
 
-	Value *active = b.CreateAlignedLoad(word, b.CreateConstGEP1_64(word, state, CRN_RT_WORD_ACTIVE),
-		Align(word->getIntegerBitWidth() / 8), "cairn.active");
-	b.CreateCondBr(b.CreateIsNull(active), no, yes);
+	if (patience) {
+		BasicBlock *on = BasicBlock::Create(context, "on", &f, yes);
+
+		b.CreateCondBr(hooks.are_off(b), no, on);
+		b.SetInsertPoint(on);
+		hooks.lose_patience(b, patience, yes, no);
+	} else {
+		b.CreateCondBr(hooks.are_off(b), no, yes);
+	}
 	b.SetInsertPoint(yes);
 	jump(b, f, hooked);
 	b.SetInsertPoint(no);
@@ -127,19 +132,20 @@ static void call_instead(Function &in, const DenseMap<Function *, Function *> &v
 	}
 }
 
-void Clones::link(Module &m)
+void Clones::link(Hooks &hooks)
 {
 	DenseMap<Function *, Function *> hooked, without;
-	GlobalVariable *state = m.getGlobalVariable("__cairn_rt");
 
 	for (auto [f, copy] : plain) {
 		hooked[f] = move_body(*f);
 		without[f] = copy;
 	}
 	for (auto [f, copy] : plain) {
-		call_instead(*hooked[f], hooked);
+		// With page mode each call may be where it begins.
+		if (!options.hybrid)
+			call_instead(*hooked[f], hooked);
 		call_instead(*copy, without);
-		add_switch(*f, hooked[f], copy, state);
+		add_switch(*f, hooked[f], copy, hooks, options.hybrid ? 1 + checks[f] : 0);
 	}
 }
 

@@ -8,11 +8,16 @@
 // The switch is at a function's entry alone. That is enough because only such functions have two
 // versions that cannot reach what opens a session or begins an interval: no version without hooks
 // is under way when stores begin to matter. All others keep their hooks and call f.
+//
+// With page mode (Options::hybrid, src/track/page_mode.h) the switch may be thrown within an
+// interval, and only that way round: hooked code calls f again, and f counts what its hooks cost.
 #ifndef CAIRN_COMPILER_CLONES_H
 #define CAIRN_COMPILER_CLONES_H
 
 #include "checkpoints.h"
 #include "options.h"
+#include "store_hooks.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cairn {
@@ -23,14 +28,21 @@ public:
 
 	// Before hooks are put in: the versions without. In a whole program only.
 	void make(llvm::ArrayRef<llvm::Function *> functions, const Checkpoints &checkpoints);
+	// So many checks have been put into the version with hooks.
+	void hooked(llvm::Function *f, unsigned count) { checks[f] = count; }
 	// Afterwards: the switches, and calls from version to version.
-	void link(llvm::Module &m);
+	void link(Hooks &hooks);
 
+	const llvm::MapVector<llvm::Function *, llvm::Function *> &versions() const
+	{
+		return plain;
+	}
 	unsigned count() const { return plain.size(); }
 
 private:
 	const Options &options;
 	llvm::MapVector<llvm::Function *, llvm::Function *> plain;
+	llvm::DenseMap<llvm::Function *, unsigned> checks;
 };
 
 } // namespace cairn

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "function_pass.h"
 #include "cover.h"
+#include "long_loops.h"
 #include "loops.h"
 #include "writes.h"
 #include "llvm/Analysis/ValueTracking.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
 
 using namespace llvm;
@@ -72,15 +74,61 @@ bool wants_hooks(const Function &f)
 		!f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation) && !is_resolver(f);
 }
 
-void instrument(Function &f, const Program &p, Hooks &hooks, Report &report, unsigned &stores)
+// Memory of libraries, which no tracker of pages turns back: their variables, and what their functions
+// return, like where errno is.
+static bool is_foreign(const Value *pointer)
+{
+	const Value *object = getUnderlyingObject(pointer, 12);
+
+	if (auto *i = dyn_cast<IntrinsicInst>(object);
+		i && i->getIntrinsicID() == Intrinsic::threadlocal_address)
+		object = i->getArgOperand(0);
+	if (auto *g = dyn_cast<GlobalVariable>(object))
+		return g->isDeclaration();
+	auto *c = dyn_cast<CallBase>(object);
+	const Function *to = c ? c->getCalledFunction() : nullptr;
+
+	return to && to->isDeclaration() && !to->isIntrinsic() &&
+		!to->getName().starts_with("__cairn_") && !c->returnDoesNotAlias();
+}
+
+void instrument_plain(Function &f, Hooks &hooks)
+{
+	Writes found = find_writes(f);
+
+	for (const Write &w : found.writes)
+		if (is_foreign(w.pointer))
+			hooks.before(w);
+	for (const LongWrite &w : found.long_writes)
+		if (is_foreign(w.pointer))
+			hooks.before(w);
+}
+
+// Of writes in a loop's version without hooks only those stay. The switch to it writes, too.
+template <typename List> static void leave_out_plain(List &list, const Blocks &plain)
+{
+	llvm::erase_if(list, [&](const auto &w) {
+		return (plain.contains(w.at->getParent()) && !is_foreign(w.pointer)) ||
+			getUnderlyingObject(w.pointer)->getName() == "__cairn_rt";
+	});
+}
+
+unsigned instrument(Function &f, const Program &p, Hooks &hooks, Report &report, unsigned &stores)
 {
 	const Options &o = p.options;
+	Blocks plain;
+
+	split_long_loops(f, p.checkpoints, o, hooks, report, plain);
 	Writes found = find_writes(f);
 	Intervals intervals(f, p.checkpoints);
 	FunctionFigures figures(f);
 
 	for (const Unknown &u : found.unknown)
 		report.unknown(f, u);
+	leave_out_plain(found.writes, plain);
+	leave_out_plain(found.long_writes, plain);
+	llvm::erase_if(found.lane_writes,
+		[&](const LaneWrite &w) { return plain.contains(w.at->getParent()); });
 	figures.writes = found.writes.size() + found.long_writes.size() + found.lane_writes.size();
 	if (o.stack) {
 		figures.stack = leave_out_stack(found.writes, o.guard);
@@ -112,6 +160,7 @@ void instrument(Function &f, const Program &p, Hooks &hooks, Report &report, uns
 		hooks.before(w);
 	figures.checks = hooks.checks + hooks.ranges - checks;
 	report.function(figures);
+	return figures.checks;
 }
 
 } // namespace cairn

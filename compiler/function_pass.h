@@ -23,9 +23,12 @@ struct Program {
 // Is it code that may get hooks, and counters?
 bool wants_hooks(const llvm::Function &f);
 
-// `stores` counts the stores of all functions, for Options::lose.
-void instrument(llvm::Function &f, const Program &p, Hooks &hooks, Report &report,
+// `stores` counts the stores of all functions, for Options::lose. How many checks it got.
+unsigned instrument(llvm::Function &f, const Program &p, Hooks &hooks, Report &report,
 	unsigned &stores);
+
+// The version without hooks, which runs in page mode: but for stores to libraries' memory.
+void instrument_plain(llvm::Function &f, Hooks &hooks);
 
 } // namespace cairn
 #endif

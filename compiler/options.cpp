@@ -32,12 +32,13 @@ static unsigned read_number(StringRef item, StringRef value)
 	return number;
 }
 
-// FUNCTION[:entry|:return][/N]
+// FUNCTION[:entry|:return][:long][/N]
 static Site read_site(StringRef item, StringRef value)
 {
 	auto [place, every] = value.split('/');
-	auto [function, when] = place.split(':');
 	Site site;
+	site.is_long = place.consume_back(":long");
+	auto [function, when] = place.split(':');
 
 	if (function.empty() || !(when.empty() || when == "entry" || when == "return"))
 		wrong(item);
@@ -60,6 +61,7 @@ Options Options::parse(const char *text)
 		{ "stack", &o.stack }, { "fresh", &o.fresh }, { "loops", &o.loops },
 		{ "segments", &o.segments }, { "aggregate", &o.aggregate },
 		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "clone", &o.clone },
+		{ "hybrid", &o.hybrid },
 		{ "wrap", &o.wrap }, { "heap", &o.heap },
 		{ "native-quiet", &o.native_quiet }, { "report", &o.report },
 		{ "warn-uncovered", &o.warn_uncovered }, { "site-one", &o.site_one },

@@ -15,6 +15,7 @@ enum class Tracker { Shadow, UndoLog };
 struct Site {
 	std::string function;
 	bool at_return = false;
+	bool is_long = false; // the intervals that it begins are
 	unsigned every = 1; // so many-th time
 };
 
@@ -38,6 +39,7 @@ struct Options {
 	bool redundant = true;    // leave out what a dominating store has saved
 	bool calls = true;        // tell apart which calls can reach a checkpoint
 	bool clone = false;       // each function with hooks and without, and a switch
+	bool hybrid = false;      // and the switch may change within an interval
 	bool wrap = true;         // libc functions that write memory
 	bool heap = true;         // malloc and its like, of them
 	bool native_quiet = false; // what is linked without bitcode takes no checkpoints

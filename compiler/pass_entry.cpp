@@ -109,8 +109,11 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		Hooks hooks(m, o);
 		unsigned stores = 0;
 		for (Function *f : functions)
-			instrument(*f, program, hooks, report, stores);
-		clones.link(m);
+			clones.hooked(f, instrument(*f, program, hooks, report, stores));
+		for (auto [f, plain] : clones.versions())
+			if (o.hybrid)
+				instrument_plain(*plain, hooks);
+		clones.link(hooks);
 		require_shape(m, o);
 		if (!o.save)
 			say(m, "__cairn_save_off");
@@ -118,6 +121,8 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 			say(m, "__cairn_fresh_on");
 		if (o.guard)
 			say(m, "__cairn_guard_on");
+		if (o.hybrid)
+			say(m, "__cairn_hybrid_on");
 		report.total(m, hooks, clones.count());
 		return PreservedAnalyses::none();
 	}

@@ -46,6 +46,17 @@ void Report::site(StringRef function, unsigned places)
 		errs() << "cairn: site " << function << ": " << places << " places\n";
 }
 
+void Report::long_loop(const BasicBlock &header, const DebugLoc &at, bool split)
+{
+	long_loops++;
+	if (!on)
+		return;
+	errs() << "cairn: " << header.getParent()->getName() << ": an interval may be long: a loop";
+	if (at)
+		errs() << " at line " << at.getLine();
+	errs() << " without a known bound" << (split && hybrid ? ", in two versions" : "") << "\n";
+}
+
 void Report::function(const FunctionFigures &f)
 {
 	functions++;
@@ -75,7 +86,7 @@ void Report::total(const Module &m, const Hooks &hooks, unsigned clones)
 		       << " redundant, " << hooks.checks << " checks, " << hooks.ranges
 		       << " range calls (" << hooks.segments << " for long ones alone), " << wraps << " external functions covered, " << uncovereds
 		       << " not covered, " << unknowns << " other places not covered, " << clones
-		       << " functions in two versions\n";
+		       << " functions in two versions, " << long_loops << " long loops\n";
 }
 
 } // namespace cairn

@@ -25,20 +25,23 @@ struct FunctionFigures {
 
 class Report {
 public:
-	explicit Report(const Options &o) : on(o.report), warn(o.warn_uncovered) {}
+	explicit Report(const Options &o)
+		: on(o.report), warn(o.warn_uncovered), hybrid(o.hybrid) {}
 
 	void unknown(const llvm::Function &f, const Unknown &u);
 	void unknown(llvm::StringRef where, const char *what);
 	void uncovered(llvm::StringRef external);
 	void wrapped(llvm::StringRef external);
 	void site(llvm::StringRef function, unsigned places);
+	// Without a bound that is known before it begins, and without a site inside.
+	void long_loop(const llvm::BasicBlock &header, const llvm::DebugLoc &at, bool split);
 	void function(const FunctionFigures &figures);
 	void total(const llvm::Module &m, const Hooks &hooks, unsigned clones);
 
 private:
-	bool on, warn;
+	bool on, warn, hybrid;
 	unsigned functions = 0, writes = 0, stack = 0, fresh = 0, loops = 0, aggregated = 0;
-	unsigned redundant = 0;
+	unsigned redundant = 0, long_loops = 0;
 	unsigned unknowns = 0, uncovereds = 0, wraps = 0;
 };
 

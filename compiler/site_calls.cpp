@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "site_calls.h"
+#include "rt/abi.h"
 #include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
@@ -74,7 +75,8 @@ GlobalVariable *site_count(Module &m)
 		ConstantInt::get(word, 0), "cairn.passed");
 }
 
-void call_site(Instruction &before, GlobalVariable *count, unsigned every, const Options &o)
+void call_site(Instruction &before, GlobalVariable *count, unsigned every, const Options &o,
+	bool is_long)
 {
 	LLVMContext &context = before.getContext();
 	IRBuilder<> b(&before);
@@ -85,7 +87,9 @@ void call_site(Instruction &before, GlobalVariable *count, unsigned every, const
 	if (DISubprogram *scope = before.getFunction()->getSubprogram();
 		scope && !before.getDebugLoc())
 		b.SetCurrentDebugLocation(DILocation::get(context, 0, 0, scope));
-	b.CreateCall(take, { count, b.getInt32(every), b.getInt32(o.site_one) });
+	unsigned flags = (o.site_one ? CRN_SITE_ONE_THREAD : 0) | (is_long ? CRN_SITE_LONG : 0);
+
+	b.CreateCall(take, { count, b.getInt32(every), b.getInt32(flags) });
 }
 
 void insert_sites(Module &m, const Options &o, Report &report)
@@ -98,7 +102,7 @@ void insert_sites(Module &m, const Options &o, Report &report)
 			continue;
 		GlobalVariable *count = site_count(m);
 		for (Instruction *at : places)
-			call_site(*at, count, site.every, o);
+			call_site(*at, count, site.every, o, site.is_long);
 	}
 }
 

@@ -36,7 +36,8 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 	slow = m.getOrInsertFunction("__cairn_slow", nothing, pointer);
 	range = m.getOrInsertFunction("__cairn_range", nothing, pointer, word);
 	stray = m.getOrInsertFunction("__cairn_stray", nothing, pointer);
-	for (FunctionCallee f : { slow, range, stray }) {
+	longer = m.getOrInsertFunction("__cairn_long", nothing);
+	for (FunctionCallee f : { slow, range, stray, longer }) {
 		auto *declared = cast<Function>(f.getCallee());
 
 		declared->addFnAttr(Attribute::NoUnwind);
@@ -213,6 +214,30 @@ void Hooks::fill(IRBuilder<> &b, Value *to, Value *address, uint64_t size)
 	b.CreateAlignedStore(address, to, Align(8))->setAtomic(AtomicOrdering::Release);
 	b.CreateAlignedStore(b.getInt32(size << 24), b.CreateConstGEP1_64(word, to, 1), Align(4))
 		->setAtomic(AtomicOrdering::Release);
+}
+
+Value *Hooks::are_off(IRBuilder<> &b)
+{
+	Value *hooked = b.CreateAlignedLoad(word,
+		b.CreateConstGEP1_64(word, state, CRN_RT_WORD_HOOKED), word_align(), "cairn.hooked");
+
+	return b.CreateIsNull(hooked);
+}
+
+// if ((patience -= hooks) < 0) { long(); if (off) goto plain; }
+// goto hooked
+void Hooks::lose_patience(IRBuilder<> &b, unsigned hooks, BasicBlock *hooked, BasicBlock *plain)
+{
+	Value *at = b.CreateConstGEP1_64(word, state, CRN_RT_WORD_PATIENCE);
+	Value *left = b.CreateSub(b.CreateAlignedLoad(word, at, word_align(), "cairn.patience"),
+		ConstantInt::get(word, hooks));
+	BasicBlock *out = BasicBlock::Create(context, "cairn.out", hooked->getParent(), hooked);
+
+	b.CreateAlignedStore(left, at, word_align());
+	b.CreateCondBr(b.CreateICmpSLT(left, ConstantInt::get(word, 0)), out, hooked, unlikely);
+	b.SetInsertPoint(out);
+	call(b, longer, {});
+	b.CreateCondBr(are_off(b), plain, hooked);
 }
 
 void Hooks::call_range(Instruction *at, Value *pointer, Value *length)

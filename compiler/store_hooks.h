@@ -21,6 +21,12 @@ public:
 	// How many checks `before` would make for that write: what aggregation weighs.
 	static unsigned cost(const Options &options, uint64_t size, llvm::Align align);
 
+	// Does the program need no hooks now?
+	llvm::Value *are_off(llvm::IRBuilder<> &b);
+	// So many hooks more will run: it may be time for page mode. The end of a block.
+	void lose_patience(llvm::IRBuilder<> &b, unsigned hooks, llvm::BasicBlock *hooked,
+		llvm::BasicBlock *plain);
+
 	unsigned checks = 0, ranges = 0; // made so far
 	unsigned segments = 0;           // of the ranges: with checks for short ones
 
@@ -28,7 +34,7 @@ private:
 	const Options &options;
 	llvm::Module &module;
 	llvm::LLVMContext &context;
-	llvm::FunctionCallee slow, range, stray;
+	llvm::FunctionCallee slow, range, stray, longer;
 	llvm::GlobalVariable *state;
 	llvm::MDNode *unlikely;
 	llvm::Type *word; // of an address

@@ -299,6 +299,17 @@ CRN_API CRN_MUST_CHECK int cairn_pause(cairn_t *c);
  */
 CRN_API CRN_MUST_CHECK int cairn_resume(cairn_t *c);
 
+/*
+ * The interval that the newest checkpoint has begun will be long: from here to its end pages are
+ * tracked, and in a program that was built with -fcairn-hybrid code without hooks runs, so that
+ * only the first store to each page costs anything. Without this call that is found out by the
+ * hooks that have run. Nothing else changes: any kept checkpoint is restored as ever. No effect if
+ * pages are tracked anyway. Errors: CAIRN_EUNSUPPORTED (not built with -fcairn-hybrid);
+ * CAIRN_ENOTRACK (no tracker of pages here; the log says why), with which hooks go on;
+ * CAIRN_EPAUSED.
+ */
+CRN_API CRN_MUST_CHECK int cairn_interval_long(cairn_t *c);
+
 /* ---- Looking into the past -------------------------------------------------- */
 
 /*
@@ -358,6 +369,8 @@ struct cairn_stats {
 	char feed[16];           /* of "async": the feed in use; empty under other trackers */
 	uint64_t scans;          /* of "async": times that the whole surface was looked at */
 	char strategy_why[48];   /* "named", or why "auto" took it */
+	uint64_t long_intervals; /* that went on in page mode: cairn_interval_long */
+	uint64_t long_at_once;   /* of these: that began in it, as those before them were long */
 };
 CRN_API CRN_MUST_CHECK int cairn_stats(cairn_t *c, struct cairn_stats *out);
 CRN_API CRN_MUST_CHECK int cairn_stats_reset(cairn_t *c);

@@ -11,13 +11,18 @@
 #define CRN_RT_ABI_H
 
 /* One more whenever code of an older pass would go wrong with this run-time, or the other way. */
-#define CRN_RT_ABI 1
+#define CRN_RT_ABI 2
 
-/* struct crn_rt (rt.h) is so many words for the pass; `active` is one of them. */
-#define CRN_RT_WORDS       4
-#define CRN_RT_WORD_END    1
-#define CRN_RT_WORD_EPOCH  2
-#define CRN_RT_WORD_ACTIVE 3
+/* struct crn_rt (rt.h) is so many words for the pass. */
+#define CRN_RT_WORDS         5
+#define CRN_RT_WORD_END      1
+#define CRN_RT_WORD_EPOCH    2
+#define CRN_RT_WORD_HOOKED   3
+#define CRN_RT_WORD_PATIENCE 4
+
+/* What __cairn_site is told of its place. */
+#define CRN_SITE_ONE_THREAD 1 /* other threads do not write */
+#define CRN_SITE_LONG       2 /* its intervals are long */
 
 /* Primary memory begins here (a multiple of 1 TiB); all that keeps checkpoints lies below. */
 #define CRN_RT_IMAGE_AT_64 0x550000000000ull

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "os/memory.h"
 #include "os/thread.h"
+#include "rt/program_maps.h"
 #include "rt/rt.h"
 
 #define COUNT_MAX (1u << 20)
@@ -57,6 +58,12 @@ static void drop_first(struct ring *r)
 
 /* ---- What the engine calls ------------------------------------------------------------------- */
 
+static void unmap(const struct entry *e)
+{
+	crn_program_maps_cut(e->addr, e->addr + e->len);
+	(void)crn_memory_unmap((void *)e->addr, e->len);
+}
+
 /* At a checkpoint: what only older ones needed goes. Blocks wait for the program's context. */
 static void settled(uint64_t oldest)
 {
@@ -70,7 +77,7 @@ static void settled(uint64_t oldest)
 		const struct entry *e = entry_at(r, 0);
 
 		if (e->change == CRN_MAP_LEFT && e->len)
-			(void)crn_memory_unmap((void *)e->addr, e->len);
+			unmap(e);
 	}
 	unlock();
 }
@@ -104,7 +111,7 @@ static void undo(const struct entry *e)
 	switch (e->change) {
 	case CRN_MAP_NEW:
 		if (e->len)
-			(void)crn_memory_unmap((void *)e->addr, e->len);
+			unmap(e);
 		break;
 	case CRN_MAP_OPENED:
 		(void)crn_memory_advise((void *)e->addr, e->len, MADV_DONTNEED);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "os/memory.h"
 #include "os/thread.h"
+#include "rt/program_maps.h"
 #include "rt/rt.h"
 
 #define UNIT_SHIFT 16
@@ -326,6 +327,7 @@ static bool open_heap(void)
 		place.failed = true;
 		return false;
 	}
+	crn_program_maps_add((uintptr_t)at, (uintptr_t)at + size);
 	place.table = (struct unit *)((uintptr_t)at + CRN_PAGE_SIZE);
 	/* Units have the alignment of runs of up to 2 MiB, whatever the base. */
 	place.base = ((uintptr_t)place.table + table + (2ul << 20) - 1) & ~((2ul << 20) - 1);

@@ -28,5 +28,6 @@
 	HOOK	__cairn_slow, crn_rt_slow		/* (address) */
 	HOOK	__cairn_range, crn_rt_range		/* (address, length) */
 	HOOK	__cairn_stray, crn_rt_stray		/* (address) */
+	HOOK	__cairn_long, crn_rt_long		/* () */
 
 	.section .note.GNU-stack, "", @progbits

@@ -27,6 +27,7 @@
 #include <stdint.h>
 #include "rt/abi.h"
 
+struct crn_program_maps;
 struct crn_track_env;
 
 #ifdef __i386__
@@ -77,9 +78,13 @@ struct crn_rt_shape {
 	const uint32_t *tags; /* shadow: enum crn_rt_tags */
 	struct crn_rt *state;
 	void (*save)(uintptr_t addr, size_t len); /* crn_rt_range */
+	/* The same of what has been overwritten already: its old content. In page mode. */
+	void (*save_old)(uintptr_t addr, size_t len, const void *old);
 	bool (*one_thread)(void);                 /* as far as libc knows */
 	bool (*saves)(void);                      /* not built with -fcairn-save=off */
 	bool (*guarded)(void);                    /* built with -fcairn-guard=on */
+	bool (*hybrid)(void);                     /* built with -fcairn-hybrid */
+	struct crn_program_maps *maps;            /* hybrid: rt/program_maps.h */
 	bool threads;                             /* built with -fcairn-threads */
 };
 
@@ -102,7 +107,21 @@ struct crn_rt_shape {
 struct crn_rt {
 	uintptr_t log_cur, log_end; /* known to the pass */
 	uintptr_t epoch; /* known to the pass: its first byte; 0 while there is no session */
-	uintptr_t active; /* known to the pass: a session is open, and does not rest */
+	/*
+	 * Known to the pass: stores must have their hooks, for a session is open, does not rest,
+	 * and is not in page mode.
+	 */
+	uintptr_t hooked;
+	intptr_t patience; /* known to the pass: so many hooks, then crn_rt_long is called */
+	uintptr_t active;  /* a session is open, and does not rest */
+	/*
+	 * Page mode (track/page_mode.h): memory whose stores the kernel notices, sorted; its hooks
+	 * save nothing. NULL: store mode. log_paged stands for log_cur, which hooks do not find.
+	 */
+	const struct crn_range *paged;
+	size_t paged_count;
+	uintptr_t log_paged;
+	uint64_t break_even; /* CAIRN_BREAK_EVEN: hooks of an interval; 0: as measured */
 	uintptr_t log_base, log_limit; /* all of the log; 0: there is none */
 	uintptr_t log_stop;            /* where the interval ended that is packed */
 	uint64_t *dirty, *dirty_cur, *dirty_end;
@@ -125,6 +144,7 @@ struct crn_rt {
 	bool site_told;    /* a failure has been told */
 	struct crn_track_env *env;
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
+	void (*grows_long)(struct crn_track_env *env); /* patience has come to its end */
 };
 
 /*
@@ -228,6 +248,22 @@ static inline bool crn_rt_take_shared(void *cursor, uintptr_t from, uintptr_t to
 		__ATOMIC_RELAXED);
 }
 
+/* Does the kernel notice stores there? All pages that are not in the list have their hooks. */
+static inline bool crn_rt_paged(const struct crn_rt *rt, uintptr_t addr)
+{
+	size_t low = 0, high = rt->paged_count;
+
+	while (low < high) {
+		size_t mid = (low + high) / 2;
+
+		if (rt->paged[mid].end <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < rt->paged_count && rt->paged[low].begin <= addr;
+}
+
 static inline size_t crn_log_need(size_t len)
 {
 	return (len <= 8 ? 0 : (len + 15) & ~15ul) + sizeof(struct crn_log_entry);
@@ -283,6 +319,10 @@ void crn_rt_start(int argc, char **argv, char **envp);
  */
 void crn_rt_slow(uintptr_t addr);
 void crn_rt_range(uintptr_t addr, size_t len);
+void crn_rt_save_old(uintptr_t addr, size_t len, const void *old);
+
+/* So many hooks have run in the open interval that it may be one for page mode. */
+void crn_rt_long(void);
 
 /* The same of few bytes, which are saved already as a rule: of a program's wrappers. */
 static inline void crn_rt_keep(uintptr_t addr, size_t len)

@@ -4,12 +4,13 @@
  * space that hooks read from their first instruction on. No session is open yet, so all is inert.
  */
 #include "rt/rt.h"
-#include "base/bits.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/exec.h"
 #include "os/memory.h"
+#include "rt/program_maps.h"
 
 #define WORD_(n) __cairn_abi_version_##n
 #define WORD(n)  WORD_(n)
@@ -27,6 +28,15 @@ extern char __libc_single_threaded __attribute__((weak));
 bool crn_rt_one_thread(void)
 {
 	return &__libc_single_threaded && __libc_single_threaded;
+}
+
+/* SAFETY: anywhere in the program; the session's lock tells whether it may be now. */
+void crn_rt_long(void)
+{
+	struct crn_rt *rt = &__cairn_rt;
+
+	if (rt->hooked && rt->grows_long)
+		rt->grows_long(rt->env);
 }
 
 /* The pass defines it in code whose hooks look at tags and save nothing. */
@@ -105,6 +115,17 @@ static void check_addresses(char **argv, char **envp)
 		"allow it personality(2), or run it with the default layout of addresses");
 }
 
+static uint64_t number_of(char **envp, const char *name)
+{
+	uint64_t number = 0;
+
+	while (*envp && !crn_starts_with(*envp, name))
+		envp++;
+	for (const char *s = *envp ? *envp + crn_strlen(name) : ""; *s >= '0' && *s <= '9'; s++)
+		number = number * 10 + (uint64_t)(*s - '0');
+	return number;
+}
+
 /*
  * SAFETY: before any initialiser, libc's included (in a static program), so raw system calls only.
  */
@@ -116,6 +137,8 @@ void crn_rt_start(int argc, char **argv, char **envp)
 	if (err < 0)
 		refuse("the page of its hooks", err, "see the limits of the process");
 	check_addresses(argv, envp);
+	crn_program_maps_start();
+	__cairn_rt.break_even = number_of(envp, "CAIRN_BREAK_EVEN=");
 	if (__cairn_shape.kind == CRN_RT_SHADOW) {
 		err = open_window(CRN_RT_IMAGE_AT, CRN_RT_IMAGE_LEN);
 		if (err >= 0)

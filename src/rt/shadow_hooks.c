@@ -19,6 +19,7 @@
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/status.h"
+#include "rt/program_maps.h"
 
 #ifndef CRN_SHIFT /* for readers' tools alone */
 #define CRN_SHIFT   7
@@ -42,9 +43,12 @@ const struct crn_rt_shape __cairn_shape = {
 	.tags = &__cairn_tags,
 	.state = &__cairn_rt,
 	.save = crn_rt_range,
+	.save_old = crn_rt_save_old,
 	.one_thread = crn_rt_one_thread,
 	.saves = crn_rt_saves,
 	.guarded = crn_rt_guarded,
+	.hybrid = crn_rt_hybrid,
+	.maps = &crn_program_maps,
 	.threads = CRN_THREADS,
 };
 
@@ -98,14 +102,14 @@ static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
 	return true;
 }
 
-/* True if nothing is to be saved now. */
+/* True if nothing is to be saved now. In page mode of one region, or word, at a time. */
 static bool rests(struct crn_rt *rt, uintptr_t at, size_t len)
 {
 	if (crn_unlikely(crn_rt_strays(at, len)))
 		crn_rt_stray(CRN_MAX(at, (uintptr_t)rt));
 	if (crn_unlikely(rt->ending))
 		rt->late = true;
-	return rt->ending;
+	return rt->ending || crn_unlikely(crn_rt_paged(rt, at));
 }
 
 /* So many entries, a region each, before the `count` tags are set. False: a list is full. */
@@ -150,10 +154,13 @@ static void copy(uintptr_t region, size_t count, uintptr_t tag, uint8_t saved)
 	}
 }
 
+static void save_each(uintptr_t region, size_t count);
+
 /*
  * SAFETY: runs anywhere in the program, in its signal handlers too, also where they interrupt it:
  * touches its own page, shadow, tags and lists, and no lock. Copy, list, tag: until the last step
- * a region counts as clean, and whoever is first saves it whole.
+ * a region counts as clean, and whoever is first saves it whole. If a handler has begun page mode
+ * meanwhile, it may have stored there since, and what was read is worth nothing.
  */
 static inline __attribute__((always_inline)) void save(uintptr_t region, size_t count)
 {
@@ -165,12 +172,49 @@ static inline __attribute__((always_inline)) void save(uintptr_t region, size_t 
 		return;
 	if (crn_likely(rt->active)) {
 		copy(region, count, tag, value);
+		if (crn_unlikely(rt->paged)) {
+			if (count > 1)
+				save_each(region, count);
+			if (count > 1 || crn_rt_paged(rt, region))
+				return;
+		}
 		if (crn_unlikely(!list(rt, region, count, tag, count))) {
 			lost(rt, region, CAIRN_EMEMORY);
 			return;
 		}
 	}
 	crn_tags_set((void *)tag, count, value);
+}
+
+static __attribute__((noinline)) void save_each(uintptr_t region, size_t count)
+{
+	for (uintptr_t end = region + count * REGION; region < end; region += REGION)
+		if (*crn_rt_tag(region, CRN_SHIFT) != saved(&__cairn_rt))
+			save(region, 1);
+}
+
+/* What was read before counts: the region is saved, if it was not, with this content. */
+static void save_old(uintptr_t region, const void *old)
+{
+	struct crn_rt *rt = &__cairn_rt;
+	uint8_t *tag = crn_rt_tag(region, CRN_SHIFT), value = saved(rt);
+
+	if (*tag == value)
+		return;
+	if (old)
+		crn_copy(crn_rt_shadow(region), old, REGION);
+	else
+		crn_fill(crn_rt_shadow(region), 0, REGION);
+	if (list(rt, region, 1, (uintptr_t)tag, 1))
+		*tag = value;
+	else
+		lost(rt, region, CAIRN_EMEMORY);
+}
+
+void crn_rt_save_old(uintptr_t addr, size_t len, const void *old)
+{
+	for (size_t at = 0; at < len; at += REGION)
+		save_old(addr + at, old ? (const char *)old + at : NULL);
 }
 
 void crn_rt_slow(uintptr_t addr)
@@ -199,7 +243,7 @@ void crn_rt_range(uintptr_t addr, size_t len)
 {
 	const volatile uint8_t *tag = crn_rt_tag(addr, CRN_SHIFT);
 	uint8_t value = saved(&__cairn_rt);
-	size_t left, n;
+	size_t most = __cairn_rt.paged ? 1 : CRN_RUN_MAX, left, n;
 
 	if (!len)
 		return;
@@ -208,7 +252,7 @@ void crn_rt_range(uintptr_t addr, size_t len)
 		n = same_tags(tag, left, value, true);
 		if (n)
 			continue;
-		n = same_tags(tag, CRN_MIN(left, CRN_RUN_MAX), value, false);
+		n = same_tags(tag, CRN_MIN(left, most), value, false);
 		if (crn_likely(n)) /* else a signal handler has saved it meanwhile */
 			save((uintptr_t)tag << CRN_SHIFT, n);
 	}
@@ -275,6 +319,8 @@ static void save_bytes(uintptr_t at, uint64_t wanted)
 		return;
 	if (crn_likely(rt->active)) {
 		put((uintptr_t)crn_rt_shadow(at), content, clean);
+		if (crn_unlikely(crn_rt_paged(rt, at)))
+			return;
 		/* The product gathers the lowest bits of all bytes in the top one. */
 		if (!list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, 1, tag,
 			    WORD)) {
@@ -283,6 +329,28 @@ static void save_bytes(uintptr_t at, uint64_t wanted)
 		}
 	}
 	put(tag, value, clean);
+}
+
+/* As of larger regions, word by word. */
+void crn_rt_save_old(uintptr_t addr, size_t len, const void *old)
+{
+	struct crn_rt *rt = &__cairn_rt;
+	uint64_t value = saved(rt) * EACH_BYTE;
+
+	for (size_t i = 0; i < len; i += WORD) {
+		uintptr_t at = addr + i, tag = (uintptr_t)crn_rt_tag(at, CRN_SHIFT);
+		uint64_t clean = clean_bytes(*(const volatile word *)tag, value, ~0ul);
+
+		if (!clean)
+			continue;
+		put((uintptr_t)crn_rt_shadow(at), old ? *(const word *)((const char *)old + i) : 0,
+			clean);
+		if (list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, 1, tag,
+			    WORD))
+			put(tag, value, clean);
+		else
+			lost(rt, at, CAIRN_EMEMORY);
+	}
 }
 
 /* Hooks of this kind call the other one. */

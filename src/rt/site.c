@@ -65,14 +65,13 @@ static void say(const char *what, int err)
 
 /*
  * The pass inserts calls by this name: the site was reached; *count is how often since its last
- * checkpoint, which every `every`-th time takes. The first call opens the session, with `threads`
- * (enum cairn_threads); in a forked child, whose page of state the kernel has wiped, the child's
- * own.
+ * checkpoint, which every `every`-th time takes. The first call opens the session; in a forked
+ * child, whose page of state the kernel has wiped, the child's own. `flags`: CRN_SITE_* (rt/abi.h).
  */
 __attribute__((visibility("default"))) void __cairn_site(
-	uint32_t *count, uint32_t every, uint32_t threads);
+	uint32_t *count, uint32_t every, uint32_t flags);
 
-void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
+void __cairn_site(uint32_t *count, uint32_t every, uint32_t flags)
 {
 	struct crn_rt *rt = &__cairn_rt;
 	struct cairn_options options = CAIRN_OPTIONS_INIT;
@@ -85,7 +84,8 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 	if (crn_unlikely(!rt->site_session)) {
 		if (rt->site_refused)
 			return;
-		options.threads = threads;
+		if (flags & CRN_SITE_ONE_THREAD)
+			options.threads = CAIRN_THREADS_ONE;
 		if (__cairn_site_keep)
 			options.keep = (uint32_t)(uintptr_t)__cairn_site_keep;
 		options.memory_max = memory_max;
@@ -100,6 +100,8 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 	err = cairn_checkpoint(rt->site_session, &id);
 	if (crn_unlikely(err < 0))
 		say("no checkpoint", err);
+	else if (flags & CRN_SITE_LONG)
+		(void)!cairn_interval_long(rt->site_session); /* else with hooks, as logged */
 }
 
 
@@ -119,9 +121,10 @@ static __attribute__((destructor)) void tell_figures(void)
 	len = crn_format(line, sizeof(line),
 		"{\"pid\": %d, \"tracker\": \"%s\"" NUMBER("checkpoints") NUMBER("failed")
 		NUMBER("restores") NUMBER("saved") NUMBER("checkpoint_ns")
-		NUMBER("engine_bytes_max") NUMBER("stack_bytes") "}\n",
+		NUMBER("engine_bytes_max") NUMBER("stack_bytes")
+		NUMBER("long_intervals") "}\n",
 		getpid(), s.tracker, s.checkpoints, s.failed, s.restores, s.faults, s.checkpoint_ns,
-		s.engine_bytes_max, __cairn_rt.site_stack);
+		s.engine_bytes_max, __cairn_rt.site_stack, s.long_intervals);
 	fd = crn_log_start();
 	if (fd >= 0)
 		(void)!crn_fd_write_line(fd, line, CRN_MIN(len, sizeof(line) - 1));

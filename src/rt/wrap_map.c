@@ -10,6 +10,7 @@
 #include "os/maps.h"
 #include "os/memory.h"
 #include "rt/deferred.h"
+#include "rt/program_maps.h"
 #include "rt/wrap.h"
 #include "rt/wrap_call.h"
 
@@ -133,8 +134,10 @@ static long unmap(uintptr_t at, size_t len)
 	const long args[6] = { (long)at, (long)len };
 
 	if (at & (CRN_PAGE_SIZE - 1) || !len ||
-		!crn_map_changed(CRN_MAP_LEFT, at, crn_page_up(len), 0))
+		!crn_map_changed(CRN_MAP_LEFT, at, crn_page_up(len), 0)) {
+		crn_program_maps_cut(at, at + len);
 		return crn_memory_call(SYS_munmap, args);
+	}
 	return 0;
 }
 
@@ -220,6 +223,8 @@ static long move_break(uintptr_t end)
 	if (__cairn_rt.active && now != old)
 		(void)crn_map_changed(CRN_MAP_BREAK, old, now - old, 0);
 	crn_break_told(now);
+	crn_program_maps_add(old, now);
+	crn_program_maps_cut(now, old);
 	return (long)now;
 }
 
@@ -229,7 +234,7 @@ bool crn_call_maps(long nr)
 		nr == SYS_mremap || nr == SYS_brk;
 }
 
-long crn_call_map(long nr, const long args[6])
+static long call_map(long nr, const long args[6])
 {
 	if (nr == SYS_brk)
 		return move_break((uintptr_t)args[0]);
@@ -247,6 +252,33 @@ long crn_call_map(long nr, const long args[6])
 	default:
 		return remap(args);
 	}
+}
+
+/* What page mode has to know (program_maps.h); of the heap's end and of munmap it does. */
+static void note_memory(long nr, const long args[6], uintptr_t got)
+{
+	uintptr_t at = (uintptr_t)args[0];
+
+	if (nr == SYS_mprotect || (nr == SYS_mmap && args[3] & MAP_FIXED))
+		crn_program_maps_upset();
+	if (nr == SYS_mmap)
+		crn_program_maps_add(got, got + (size_t)args[1]);
+	if (nr != SYS_mremap)
+		return;
+	/* What an open session has left where it was is still the program's. */
+	if (got != at && !__cairn_rt.active)
+		crn_program_maps_cut(at, at + (size_t)args[1]);
+	crn_program_maps_upset();
+	crn_program_maps_add(got, got + (size_t)args[2]);
+}
+
+long crn_call_map(long nr, const long args[6])
+{
+	long result = call_map(nr, args);
+
+	if (!failed(result))
+		note_memory(nr, args, (uintptr_t)result);
+	return result;
 }
 
 /* ---- libc's names for them ------------------------------------------------------------------- */

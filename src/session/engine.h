@@ -13,6 +13,7 @@
  *	layout_undo.c  how that is undone
  *	store.c       live memory: what may be put back, and how
  *	checkpoint.c  marks: one for each checkpoint that can be named
+ *	long_interval.c  pages in place of hooks
  *	pause.c       a session that rests
  *	restore.c     going back
  *	other_threads.c  who else has run
@@ -123,6 +124,7 @@ struct crn_figures {
 	uint64_t checkpoints, failed, restores, pages_saved, pages_restored;
 	uint64_t checkpoint_ns, restore_ns;
 	uint64_t faults_before, eager_before; /* the tracker's counts at the last reset */
+	struct crn_long_figures long_before;
 	uint64_t scans_before;
 };
 
@@ -436,6 +438,9 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
  * c->stack_kind. 0 or negative.
  */
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out);
+
+/* ---- long_interval.c */
+void crn_grows_long(struct crn_track_env *env); /* as env.grows_long */
 
 /* ---- recorded_profile.c */
 /* Read the profile that the strategy names, if it does; the port then has it. */

@@ -23,6 +23,16 @@ static void copy_name(char *to, size_t size, const char *name)
 		to[i] = name[i];
 }
 
+static void long_intervals(const cairn_t *c, struct cairn_stats *s)
+{
+	struct crn_long_figures f = { 0 };
+
+	if (c->ops->intervals_long)
+		c->ops->intervals_long(c->tracker, &f);
+	s->long_intervals = f.switches - c->figures.long_before.switches;
+	s->long_at_once = f.begun - c->figures.long_before.begun;
+}
+
 int cairn_stats(cairn_t *c, struct cairn_stats *out)
 {
 	struct cairn_stats s = { .size = sizeof(s) };
@@ -51,6 +61,7 @@ int cairn_stats(cairn_t *c, struct cairn_stats *out)
 	s.journal_bytes = c->journal ? crn_journal_bytes(c->journal) : 0;
 	s.engine_bytes = crn_arena_bytes(c->arena);
 	s.engine_bytes_max = crn_arena_bytes_max(c->arena);
+	long_intervals(c, &s);
 	copy_name(s.strategy_why, sizeof(s.strategy_why), c->strategy_why);
 	crn_strategy_stats(c, &s);
 	crn_unlock(c);
@@ -68,6 +79,8 @@ int cairn_stats_reset(cairn_t *c)
 		(void)c->ops->feed(c->tracker, &c->figures.scans_before);
 	c->figures.faults_before = c->ops->faults ? c->ops->faults(c->tracker) : 0;
 	c->figures.eager_before = eager(c);
+	if (c->ops->intervals_long)
+		c->ops->intervals_long(c->tracker, &c->figures.long_before);
 	if (c->speculation)
 		crn_speculation_stats_reset(c->speculation);
 	crn_unlock(c);

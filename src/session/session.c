@@ -302,6 +302,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->env.store = crn_store;
 	c->env.load = crn_load;
 	c->env.lost = crn_lost;
+	c->env.grows_long = crn_grows_long;
 	c->env.deaf = &c->control->deaf;
 	CRN_TRY(crn_maps_open(&c->maps, c->maps_buffer));
 	CRN_TRY(crn_journal_open(&c->journal, c->arena, c->keep));

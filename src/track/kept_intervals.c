@@ -82,8 +82,17 @@ int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct cr
 	return k->at ? 0 : CAIRN_EMEMORY;
 }
 
+void crn_kept_ready(struct crn_kept *k)
+{
+	crn_page_mode_open(&k->pages, k->env, k->hooks);
+}
+
 void crn_kept_close(struct crn_kept *k)
 {
+	crn_page_mode_end(&k->pages, k->hooks, false);
+	crn_page_mode_close(&k->pages);
+	crn_rt()->hooked = false;
+	crn_rt()->patience = -1;
 	while (k->count)
 		drop_oldest(k);
 	crn_block_free(k->env->arena, k->at, k->env->keep * sizeof(*k->at));
@@ -140,6 +149,7 @@ int crn_kept_take(void *t, uint64_t id)
 
 	if (!threads_right(k))
 		return CAIRN_ETHREADS;
+	crn_page_mode_end(&k->pages, k->hooks, k->env->keep > 1);
 	k->hooks->stop();
 	if (!first && k->env->keep > 1)
 		err = pack(k);
@@ -153,9 +163,11 @@ int crn_kept_take(void *t, uint64_t id)
 			crn_rt()->settled(UINT64_MAX);
 		crn_rt()->env = k->env;
 		crn_rt()->lost = k->env->lost;
+		crn_rt()->grows_long = k->env->grows_long;
 	}
 	begin(k, id);
-	crn_rt()->active = true;
+	crn_rt()->active = crn_rt()->hooked = true;
+	crn_page_mode_begin(&k->pages, k->hooks);
 	if (crn_rt()->settled)
 		crn_rt()->settled(crn_rt()->oldest);
 	return 0;
@@ -170,6 +182,10 @@ void crn_kept_pause(void *t)
 	struct crn_kept *k = t;
 
 	k->entries += k->hooks->count();
+	crn_page_mode_end(&k->pages, k->hooks, false);
+	crn_page_mode_disarm(&k->pages);
+	crn_rt()->hooked = false;
+	crn_rt()->patience = -1;
 	k->hooks->rest();
 	while (k->count)
 		drop_oldest(k);
@@ -189,6 +205,7 @@ int crn_kept_resume(void *t)
 
 static int each_interval(struct crn_kept *k, uint64_t id, crn_undo_fn fn, void *ctx)
 {
+	crn_page_mode_merge(&k->pages);
 	CRN_TRY(k->hooks->walk(fn, ctx));
 	for (uint32_t n = k->count; n-- > 0;) {
 		const struct crn_kept_interval *i = interval_at(k, n);
@@ -226,13 +243,38 @@ int crn_kept_restore(void *t, uint64_t id)
 	if (crn_rt()->undoing)
 		crn_rt()->undoing(id);
 	CRN_TRY(each_interval(k, id, put_back, k));
+	crn_page_mode_end(&k->pages, k->hooks, false);
 	k->hooks->stop();
 	while (k->count && interval_at(k, k->count - 1)->id >= id)
 		release(k, interval_at(k, --k->count));
 	begin(k, id);
 	if (crn_rt()->undone)
 		crn_rt()->undone(id);
+	crn_page_mode_begin(&k->pages, k->hooks);
 	return 0;
+}
+
+/* ---- Long intervals -------------------------------------------------------------------------- */
+
+int crn_kept_long(void *t)
+{
+	struct crn_kept *k = t;
+
+	return crn_page_mode_switch(&k->pages, k->hooks);
+}
+
+void crn_kept_consider(void *t)
+{
+	struct crn_kept *k = t;
+
+	crn_page_mode_consider(&k->pages, k->hooks);
+}
+
+void crn_kept_longs(const void *t, struct crn_long_figures *out)
+{
+	const struct crn_kept *k = t;
+
+	*out = k->pages.figures;
 }
 
 /* ---- Looking ----------------------------------------------------------------------------- */
@@ -274,7 +316,7 @@ uint64_t crn_kept_bytes(const void *t)
 {
 	const struct crn_kept *k = t;
 
-	return k->hooks->bytes() + k->packed_bytes;
+	return k->hooks->bytes() + k->packed_bytes + crn_page_mode_bytes(&k->pages);
 }
 
 uint64_t crn_kept_entries(const void *t)

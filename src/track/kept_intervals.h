@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include "rt/rt.h"
 #include "track/packed_log.h"
+#include "track/page_mode.h"
 #include "track/track.h"
 
 /* How one kind of hooks keeps the open interval. */
@@ -31,6 +32,8 @@ struct crn_hook_ops {
 	/* Not active any more: the program stores unnoticed. What is held for it is given back. */
 	void (*rest)(void);
 	int (*wake)(void);         /* before a `reset` that ends it: 0 or negative */
+	void (*paged)(bool on);    /* page mode begins, or is over; signals are blocked */
+	void (*try_out)(size_t times); /* what that many hooks cost; before the first `reset` */
 	uint64_t (*count)(void);   /* entries of the open interval */
 	uint64_t (*bytes)(void);   /* held now for it */
 };
@@ -47,6 +50,7 @@ struct crn_kept {
 	uint32_t first, count;
 	uint64_t open; /* the checkpoint that starts the open interval */
 	uint64_t packed_bytes, entries;
+	struct crn_page_mode pages;
 };
 
 /*
@@ -56,6 +60,8 @@ struct crn_kept {
 uint64_t crn_kept_open_max(const struct crn_kept *k);
 
 int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct crn_hook_ops *hooks);
+/* The hooks' own part is open, too. */
+void crn_kept_ready(struct crn_kept *k);
 void crn_kept_close(struct crn_kept *k);
 
 /*
@@ -89,6 +95,9 @@ int crn_kept_restore(void *t, uint64_t id);
 int crn_kept_next(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
 int crn_kept_peek(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);
 int crn_kept_written(void *t, uint64_t id, uintptr_t addr, size_t len);
+int crn_kept_long(void *t);
+void crn_kept_consider(void *t);
+void crn_kept_longs(const void *t, struct crn_long_figures *out);
 int crn_kept_touch(void *t, uintptr_t addr, size_t len);
 uint64_t crn_kept_bytes(const void *t);
 uint64_t crn_kept_entries(const void *t);
@@ -102,6 +111,8 @@ uint64_t crn_kept_entries(const void *t);
 	.pause = crn_kept_pause, .resume = crn_kept_resume,                        \
 	.kept_restore = crn_kept_restore, .kept_next = crn_kept_next,              \
 	.kept_peek = crn_kept_peek, .kept_written = crn_kept_written,              \
+	.interval_long = crn_kept_long, .interval_grows = crn_kept_consider,       \
+	.intervals_long = crn_kept_longs,                                          \
 	.page = { .unprotect = crn_kept_touch }, .bytes = crn_kept_bytes,          \
 	.faults = crn_kept_entries
 

@@ -182,6 +182,20 @@ static int wake(void)
 	return err;
 }
 
+/* Hooks look at the list of what is paged. */
+static void paged(bool on)
+{
+}
+
+/* What most hooks do: they look at a tag. */
+static void try_out(size_t times)
+{
+	const volatile uint8_t *tag = crn_rt_tag((uintptr_t)crn_rt(), __cairn_shape.shift);
+
+	while (times-- && *tag != 1)
+		;
+}
+
 static const struct crn_hook_ops hooks = {
 	.walk = walk,
 	.stop = stop,
@@ -190,6 +204,8 @@ static const struct crn_hook_ops hooks = {
 	.reset = reset,
 	.rest = rest,
 	.wake = wake,
+	.paged = paged,
+	.try_out = try_out,
 	.count = count,
 	.bytes = bytes,
 };
@@ -244,6 +260,7 @@ static int shadow_open(void **out, struct crn_track_env *env)
 	err = wake();
 	if (err < 0)
 		goto err_list;
+	crn_kept_ready(&t->kept);
 	*out = t;
 	return 0;
 

@@ -154,6 +154,11 @@ struct crn_track_env {
 	 * context.
 	 */
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
+	/*
+	 * The program's hooks say that the open interval grows long: interval_grows is called, with
+	 * the session's lock. Anywhere in the program.
+	 */
+	void (*grows_long)(struct crn_track_env *env);
 };
 
 /* Page-level handles, for strategies (which pages to leave open) and for cairn_area_touch. */
@@ -172,6 +177,12 @@ struct crn_page_ops {
 	 * before. NULL: the tracker does not mind.
 	 */
 	int (*protection)(void *t, uintptr_t addr, size_t len, int prot);
+};
+
+/* Since the session was opened. */
+struct crn_long_figures {
+	uint64_t switches; /* intervals that went on in page mode */
+	uint64_t begun;    /* of these: that began in it */
 };
 
 struct crn_tracker_ops {
@@ -298,6 +309,16 @@ struct crn_tracker_ops {
 	 * often it had to look at everything all the same. Or NULL.
 	 */
 	const char *(*feed)(const void *t, uint64_t *scans);
+
+	/*
+	 * CRN_TRACK_STORES only: the open interval is a long one, and from here to its end pages
+	 * are tracked in place of stores. 0, also if they are already; CAIRN_EUNSUPPORTED;
+	 * CAIRN_ENOTRACK, CAIRN_EMEMORY: it goes on as it was.
+	 */
+	int (*interval_long)(void *t);
+	/* The program's hooks say that it may be long: the same, if it is worth it. */
+	void (*interval_grows)(void *t);
+	void (*intervals_long)(const void *t, struct crn_long_figures *out);
 
 	struct crn_page_ops page;
 

@@ -27,14 +27,19 @@ static int undolog_probe(const struct crn_host *host)
 /* Where the entries end: a hook that found the log full may not have come to say so yet. */
 static uintptr_t log_top(uintptr_t cur)
 {
-	return CRN_MIN(cur, crn_rt()->log_end);
+	return CRN_MIN(cur, crn_rt()->log_limit);
+}
+
+static uintptr_t cursor(void)
+{
+	return crn_rt()->paged ? crn_rt()->log_paged : crn_rt()->log_cur;
 }
 
 static int walk(crn_undo_fn fn, void *ctx)
 {
 	struct crn_packed_log log = {
 		.flat = (const char *)crn_rt()->log_base,
-		.size = log_top(crn_rt()->log_cur) - crn_rt()->log_base,
+		.size = log_top(cursor()) - crn_rt()->log_base,
 	};
 
 	return crn_packed_walk(&log, fn, ctx);
@@ -88,7 +93,7 @@ static bool reset(void)
 /* While the session rests hooks write elsewhere. */
 static uint64_t bytes(void)
 {
-	return crn_rt()->active ? crn_rt()->log_cur - crn_rt()->log_base : 0;
+	return crn_rt()->active ? cursor() - crn_rt()->log_base : 0;
 }
 
 /* Entries differ in size: what is counted is their least size. */
@@ -108,6 +113,33 @@ static void rest(void)
 	(void)crn_memory_advise((void *)rt->log_base, rt->log_limit - rt->log_base, MADV_DONTNEED);
 }
 
+/* In page mode hooks find no room: stores of theirs that the kernel does not notice are rare. */
+static void paged(bool on)
+{
+	struct crn_rt *rt = crn_rt();
+
+	if (on) {
+		rt->log_paged = rt->log_cur;
+		rt->log_end = rt->log_cur = 0;
+	} else {
+		rt->log_cur = rt->log_paged;
+		rt->log_end = rt->log_limit;
+	}
+}
+
+/* What a hook does, in the zeros of the log that no interval has come to yet. */
+static void try_out(size_t times)
+{
+	volatile struct crn_log_entry *log = (void *)crn_rt()->log_base;
+
+	times = CRN_MIN(times, (crn_rt()->log_limit - crn_rt()->log_base) / sizeof(*log));
+	for (size_t i = 0; i < times; i++) {
+		log[i].word = *(volatile uint64_t *)&crn_rt()->open;
+		log[i].where = (uintptr_t)log;
+	}
+	crn_fill((void *)log, 0, times * sizeof(*log));
+}
+
 static int wake(void)
 {
 	return 0; /* the first reset does it */
@@ -121,6 +153,8 @@ static const struct crn_hook_ops hooks = {
 	.reset = reset,
 	.rest = rest,
 	.wake = wake,
+	.paged = paged,
+	.try_out = try_out,
 	.count = count,
 	.bytes = bytes,
 };
@@ -156,6 +190,7 @@ static int undolog_open(void **out, struct crn_track_env *env)
 		goto err_kept;
 	crn_rt()->log_base = (uintptr_t)at;
 	crn_rt()->log_limit = crn_rt()->log_base + t->size;
+	crn_kept_ready(&t->kept);
 	*out = t;
 	return 0;
 

@@ -5,8 +5,9 @@
  * restores leave from there. At each checkpoint all private writable memory of the process is
  * copied (snapshot.h); after a restore to it every byte must be as it was.
  *
- * Environment: ORACLE_TRACKER, ORACLE_SEED; ORACLE_PAUSES: now and then the session rests. A
- * mismatch ends the process with status 1.
+ * Environment: ORACLE_TRACKER, ORACLE_SEED; ORACLE_PAUSES: now and then the session rests;
+ * ORACLE_LONGS: at any point the interval may go on in page mode. A mismatch ends the process with
+ * status 1.
  */
 #include <stdio.h>
 #include "snapshot.h"
@@ -21,7 +22,7 @@ static struct oracle {
 	uint64_t random;
 	unsigned long until; /* points until something happens */
 	unsigned long checkpoints, restores, pauses, bytes;
-	bool wants_pauses, paused;
+	bool wants_pauses, paused, wants_longs;
 	struct snapshot kept[KEEP];
 	struct smaps smaps;
 } *oracle;
@@ -49,8 +50,12 @@ static void compare(const struct snapshot *s)
 
 static void summary(void)
 {
-	dprintf(2, "oracle: %lu checkpoints, %lu restores, %lu pauses, %lu bytes copied\n",
-		oracle->checkpoints, oracle->restores, oracle->pauses, oracle->bytes);
+	struct cairn_stats s = { .size = sizeof(s) };
+
+	CHECK_OK(cairn_stats(oracle->session, &s));
+	dprintf(2, "oracle: %lu checkpoints, %lu restores, %lu pauses, %lu long, "
+		"%lu bytes copied\n", oracle->checkpoints, oracle->restores, oracle->pauses,
+		(unsigned long)s.long_intervals, oracle->bytes);
 }
 
 static void begin(void)
@@ -67,6 +72,7 @@ static void begin(void)
 	oracle->random = strtoul(seed, NULL, 10) * 2654435761u + 88172645463325252u;
 	oracle->until = 1;
 	oracle->wants_pauses = getenv("ORACLE_PAUSES");
+	oracle->wants_longs = getenv("ORACLE_LONGS");
 	o.tracker = getenv("ORACLE_TRACKER");
 	o.keep = KEEP;
 	CHECK(!atexit(summary));
@@ -132,6 +138,14 @@ static bool rest(void)
 	return oracle->paused;
 }
 
+/* A host without page mode goes on with hooks. */
+static void go_long(void)
+{
+	int err = cairn_interval_long(oracle->session);
+
+	CHECK(!err || err == CAIRN_ENOTRACK);
+}
+
 void oracle_point(void);
 
 void oracle_point(void)
@@ -141,8 +155,11 @@ void oracle_point(void)
 
 	if (!oracle)
 		begin();
-	if (--oracle->until)
+	if (--oracle->until) {
+		if (oracle->wants_longs && !oracle->paused && !draw(6))
+			go_long();
 		return;
+	}
 	/* Rarer and rarer, so that long programs end. */
 	oracle->until = 1 + draw(4 + oracle->checkpoints / 4);
 	if (rest())

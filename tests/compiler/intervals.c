@@ -2,7 +2,8 @@
 /*
  * Many short intervals, more than an epoch has numbers: random stores over three kinds of memory,
  * far apart, and restores at random; every byte is compared with a full copy. Now and then the
- * session rests. argv: TRACKER.
+ * session rests. argv: TRACKER ["hybrid"]; with that, built with -fcairn-hybrid, some intervals go
+ * on in page mode, and exit status 77 says that this host has none.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #define PLACES 3
 
 static unsigned char data[BYTES];
+static bool hybrid;
 
 /* Survives restores. */
 static struct shared {
@@ -36,6 +38,15 @@ static uint64_t draw(uint64_t below)
 	x ^= x << 17;
 	shared->random = x;
 	return x % below;
+}
+
+static void page_mode(cairn_t *c)
+{
+	int err = hybrid && !draw(4) ? cairn_interval_long(c) : 0;
+
+	if (err == CAIRN_ENOTRACK)
+		exit(77);
+	CHECK_OK(err);
 }
 
 __attribute__((noinline)) static void store_some(void)
@@ -63,6 +74,17 @@ __attribute__((noinline)) static void store_some(void)
 		default:
 			memset(at, (int)value, value % 512);
 		}
+	}
+}
+
+/* Each byte as it was, without going there. */
+static void look(cairn_t *c, int slot)
+{
+	static unsigned char seen[BYTES];
+
+	for (int p = 0; p < PLACES; p++) {
+		CHECK_OK(cairn_peek(c, shared->ids[slot], shared->places[p], seen, BYTES));
+		CHECK(!memcmp(seen, shared->copies[slot][p], BYTES));
 	}
 }
 
@@ -100,6 +122,14 @@ static uint64_t saved(cairn_t *c)
 
 	CHECK_OK(cairn_stats(c, &s));
 	return s.faults;
+}
+
+static uint64_t longs(cairn_t *c)
+{
+	struct cairn_stats s = { .size = sizeof(s) };
+
+	CHECK_OK(cairn_stats(c, &s));
+	return s.long_intervals;
 }
 
 /* Stores are not saved, and nothing can be named; what begins then is as after cairn_open. */
@@ -147,7 +177,13 @@ static void run(cairn_t *c)
 		default:
 			test_fail("no checkpoint");
 		}
+		page_mode(c);
 		store_some();
+		page_mode(c);
+		if (hybrid)
+			store_some();
+		if (hybrid && !draw(8))
+			look(c, slot);
 		if (draw(3) == 0) {
 			shared->restores++;
 			CHECK_OK(cairn_restore(c, any_kept(c))); /* does not return */
@@ -160,7 +196,7 @@ int main(int argc, char **argv)
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	cairn_t *c;
 
-	(void)argc;
+	hybrid = argc > 2;
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		-1, 0);
 	CHECK(shared != MAP_FAILED);
@@ -179,6 +215,7 @@ int main(int argc, char **argv)
 		CHECK_OK(cairn_open(&c, &o));
 		CHECK_OK(cairn_area_exclude(c, shared, sizeof(*shared)));
 		run(c);
+		CHECK(!hybrid || longs(c) > ROUNDS / 5);
 		CHECK(shared->restores > ROUNDS / 5 && shared->pauses > ROUNDS / 100);
 		CHECK_OK(cairn_close(c));
 	}

@@ -251,6 +251,11 @@ class CommandLine(unittest.TestCase):
             (["-c", "--target=i386-linux-gnu", "program.c"], "i386-linux-gnu is not supported"),
             (["-c", "-target", "x86_64-linux-gnux32", "program.c"], "gnux32 is not supported"),
             (["-fcairn-save=off", "-fcairn-tracker=undolog", "program.c"], "shadow"),
+            (["-fcairn-hybrid", "-fcairn-threads", "program.c"], "-fcairn-threads do not go"),
+            (["-fcairn-hybrid", "-fcairn-unit", "program.c"], "-fcairn-unit do not go"),
+            (["-fcairn-hybrid", "-shared", "part.c"], "-shared do not go"),
+            (["-fcairn-hybrid", "-static-pie", "program.c"], "-static-pie do not go"),
+            (["-fcairn-hybrid", "-fcairn-heap=off", "program.c"], "-fcairn-heap=off do not go"),
         ):
             self.assertIn(said, self.cc(*words, status=1).stderr)
 
@@ -293,12 +298,12 @@ class CommandLine(unittest.TestCase):
     def test_other_versions_of_hooks_do_not_link(self) -> None:
         self.cc("-O1", "-fcairn-unit", "-S", "part.c")
         code = (self.folder / "part.s").read_text()
-        self.assertIn("__cairn_abi_version_1", code)
-        self.write("part.s", code.replace("__cairn_abi_version_1", "__cairn_abi_version_0"))
+        self.assertIn("__cairn_abi_version_2", code)
+        self.write("part.s", code.replace("__cairn_abi_version_2", "__cairn_abi_version_0"))
         self.cc("-c", "part.s")
         said = self.cc("program.c", "part.o", status=1).stderr
         self.assertIn("part.o has hooks for a cairn-cc whose hooks have version 0; this link is "
-                      "for a cairn-cc whose hooks have version 1", said)  # fmt: skip
+                      "for a cairn-cc whose hooks have version 2", said)  # fmt: skip
 
     def test_fixed_addresses_do_not_start(self) -> None:
         """Linked by hand, without what cairn-cc knows."""
