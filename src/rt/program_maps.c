@@ -156,7 +156,7 @@ void crn_program_maps_start(void)
 
 	if (!crn_rt_hybrid() || !base)
 		return;
-	h = (const struct program_header *)(base + __ehdr_start.headers);
+	h = (const struct program_header *)(base + (uintptr_t)__ehdr_start.headers);
 	for (unsigned i = 0; i < __ehdr_start.header_count; i++, h++) {
 		if (h->type == HEADER_LOAD && h->flags & CAN_WRITE)
 			crn_program_maps_add(base + h->vaddr,
