@@ -17,7 +17,7 @@
 #define BYTES  (96 * 1024)
 #define PLACES 3
 
-static unsigned char data[BYTES];
+static unsigned char data[BYTES] __attribute__((aligned(8)));
 static bool hybrid;
 
 /* Survives restores. */
