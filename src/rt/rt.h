@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/bits.h"
 #include "rt/abi.h"
 
 struct crn_program_maps;
