@@ -33,6 +33,8 @@ def variants(settings: Settings) -> dict[str, tuple[str, str]]:
     found |= {tracker: ("", tracker) for tracker in PAGES}
     found |= {f"shadow {mode}": (mode, "shadow") for mode in MODES}
     found["undolog guard=on"] = ("undolog guard=on", "undolog")
+    found["shadow hybrid"] = ("hybrid", "shadow")
+    found["undolog hybrid"] = ("undolog hybrid", "undolog")
     regions = (16, 1024) if settings.quick else REGIONS
     return found | {f"shadow, {n}": (str(n), "shadow") for n in regions if n != 128}
 

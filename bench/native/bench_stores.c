@@ -115,5 +115,8 @@ int main(int argc, char **argv)
 		measure_point(tracker, range, 4, iterations);
 	for (int repeats = 0; repeats <= 16; repeats = repeats ? repeats * 2 : 1)
 		measure_point(tracker, 128 * 1024, repeats, iterations);
+	/* Intervals so long that -fcairn-hybrid makes a difference. */
+	for (int repeats = 256; repeats <= 4096 && !toy; repeats *= 4)
+		measure_point(tracker, 128 * 1024, repeats, 40);
 	return 0;
 }

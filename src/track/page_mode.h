@@ -54,7 +54,7 @@ struct crn_page_mode {
 	/* The break-even, in nanoseconds but for `hook_ps`. */
 	uint64_t page_ns;   /* to copy and to notice a page */
 	uint64_t hook_ps;
-	uint64_t switch_ns; /* what the last switch took; 0: there was none */
+	uint64_t switch_ns; /* of the last switch that found a mirror; 0: there was none */
 	uint64_t granted;   /* hooks that the open interval was given so far */
 	uint64_t began, long_after; /* when it began; how long the last one took to the switch */
 	uint32_t in_row;    /* intervals one after another that were long */
