@@ -158,18 +158,28 @@ static int fill(struct soft_tracker *t, const struct crn_area *area)
 	return 0;
 }
 
+/* What is there was written in this interval. In place of another mapping: what that was stays. */
+static int add_written(struct soft_tracker *t, const struct crn_area *area)
+{
+	CRN_TRY(crn_mirror_cover(&t->mirror, area->begin, area->end));
+	CRN_TRY(crn_range_list_add(&t->dirty, area->begin, area->end));
+	if (!crn_range_list_meets(&t->gone, area->begin, area->end))
+		return 0;
+	CRN_TRY(crn_mirror_replaced(&t->mirror, area->begin, area->end));
+	return crn_range_list_cut(&t->gone, area->begin, area->end);
+}
+
 static int soft_area_add(void *tracker, struct crn_area *area)
 {
 	struct soft_tracker *t = tracker;
+	bool written = area->flags & CRN_AREA_NEW ||
+		crn_range_list_meets(&t->gone, area->begin, area->end);
 	int err;
 
+	area->flags &= ~CRN_AREA_NEW;
 	CRN_TRY(spans_reserve(t, 1));
-	if (crn_range_list_meets(&t->gone, area->begin, area->end)) {
-		/* Back in the interval in which it went: the mirror still has what it was. */
-		CRN_TRY(crn_mirror_cover(&t->mirror, area->begin, area->end));
-		CRN_TRY(crn_mirror_replaced(&t->mirror, area->begin, area->end));
-		CRN_TRY(crn_range_list_add(&t->dirty, area->begin, area->end));
-		CRN_TRY(crn_range_list_cut(&t->gone, area->begin, area->end));
+	if (written) {
+		CRN_TRY(add_written(t, area));
 	} else {
 		err = fill(t, area);
 		if (err < 0) {

@@ -72,6 +72,18 @@ void op_munmap(void)
 	region_register(r);
 }
 
+/* Older kernels have unmapped what is to go before they refuse. */
+static void drop_tail(struct region *r, size_t len)
+{
+	unsigned char there;
+
+	if (len >= r->len || mincore(r->addr + len, PAGE, &there) == 0)
+		return;
+	note_gone(r->addr + len, r->len - len);
+	r->len = len;
+	regions_refresh();
+}
+
 void op_mremap(void)
 {
 	struct region *r = region_any(REGION_ANON);
@@ -88,9 +100,10 @@ void op_mremap(void)
 	} else {
 		to = mremap(r->addr, r->len, len, MREMAP_MAYMOVE);
 	}
+	/* Two mappings in a row after a restore: the kernel takes only one. */
 	if (to == MAP_FAILED && errno == EFAULT) {
-		region_register(
-			r); /* two mappings in a row after a restore: the kernel takes only one */
+		drop_tail(r, len);
+		region_register(r);
 		return;
 	}
 	if (to == MAP_FAILED)

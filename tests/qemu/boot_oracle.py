@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Run rows of the oracle on Debian's stock kernel in QEMU: for trackers that this host lacks.
+"""Run rows of the oracle (ROW or ROW:SEED) on Debian's stock kernel in QEMU: for trackers that
+this host lacks.
 
 Exit 0 pass, 1 fail, 77 skip (with the missing feature named). The machine has no disk and no
 network: an initramfs with the oracle, the libraries it is linked to, and one small init.

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The first and only process of the test machine: runs the oracle once for each line of /rows
- * ("row tracker"), says how it ended, and switches the machine off. Linked statically.
+ * ("row tracker" or "row:seed tracker"), says how it ended, and switches the machine off. Linked
+ * statically.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,12 +12,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int run(char *row, char *tracker)
+static int run(const char *what, char *tracker)
 {
-	char *argv[] = { "/oracle", "--row", row, "--tracker", tracker, NULL };
+	char row[64], *seed = strchr(strcpy(row, what), ':');
+	char *argv[] = { "/oracle", "--row", row, "--tracker", tracker, NULL, NULL, NULL };
 	int status;
 	pid_t pid = fork();
 
+	if (seed) {
+		*seed = '\0';
+		argv[5] = "--seed";
+		argv[6] = seed + 1;
+	}
 	if (pid == 0) {
 		execv(argv[0], argv);
 		_exit(126);
