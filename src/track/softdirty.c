@@ -159,11 +159,11 @@ static int fill(struct soft_tracker *t, const struct crn_area *area)
 }
 
 /* What is there was written in this interval. In place of another mapping: what that was stays. */
-static int add_written(struct soft_tracker *t, const struct crn_area *area)
+static int add_written(struct soft_tracker *t, const struct crn_area *area, bool back)
 {
 	CRN_TRY(crn_mirror_cover(&t->mirror, area->begin, area->end));
 	CRN_TRY(crn_range_list_add(&t->dirty, area->begin, area->end));
-	if (!crn_range_list_meets(&t->gone, area->begin, area->end))
+	if (!back)
 		return 0;
 	CRN_TRY(crn_mirror_replaced(&t->mirror, area->begin, area->end));
 	return crn_range_list_cut(&t->gone, area->begin, area->end);
@@ -172,14 +172,14 @@ static int add_written(struct soft_tracker *t, const struct crn_area *area)
 static int soft_area_add(void *tracker, struct crn_area *area)
 {
 	struct soft_tracker *t = tracker;
-	bool written = area->flags & CRN_AREA_NEW ||
-		crn_range_list_meets(&t->gone, area->begin, area->end);
+	bool back = crn_range_list_meets(&t->gone, area->begin, area->end);
+	bool written = back || area->flags & CRN_AREA_NEW;
 	int err;
 
 	area->flags &= ~CRN_AREA_NEW;
 	CRN_TRY(spans_reserve(t, 1));
 	if (written) {
-		CRN_TRY(add_written(t, area));
+		CRN_TRY(add_written(t, area, back));
 	} else {
 		err = fill(t, area);
 		if (err < 0) {
