@@ -23,9 +23,10 @@ SH_FILES = $(shell git ls-files '*.sh' '.ci/run')
 build: $(BUILD)/build.ninja ## Build everything into build/ (bin/cairn, lib/libcairn.*, the agent)
 	@$(CMAKE) --build $(BUILD) -j $(JOBS)
 
-$(BUILD)/build.ninja:
+# Packages that have come since may bring a compiler or a library that was missing: look again.
+$(BUILD)/build.ninja: $(wildcard /var/lib/dpkg/status)
 	@scripts/install_deps.sh --check build
-	@$(CMAKE) --preset $(PRESET) -B $(BUILD)
+	@$(CMAKE) $(if $(wildcard $(BUILD)/CMakeCache.txt),,--preset $(PRESET)) -B $(BUILD)
 
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' \

@@ -55,6 +55,8 @@ RENAMED = (
 
 def compiler(cairn_cc: Path) -> tuple[str, str]:
     """The clang that cairn-cc calls, and its version."""
+    if not cairn_cc.exists():
+        raise BuildError(f"no {cairn_cc}: scripts/install_deps.sh compiler, and build again")
     question = [cairn_cc, "-###", "-x", "c", "-c", "/dev/null"]
     said = subprocess.run(question, capture_output=True, text=True).stderr
     clang = re.search(r'"(/[^"]*clang[^"]*)"', said)
