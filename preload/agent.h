@@ -119,7 +119,7 @@ struct crn_thread {
 	stack_t program_altstack;
 	siginfo_t held_info[6];     /* by intercept/signals.c, held_slot */
 	stack_t altstack;           /* the agent's */
-	/* the program's mask from before the first signal was put off */
+	/* the program's mask from before all was blocked for those that are put off */
 	uint64_t put_off_mask;
 	siginfo_t put_off_info[CRN_PUT_OFF_MAX];
 	/* the next SIGSYS is ours: put-off signals are to be delivered */

@@ -26,10 +26,16 @@ void crn_context_init(void)
 
 void crn_context_capture(struct crn_thread *t, struct crn_context *out)
 {
+	/* First of all: what is put off from here on blocks all, and says what was before. */
+	uint64_t mask = crn_signal_mask_get();
+
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	out->regs = *t->regs;
 	if (t->call)
 		out->regs.rax = (uint64_t)t->call->result;
-	out->sigmask = (t->put_off ? t->put_off_mask : crn_signal_mask_get()) | t->program_blocked;
+	if (t->put_off && t->put_off_mask != CRN_MASK_IN_FORCE)
+		mask = t->put_off_mask;
+	out->sigmask = mask | t->program_blocked;
 	out->altstack = t->program_altstack;
 	if (!out->xstate)
 		return;
@@ -57,10 +63,9 @@ _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx)
 	t->trapping = 0;
 	t->program_altstack = ctx->altstack;
 	t->program_blocked = ctx->sigmask & CRN_SIG_RESERVED;
-	if (t->put_off)
-		t->put_off_mask = ctx->sigmask & ~CRN_SIG_RESERVED;
-	else
-		crn_signal_mask(SIG_SETMASK, ctx->sigmask & ~CRN_SIG_RESERVED);
+	/* What was put off under the recovery's mask, or is now, is delivered under this one. */
+	t->put_off_mask = CRN_MASK_IN_FORCE;
+	crn_signal_mask(SIG_SETMASK, ctx->sigmask & ~CRN_SIG_RESERVED);
 	crn_signals_release(t); /* held in the midst of the crash's entry, which ends here */
 	if (ctx->xstate)
 		crn_xrstor(ctx->xstate, crn_here.agent.xstate_mask);

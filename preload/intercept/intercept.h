@@ -118,6 +118,13 @@ bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t
 	(CRN_SIG(SIGSYS) | CRN_SIG(SIGSEGV) | CRN_SIG(SIGBUS) | CRN_SIG(SIGFPE) | \
 		CRN_SIG(SIGILL) | CRN_SIG(SIGTRAP))
 #define CRN_SIG_ALL (~CRN_SIG_RESERVED)
+/*
+ * Who blocks signals for work of his own, in a hook, blocks SIGSYS as well. Such a mask is none of
+ * the program's, and he puts the former one back himself.
+ */
+#define CRN_SIG_OWN (CRN_SIG_ALL | CRN_SIG(SIGSYS))
+/* In put_off_mask: the program's mask is the one in force; there was no other to be remembered. */
+#define CRN_MASK_IN_FORCE (~0ull)
 
 void crn_signals_init(void);
 /* Is a call of the program's done, but for its after-hook? */

@@ -171,7 +171,8 @@ bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc)
 
 /*
  * In a hook: remember it, and block what can be blocked until the hook is left. What cannot may
- * come again, and is then one with the first.
+ * come again, and is then one with the first. While the agent or the engine has signals blocked
+ * itself, it will put back the program's mask, and must not meet another.
  */
 static void put_off(struct crn_thread *t, const siginfo_t *info, int sig, ucontext_t *uc)
 {
@@ -182,8 +183,12 @@ static void put_off(struct crn_thread *t, const siginfo_t *info, int sig, uconte
 	crn_copy(&t->put_off_info[t->put_off], info, sizeof(*info));
 	t->put_off_info[t->put_off].si_signo = sig;
 	if (!t->put_off)
-		t->put_off_mask = *uc_mask(uc);
+		t->put_off_mask = CRN_MASK_IN_FORCE;
 	t->put_off++;
+	if (*uc_mask(uc) & CRN_SIG(SIGSYS))
+		return;
+	if (t->put_off_mask == CRN_MASK_IN_FORCE)
+		t->put_off_mask = *uc_mask(uc);
 	*uc_mask(uc) = CRN_SIG_ALL;
 }
 
@@ -204,7 +209,8 @@ static void deliver_put_off(struct crn_thread *t, ucontext_t *uc)
 	uint32_t count = t->put_off;
 
 	crn_copy(info, t->put_off_info, count * sizeof(info[0]));
-	*uc_mask(uc) = t->put_off_mask;
+	if (t->put_off_mask != CRN_MASK_IN_FORCE)
+		*uc_mask(uc) = t->put_off_mask;
 	t->put_off = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		int sig = info[i].si_signo;

@@ -192,10 +192,12 @@ static bool clone_flags(const struct crn_call *call, uint64_t *flags)
 }
 
 /* The child's thread pointer, if CLONE_SETTLS is given. */
-static uintptr_t thread_pointer(const struct crn_call *call)
+static uintptr_t thread_pointer(const struct crn_call *call, uint64_t flags)
 {
 	struct clone_args args = { .tls = 0 };
 
+	if (!(flags & CLONE_SETTLS))
+		return 0;
 	if (call->nr == SYS_clone)
 		return (uintptr_t)call->args[4];
 	if (crn_user_copy(&args, (const void *)call->args[0], CLONE_ARGS_SIZE_VER0) < 0)
@@ -206,7 +208,8 @@ static uintptr_t thread_pointer(const struct crn_call *call)
 /*
  * The new thread's slot; one that shares memory but is a process of its own is left alone for good.
  */
-static struct crn_thread *child_prepare(const struct crn_call *call, uint64_t flags)
+static struct crn_thread *child_prepare(
+	const struct crn_call *call, uint64_t flags, uintptr_t descriptor)
 {
 	const struct crn_thread *t = call->thread;
 	struct crn_thread *child = crn_thread_new();
@@ -217,8 +220,7 @@ static struct crn_thread *child_prepare(const struct crn_call *call, uint64_t fl
 	child->clone_r9 = t->clone_r9;
 	child->program_blocked = t->program_blocked;
 	child->in_vfork = !(flags & CLONE_THREAD);
-	if (flags & CLONE_SETTLS)
-		child->descriptor = thread_pointer(call);
+	child->descriptor = descriptor;
 	return child;
 }
 
@@ -240,20 +242,25 @@ size_t crn_agent_descriptors(uintptr_t *out, size_t max)
 
 /*
  * Returns true if the call is not to be made now: it was answered, or signals that came in this
- * hook go first and the whole site is run again.
+ * hook go first and the whole site is run again. Else even signals that are never blocked wait
+ * until behind the call, or the child would be given them as well; no memory of the program is
+ * touched till then.
  */
 bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub)
 {
 	struct crn_thread *t = p->call.thread, *child = t;
 	unsigned kind = CRN_CLONE_FORK;
+	uintptr_t descriptor;
 	uint64_t flags = 0;
 
 	if (!clone_flags(&p->call, &flags)) {
 		p->call.result = -EFAULT;
 		return true;
 	}
-	t->clone_mask = crn_signal_mask(SIG_SETMASK, CRN_SIG_ALL);
+	descriptor = thread_pointer(&p->call, flags);
+	t->clone_mask = crn_signal_mask(SIG_SETMASK, ~0ull);
 	if (t->put_off) {
+		crn_signal_mask(SIG_SETMASK, t->clone_mask);
 		p->call.result = p->call.nr; /* %rax of the site */
 		regs->rip = (uintptr_t)stub + CRN_STUB_AGAIN;
 		return true;
@@ -261,7 +268,7 @@ bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_
 	t->clone_r9 = regs->r9;
 	if ((flags & CLONE_VM) && !((flags & CLONE_VFORK) && !(flags & CLONE_THREAD))) {
 		kind = CRN_CLONE_THREAD;
-		child = child_prepare(&p->call, flags);
+		child = child_prepare(&p->call, flags, descriptor);
 		if (!child) {
 			crn_signal_mask(SIG_SETMASK, t->clone_mask);
 			p->call.result = -EAGAIN;
@@ -317,10 +324,12 @@ static void forked(struct crn_thread *t)
 	crn_here.agent.maps_lock = 0;
 	crn_here.agent.session_refused = false;
 	t->pending_count = 0;
+	t->held = 0; /* the parent's, as are all that wait */
 }
 
 void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_thread *t, unsigned kind)
 {
+	crn_signal_mask(SIG_SETMASK, CRN_SIG_OWN);
 	regs->rip = (uintptr_t)stub + CRN_STUB_RETURN;
 	regs->r9 = t->clone_r9;
 	if (kind == CRN_CLONE_FORK)

@@ -19,10 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runner"))
+from process_state import print_process_state  # noqa: E402
 
 MODES = ("stream", "peek", "nested", "splice", "sendfile", "pass", "udp", "clone")
 CLIENTS = 6
 PATIENCE = 100.0  # seconds: more than any answer takes on a machine that is busy
+ANSWERED = 2000  # rounds in which a crash must have come, if PATIENCE is over as well
 PROGRAM_FDS = 880  # those of the decoys, and some; Cairn's own lie beyond
 FILE = b"".join(struct.pack("<I", i) for i in range(65536))
 
@@ -140,9 +145,13 @@ def load(
     for _ in range(CLIENTS):
         s = pass_connection(control) if control else connect()
         peers.append(Datagrams(s, rng) if mode == "udp" else Stream(s, mode, rng))
-    begin, rounds = time.monotonic(), 0
-    while struct.unpack_from("<I", figures)[0] < crashes or rounds < 50:
-        expect(time.monotonic() < begin + 2 * PATIENCE, "it crashes no more")
+    rounds, crashed, last_round, last = 0, 0, 0, time.monotonic()
+    while crashed < crashes or rounds < 50:
+        seen = struct.unpack_from("<I", figures)[0]
+        if seen != crashed:
+            crashed, last_round, last = seen, rounds, time.monotonic()
+        late = time.monotonic() > last + PATIENCE and rounds > last_round + ANSWERED
+        expect(crashed >= crashes or not late, f"it has crashed {seen} times, and crashes no more")
         busy = [p for p in peers if rng.random() < 0.7]
         for p in busy:
             p.send()
@@ -158,8 +167,9 @@ def load(
     for p in [*peers, *peers]:
         p.send()
         p.receive()
+    last = time.monotonic()
     while mode == "clone" and not struct.unpack_from("<I", figures, 12)[0]:
-        expect(time.monotonic() < begin + 3 * PATIENCE, "the thread by clone is gone")
+        expect(time.monotonic() < last + PATIENCE, "the thread by clone is gone")
         time.sleep(0.01)
     return [control, *peers]
 
@@ -183,6 +193,7 @@ def run(command: list[str], mode: str, crashes: int, seed: int) -> tuple[list[st
             del peers
             return found
         except (OSError, Wrong) as error:
+            print_process_state(process.pid)
             process.kill()
             log = process.stderr.read().decode().splitlines()[-8:]
             raise Wrong("\n".join([f"{error} (status {process.wait()})", *log])) from error

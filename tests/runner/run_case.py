@@ -3,7 +3,7 @@
 """Run one test program: in a folder of its own, with a time limit, in one of several ways.
 
 Exit status: that of the program (0 pass, 1 fail, 77 skip). A failure keeps the folder and prints
-the one command that repeats it. A program that hangs has its stacks dumped before it is killed.
+the one command that repeats it. What a program that hangs is doing is printed before it is killed.
 CAIRN_TEST_LIMIT_FACTOR in the environment multiplies the time limit.
 """
 
@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from process_state import print_process_state
 
 SKIP = 77
 OUTPUT_MAX = 20_000
@@ -81,20 +83,6 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def dump_stacks(pid: int) -> None:
-    if not shutil.which("gdb"):
-        return
-    for each in descendants(pid):
-        print(f"--- stacks of process {each}", flush=True)
-        try:
-            subprocess.run(["gdb", "-p", str(each), "-batch", "-nx", "-ex", "set pagination off",
-                            "-ex", "thread apply all bt 24"],
-                           stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20,
-                           check=False)
-        except subprocess.TimeoutExpired:
-            print("gdb: no answer")
-
-
 def end_session(pid: int) -> None:
     """Kill what the test left in the session that was made for it, and nothing else."""
     try:
@@ -110,7 +98,8 @@ def run(command: list[str], folder: Path, log: Path, timeout: float) -> int | No
     try:
         return child.wait(timeout)
     except subprocess.TimeoutExpired:
-        dump_stacks(child.pid)
+        for each in descendants(child.pid):
+            print_process_state(each)
         return None
     finally:
         end_session(child.pid)
