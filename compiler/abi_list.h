@@ -4,6 +4,7 @@
 //	fun:NAME=functional       writes no memory of the program
 //	fun:NAME=discard          what it writes may stay as it is
 //	fun:NAME=covered          what it writes is kept by somebody else
+//	fun:NAME=arguments        writes to what its arguments refer to, and nothing behind that
 //	fun:NAME=custom           the program has a wrapper of it, __cairn_wrap_NAME
 //	fun:NAME=uninstrumented   it may write, whatever another line says
 //
@@ -25,6 +26,7 @@ public:
 
 	// Nothing that it writes has to come back.
 	bool harmless(llvm::StringRef function) const;
+	bool arguments(llvm::StringRef function) const { return says(function, "arguments"); }
 	bool custom(llvm::StringRef function) const { return says(function, "custom"); }
 
 private:

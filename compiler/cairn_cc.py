@@ -470,6 +470,9 @@ def arguments(command: Command) -> list[str]:
     for site in command.sites:
         # The pass comes after all inlining.
         words += ["-mllvm", f"-force-attribute={SITE.fullmatch(site)[1]}:noinline"]
+    if command.switches.get("wrap") != "off":
+        # Members of libstdc++'s templates are the program's.
+        words += ["-isystem", library("cairn-cxx")]
     if command.complete:
         words += ["-nostdlibinc", "-isystem", library(MUSL) + "/include"]
     words += command.clang

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "libc_calls.h"
+#include "writes.h"
 #include "llvm/IR/InstrTypes.h"
 
 using namespace llvm;
@@ -88,18 +89,20 @@ static bool may_write_through(const CallBase &c)
 	return false;
 }
 
-void report_uncovered_calls(Module &m, const AbiList &list, Report &report)
+void mark_uncovered_calls(Module &m, const AbiList &list, Report &report)
 {
-	for (const Function &f : m) {
+	for (Function &f : m) {
 		if (!f.isDeclaration() || known(f.getName()) || list.harmless(f.getName()))
 			continue;
 		for (const User *u : f.users()) {
 			auto *c = dyn_cast<CallBase>(u);
 
-			if (c && c->getCalledOperand() == &f && may_write_through(*c)) {
+			if (!c || c->getCalledOperand() != &f || !may_write_through(*c))
+				continue;
+			f.addFnAttr(writes_arguments);
+			if (!list.arguments(f.getName()))
 				report.uncovered(f.getName());
-				break;
-			}
+			break;
 		}
 	}
 }

@@ -14,8 +14,9 @@ namespace cairn {
 void wrap_libc_calls(llvm::Module &m, const Options &options, const AbiList &list,
 	Report &report);
 
-// Afterwards: the external functions that get a pointer they might write through.
-void report_uncovered_calls(llvm::Module &m, const AbiList &list, Report &report);
+// Afterwards: the external functions that get a pointer they might write through. They are reported
+// and marked: what is known to lie behind their arguments is kept before each call (writes.h).
+void mark_uncovered_calls(llvm::Module &m, const AbiList &list, Report &report);
 
 } // namespace cairn
 #endif

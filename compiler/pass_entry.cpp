@@ -97,7 +97,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		if (o.wrap)
 			wrap_libc_calls(m, o, list, report);
 		Program program(m, o);
-		report_uncovered_calls(m, list, report);
+		mark_uncovered_calls(m, list, report);
 		report_assembly(m, report);
 
 		SmallVector<Function *, 64> functions;

@@ -40,7 +40,7 @@ public:
 		else if (auto *c = dyn_cast<CallBase>(&i); c && c->isInlineAsm())
 			add_assembly(c);
 		else if (auto *c = dyn_cast<CallBase>(&i))
-			add_context(c);
+			add_call(c);
 	}
 
 	Writes found;
@@ -123,6 +123,20 @@ private:
 		else
 			found.lane_writes.push_back({ cast<CallInst>(n), kind, n->getArgOperand(to),
 				n->getArgOperand(mask), type });
+	}
+
+	void add_call(CallBase *c)
+	{
+		const Function *f = c->getCalledFunction();
+
+		add_context(c);
+		if (!f || !f->hasFnAttribute(writes_arguments))
+			return;
+		for (unsigned i = 0; i < c->arg_size(); i++)
+			if (uint64_t size = c->getParamDereferenceableBytes(i);
+				size && !c->onlyReadsMemory(i))
+				found.writes.push_back(
+					{ c, c->getArgOperand(i), size, Align(1) });
 	}
 
 	// A wrapper would be gone when these return for the second time.

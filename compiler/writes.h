@@ -40,6 +40,9 @@ struct Unknown {
 	const char *what;
 };
 
+// Of external functions: what they write is not known but for what their arguments refer to.
+constexpr const char *writes_arguments = "cairn-writes-arguments";
+
 struct Writes {
 	llvm::SmallVector<Write, 64> writes;
 	llvm::SmallVector<LongWrite, 8> long_writes;
