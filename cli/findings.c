@@ -140,6 +140,13 @@ static void find_events(struct finding *out, size_t *n, const struct crn_host *h
 	f->cost = "no feed perf";
 	f->enable = h->perf_faults ? NEEDS_TRACEFS : NEEDS_PERFMON;
 
+	f = add(out, n, "perf_changes", h->perf_changes >= 0, h->perf_changes);
+	detail(f, "%s%s",
+		f->works ? "changes of mappings can be recorded" : reason(h->perf_changes),
+		f->works ? "" : filtered(h, h->perf_changes));
+	f->cost = "under mprotect a rewind of explicit areas makes a call for each run of pages";
+	f->enable = "sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON";
+
 	f = add(out, n, "syscall_user_dispatch", h->sud, h->sud_error);
 	detail(f, "%s%s",
 		h->sud ? "calls that cannot be patched are still caught" : reason(h->sud_error),

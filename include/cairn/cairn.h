@@ -31,12 +31,12 @@
  *
  * Descriptors. The engine's lie high, away from the program's. The program may close all that it
  * does not know (close_range, closefrom) and open files of its own under their numbers: what can be
- * is opened anew; for what cannot ("async", "uffd") a session has a keeper, a small process that
- * holds the same files. It is never seen by wait() without __WALL, sends no SIGCHLD, and ends with
- * the session, with the process, or at exec. Where there can be none (no process left, pidfd_getfd
- * forbidden as in a container without CAP_SYS_PTRACE) or nothing can be fetched from it (it
- * has changed its user since) calls then answer -EBADF and change nothing, until the session is
- * closed and opened anew. Under the agent there is none: nobody can close what is its.
+ * is opened anew; for what cannot ("async", "uffd", "mprotect") a session has a keeper, a small
+ * process that holds the same files. It is never seen by wait() without __WALL, sends no SIGCHLD,
+ * and ends with the session, with the process, or at exec. Where there can be none (no process
+ * left, pidfd_getfd forbidden as in a container without CAP_SYS_PTRACE) or nothing can be fetched
+ * from it (it has changed its user since) calls then answer -EBADF and change nothing, until the
+ * session is closed and opened anew. Under the agent there is none: nobody can close what is its.
  *
  * Threads and signals. Any thread may call; calls are serialised. Nothing here may be called from
  * a signal handler except cairn_restore(), whose purpose includes leaving one; it answers -EDEADLK
@@ -192,10 +192,10 @@ CRN_API int cairn_close(cairn_t *c);
  * "mprotect") change its protection; the other trackers see that themselves. Here it is found out:
  * cairn_restore, cairn_rewind, cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the area is
  * removed. What nobody can write is, under "mprotect", taken for what it has closed itself:
- * read-only memory that is mapped over clean pages is not found out. Under "uffd" with surface
- * "none" such a call of the program waits until the session's keeper, a process, has noticed; while
- * that is stopped, or when it and its twin have been killed, until the next cairn_checkpoint,
- * _restore or _rewind. Remove the area first, and there is nothing to wait for.
+ * read-only memory that is mapped over clean pages is not found out. With surface "none" such a
+ * call of the program waits until the session's keeper, a process, has noticed; while that is
+ * stopped, or (under "uffd") when it and its twin have been killed, until the next
+ * cairn_checkpoint, _restore or _rewind. Remove the area first, and there is nothing to wait for.
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);

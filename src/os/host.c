@@ -214,12 +214,14 @@ static void probe_perf(struct crn_host *h)
 	struct crn_perf_event fault = { .kind = CRN_PERF_FAULTS, .tid = crn_gettid(), .cpu = -1 };
 	struct crn_perf_event lock = { .kind = CRN_PERF_POINT, .tid = crn_gettid(), .cpu = -1 };
 	struct crn_perf_event other = { .kind = CRN_PERF_POINT_TASK, .tid = -1, .cpu = 0 };
+	struct crn_perf_event change = { .kind = CRN_PERF_CHANGES, .tid = lock.tid, .cpu = -1 };
 	const size_t ring = 2 * CRN_PAGE_SIZE;
 	void *memory;
 
-	h->perf_error = crn_perf_reserve(&memory, 3 * ring);
+	h->perf_error = h->perf_changes = crn_perf_reserve(&memory, 4 * ring);
 	if (h->perf_error < 0)
 		return;
+	h->perf_changes = crn_perf_open(&change, (uint8_t *)memory + 3 * ring, 1);
 	h->perf_error = crn_perf_open(&fault, memory, 1);
 	h->perf_faults = h->perf_error >= 0;
 	if (h->perf_faults) {
@@ -232,7 +234,7 @@ static void probe_perf(struct crn_host *h)
 	if (h->perf_locks)
 		h->perf_error = crn_perf_open(&other, (uint8_t *)memory + 2 * ring, 1);
 	h->perf_others = h->perf_error >= 0;
-	crn_memory_unmap(memory, 3 * ring);
+	crn_memory_unmap(memory, 4 * ring);
 }
 
 /* ---- Processor, machine, user ----------------------------------------------- */

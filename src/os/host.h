@@ -45,6 +45,7 @@ struct crn_host {
 	bool perf_locks;  /* and tracepoints of its taking of locks */
 	bool perf_others; /* and of everybody's */
 	int perf_error;   /* of the first of these that cannot be had */
+	int perf_changes; /* a ring of this thread's changes of mappings: 0 or -errno */
 
 	/* The processor */
 	bool pkeys;

@@ -248,15 +248,22 @@ static void end(struct crn_keeper *k)
 		atomic_store(&k->owner, 0u);
 }
 
+static int holder_of(const struct crn_keeper *k)
+{
+	if (k->pid && crn_keeper_lives(k))
+		return k->pid;
+	return k->readers.twin_owner & CRN_KEEPER_TID_MASK ? (int)k->readers.twin : 0;
+}
+
 /* pidfd_getfd, at a high number. */
 static int fetch(const struct crn_keeper *k, const struct crn_keeper_entry *e)
 {
 	struct crn_fd_identity id;
-	int pidfd, fd;
+	int holder = holder_of(k), pidfd, fd;
 
-	if (e->number < 0 || !k->pid || !crn_keeper_lives(k))
+	if (e->number < 0 || !holder)
 		return -EBADF;
-	pidfd = (int)crn_sys2(NR_PIDFD_OPEN, k->pid, 0);
+	pidfd = (int)crn_sys2(NR_PIDFD_OPEN, holder, 0);
 	if (pidfd < 0)
 		return pidfd;
 	fd = (int)crn_sys3(NR_PIDFD_GETFD, pidfd, e->number, 0);
@@ -390,8 +397,10 @@ int crn_keeper_hold(struct crn_keeper *k, int *where, int (*reopen)(void))
 			continue;
 		k->entries[i] = e;
 		__atomic_store_n(&k->entries[i].where, where, __ATOMIC_RELEASE);
-		if (!reopen && k->pid)
-			(void)crn_keeper_start(k);
+		if (reopen || !k->pid)
+			return 0;
+		(void)crn_keeper_mend(k); /* the new one is to have the others as well */
+		(void)crn_keeper_start(k);
 		return 0;
 	}
 	return -ENOSPC;

@@ -103,8 +103,8 @@ int crn_perf_open(struct crn_perf_event *e, void *at, size_t pages)
 		.use_clockid = 1, /* one that never goes back from one processor to the next */
 		.clockid = CLOCK_MONOTONIC,
 	};
+	int fd, prot = PROT_READ | PROT_WRITE;
 	long err = 0;
-	int fd;
 
 	switch (e->kind) {
 	case CRN_PERF_FAULTS:
@@ -134,13 +134,21 @@ int crn_perf_open(struct crn_perf_event *e, void *at, size_t pages)
 		attr.sample_period = USER_TIME_NS;
 		attr.exclude_kernel = 1;
 		break;
+	case CRN_PERF_CHANGES:
+		attr.type = PERF_TYPE_SOFTWARE;
+		attr.config = PERF_COUNT_SW_DUMMY;
+		attr.sample_period = 0;
+		attr.exclude_kernel = 1;
+		attr.mmap = attr.mmap_data = 1; /* executable ones, and the others */
+		prot = PROT_READ;
+		break;
 	}
 	CRN_TRY(fd = open_event(&attr, e));
 	if (e->filter)
 		err = crn_sys3(SYS_ioctl, fd, PERF_EVENT_IOC_SET_FILTER, e->filter);
 	if (err >= 0)
 		err = crn_sys6(SYS_mmap, (long)at, (long)((1 + pages) * CRN_PAGE_SIZE),
-			PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+			prot, MAP_SHARED | MAP_FIXED, fd, 0);
 	if (err >= 0 && e->keep) {
 		err = crn_sys3(SYS_ioctl, fd, PERF_EVENT_IOC_ID, &e->id);
 		e->fd = fd = crn_fd_raise(fd);

@@ -54,6 +54,12 @@ enum crn_perf_kind {
 	CRN_PERF_POINT_RAW,  /* samples: 4 bytes of length, then the tracepoint's own record */
 	CRN_PERF_TASKS, /* FORK and EXIT records: process, parent, thread, parent's thread */
 	CRN_PERF_USER_TIME, /* samples, empty: now and then while it runs in user mode */
+	/*
+	 * A record for each mapping that an mmap, brk or mprotect has made or changed, before it
+	 * returns, and those of CRN_PERF_TASKS. For the head alone: the ring is read-only to us, so
+	 * it is written over and never full.
+	 */
+	CRN_PERF_CHANGES,
 };
 
 struct crn_perf_event {

@@ -67,6 +67,7 @@ static void mprotect_end(struct crn_undo_pages *u, struct undo_area *a)
 	uintptr_t end;
 	bool exec;
 
+	undo_told_drop(u, a);
 	for (uintptr_t at = a->begin; next_run(a, &at, &end, &exec); at = end)
 		end_run(u, a, at, end, exec);
 	crn_faults_disinherit(u->handler, a->begin, a->end);
@@ -88,6 +89,7 @@ static int mprotect_begin(struct crn_undo_pages *u, struct undo_area *a)
 			return err;
 		}
 	}
+	undo_told_add(u, a);
 	return 0;
 }
 
@@ -145,15 +147,27 @@ static int mprotect_interval_end(void *t, struct crn_sink *sink)
 {
 	struct crn_undo_pages *u = t;
 
+	undo_told_keep(u);
 	/* Where nothing is protected again, nothing changes: a copy of hot pages needs no call. */
 	if (atomic_load(&u->saved_count))
 		CRN_TRY(undo_data_limit(t));
 	return undo_interval_end(t, sink);
 }
 
+static int mprotect_undo(void *t, struct crn_sink *sink)
+{
+	undo_told_keep(t);
+	return undo_undo(t, sink);
+}
+
 static int mprotect_open(void **t, struct crn_track_env *env)
 {
-	return undo_open((struct crn_undo_pages **)t, env, &undo_guard_mprotect);
+	struct crn_undo_pages *u;
+
+	CRN_TRY(undo_open(&u, env, &undo_guard_mprotect));
+	undo_told_open(u);
+	*t = u;
+	return 0;
 }
 
 const struct crn_tracker_ops crn_tracker_mprotect = {
@@ -161,6 +175,6 @@ const struct crn_tracker_ops crn_tracker_mprotect = {
 	.probe = probe,
 	.open = mprotect_open,
 	.interval_end = mprotect_interval_end,
-	.undo = undo_undo,
+	.undo = mprotect_undo,
 	UNDO_OPS,
 };

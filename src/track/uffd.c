@@ -60,8 +60,7 @@ static int unprotect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, b
 	return 0;
 }
 
-/* Also when parts of the area are gone, or belong to somebody else by now. */
-static void uffd_end(struct crn_undo_pages *u, struct undo_area *a)
+void undo_unregister(struct crn_undo_pages *u, struct undo_area *a)
 {
 	struct crn_mapping m;
 	int err;
@@ -132,7 +131,7 @@ static void leave_events(struct crn_undo_pages *u)
 			continue;
 		a->guard = &undo_guard_mprotect;
 		if (a->guard->begin(u, a) >= 0)
-			uffd_end(u, a);
+			undo_unregister(u, a);
 		else
 			a->guard = &undo_guard_uffd;
 	}
@@ -159,7 +158,7 @@ static int uffd_begin(struct crn_undo_pages *u, struct undo_area *a)
 	if (err >= 0)
 		err = undo_protect_closed(u, a, a->begin, a->end, false);
 	if (err < 0)
-		uffd_end(u, a);
+		undo_unregister(u, a);
 	return err;
 }
 
@@ -167,7 +166,7 @@ const struct undo_guard undo_guard_uffd = {
 	.signal = SIGBUS,
 	.code = BUS_ADRERR,
 	.begin = uffd_begin,
-	.end = uffd_end,
+	.end = undo_unregister,
 	.protect = protect,
 	.open = unprotect,
 	.whole = undo_whole_uffd,

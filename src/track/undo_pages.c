@@ -467,6 +467,7 @@ void undo_close(void *t)
 	while (u->area_count)
 		undo_area_drop(u, u->areas[u->area_count - 1]->area);
 	crn_faults_close(u->handler);
+	undo_told_close(u);
 	crn_keeper_drop(u->env->keeper, &u->uffd);
 	crn_keeper_drop(u->env->keeper, &u->pagemap);
 	crn_maps_close(&u->maps);

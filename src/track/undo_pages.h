@@ -36,6 +36,7 @@
 #include <stdint.h>
 #include "base/bits.h"
 #include "base/check.h"
+#include "os/keeper.h"
 #include "os/maps.h"
 #include "track/faults.h"
 #include "track/feed.h"
@@ -43,6 +44,7 @@
 #include "track/range_list.h"
 #include "track/track.h"
 
+struct crn_change_rings;
 struct crn_undo_pages;
 
 enum undo_flags {
@@ -78,6 +80,7 @@ struct undo_area {
 	struct crn_area *area;
 	const struct undo_guard *guard;
 	bool hot;         /* CRN_AREA_HOT: guard is NULL */
+	bool told;        /* changes of its mappings are told: undo_told.c */
 	size_t low, high; /* hot: words outside [low, high) hold nothing */
 	size_t word_bytes;
 	undo_word *words; /* one a page */
@@ -117,6 +120,7 @@ struct crn_undo_pages {
 	int uffd, pagemap;
 	bool events;   /* of uffd, are read by the keeper: they tell of changed mappings */
 	uint32_t looked; /* `seen` of these, when all mappings were whole */
+	struct crn_change_rings *rings; /* tracker mprotect: tell of others; or NULL */
 
 	struct undo_area **areas; /* sorted by address */
 	size_t area_count, area_cap;
@@ -235,6 +239,25 @@ void undo_protect_saved(struct crn_undo_pages *u, size_t count);
 int undo_whole(void *t, uintptr_t begin, uintptr_t end);
 int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a);
 int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a);
+
+/* ---- undo_told.c: tracker mprotect is told of changed mappings ---- */
+/* Nothing happens if it cannot be: then each look asks. */
+void undo_told_open(struct crn_undo_pages *u);
+void undo_told_close(struct crn_undo_pages *u);
+/* From now on the changes of this area's mappings are told, if they can be; or no longer. */
+void undo_told_add(struct crn_undo_pages *u, struct undo_area *a);
+void undo_told_drop(struct crn_undo_pages *u, struct undo_area *a);
+/* A reader of events may have been killed. No system call if none has. */
+void undo_told_renew(struct crn_undo_pages *u);
+static inline void undo_told_keep(struct crn_undo_pages *u)
+{
+	if (crn_unlikely(u->events && !crn_keeper_reads(u->env->keeper)))
+		undo_told_renew(u);
+}
+
+/* ---- uffd.c ---- */
+/* Also when parts of the area are gone, or belong to somebody else by now. */
+void undo_unregister(struct crn_undo_pages *u, struct undo_area *a);
 
 /* ---- undo_interval.c: what track.h's table asks for ---- */
 int undo_interval_begin(void *t);

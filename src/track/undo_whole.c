@@ -15,6 +15,7 @@
 #include "os/pagemap.h"
 #include "os/thread.h"
 #include "os/userfault.h"
+#include "track/change_rings.h"
 #include "track/undo_pages.h"
 
 /* Does the hardware have to refuse stores to it? A handler that has just opened it says so soon. */
@@ -150,7 +151,8 @@ int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a)
 static bool is_quiet(const struct crn_undo_pages *u)
 {
 	return u->events && crn_keeper_lives(u->env->keeper) &&
-		atomic_load(&u->env->keeper->readers.events.seen) == u->looked;
+		atomic_load(&u->env->keeper->readers.events.seen) == u->looked &&
+		(u->guard == &undo_guard_uffd || crn_change_rings_quiet(u->rings));
 }
 
 /*
@@ -165,21 +167,21 @@ static void note_whole(struct crn_undo_pages *u, uint32_t done, uint32_t seen)
 
 /* ---- All areas --------------------------------------------------------------------------- */
 
-int undo_whole(void *t, uintptr_t begin, uintptr_t end)
+static bool needs_look(const struct undo_area *a, uintptr_t begin, uintptr_t end, bool quiet)
 {
-	struct crn_undo_pages *u = t;
-	struct crn_uffd_events *e = &u->env->keeper->readers.events;
-	uint32_t done = atomic_load(&e->done), seen = atomic_load(&e->seen);
-	bool quiet = is_quiet(u);
-	/* Without the file nothing is protected: that is another answer. */
-	int err = u->events && !quiet ? CRN_MIN(crn_keeper_mend(u->env->keeper), 0) : 0;
+	if (a->end <= begin || a->begin >= end || !a->guard || !a->guard->whole)
+		return false;
+	return !quiet || !(a->told || a->guard == &undo_guard_uffd);
+}
+
+static int look(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool quiet)
+{
+	int err = 0;
 
 	for (size_t i = 0; i < u->area_count && err >= 0; i++) {
 		struct undo_area *a = u->areas[i];
 
-		if (a->end <= begin || a->begin >= end || !a->guard || !a->guard->whole)
-			continue;
-		if (quiet && a->guard == &undo_guard_uffd)
+		if (!needs_look(a, begin, end, quiet))
 			continue;
 		err = a->guard->whole(u, a);
 		if (err == CAIRN_ELAYOUT)
@@ -187,7 +189,27 @@ int undo_whole(void *t, uintptr_t begin, uintptr_t end)
 				  "before that",
 				a->begin, a->end);
 	}
-	if (err >= 0 && begin == 0 && end == UINTPTR_MAX)
-		note_whole(u, done, seen);
 	return err;
+}
+
+int undo_whole(void *t, uintptr_t begin, uintptr_t end)
+{
+	struct crn_undo_pages *u = t;
+	struct crn_uffd_events *e = &u->env->keeper->readers.events;
+	uint32_t done = atomic_load(&e->done), seen = atomic_load(&e->seen);
+	bool quiet = is_quiet(u);
+	int err = 0;
+
+	/* Without the file nothing is protected: that is another answer. */
+	if (u->events && !quiet && u->guard == &undo_guard_uffd)
+		err = CRN_MIN(crn_keeper_mend(u->env->keeper), 0);
+	if (!quiet)
+		crn_change_rings_look(u->rings);
+	if (err >= 0)
+		err = look(u, begin, end, quiet);
+	if (err < 0 || quiet || begin != 0 || end != UINTPTR_MAX)
+		return err;
+	note_whole(u, done, seen);
+	crn_change_rings_note(u->rings);
+	return 0;
 }

@@ -4,26 +4,17 @@
  * removed. Whatever a restore, rewind, peek or list of changes says then, it is no wrong byte: all
  * is right, or it is refused and nothing changes. Else nothing is refused.
  */
-#include <errno.h>
+#include "remapped.h"
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include "../lib/harness.h"
-#include "../lib/refused_call.h"
-#include "../track/child_find.h"
 
-#define PAGE  4096ul
-#define PAGES 24ul
+const char *tracker;
+cairn_t *c;
+uint8_t *area, at_checkpoint[PAGES * PAGE];
+uint64_t id;
+static uint8_t now[PAGES * PAGE];
 
-static const char *tracker;
-static cairn_t *c;
-static uint8_t *area, at_checkpoint[PAGES * PAGE], now[PAGES * PAGE];
-static uint64_t id;
-
-static uint8_t *map_at(void *at, size_t pages, int fixed)
+uint8_t *map_at(void *at, size_t pages, int fixed)
 {
 	uint8_t *p = mmap(at, pages * PAGE, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
@@ -32,13 +23,12 @@ static uint8_t *map_at(void *at, size_t pages, int fixed)
 	return p;
 }
 
-static bool told_of_nothing(void)
+bool told_of_nothing(void)
 {
 	return !strcmp(tracker, "uffd") || !strcmp(tracker, "mprotect");
 }
 
-/* An area of which pages 4 to 7 have been written since the checkpoint. */
-static void begin(uint8_t *at, const char *strategy)
+void begin(uint8_t *at, const char *strategy)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
 
@@ -64,14 +54,12 @@ static int count_bytes(void *ctx, void *addr, size_t len, const void *before, co
 	return 0;
 }
 
-/* All bytes are there: how many are not as at the checkpoint? */
-static bool is_restored(void)
+bool is_restored(void)
 {
 	return !memcmp(area, at_checkpoint, sizeof(at_checkpoint));
 }
 
-/* Clean pages of [first, first + count) were exchanged, and one of them is written. */
-static void check_exchanged(size_t first, size_t count)
+void check_exchanged(size_t first, size_t count)
 {
 	uint8_t old[PAGE];
 	size_t bytes = 0;
@@ -187,253 +175,6 @@ static void checkpoint_between(void)
 	check_exchanged(21, 1);
 }
 
-/* ---- Between any two rewinds ---- */
-
-static void gone(void)
-{
-	CHECK(munmap(area + 9 * PAGE, PAGE) == 0);
-}
-
-static void gone_and_back(void)
-{
-	gone();
-	map_at(area + 9 * PAGE, 1, MAP_FIXED_NOREPLACE);
-}
-
-static void over(void)
-{
-	map_at(area + 9 * PAGE, 1, MAP_FIXED);
-}
-
-static void over_open(void)
-{
-	map_at(area + 5 * PAGE, 1, MAP_FIXED);
-}
-
-static void over_open_closed(void)
-{
-	over_open();
-	CHECK(mprotect(area + 5 * PAGE, PAGE, PROT_READ) == 0);
-}
-
-static void over_shared(void)
-{
-	CHECK(mmap(area + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area + 9 * PAGE);
-}
-
-static void move(uint8_t *from, uint8_t *to)
-{
-	CHECK(mremap(from, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
-}
-
-static void away(void)
-{
-	move(area + 9 * PAGE, map_at(NULL, 1, 0));
-}
-
-static void away_and_map(void)
-{
-	away();
-	map_at(area + 9 * PAGE, 1, MAP_FIXED_NOREPLACE);
-}
-
-static void moved_over(void)
-{
-	move(map_at(NULL, 1, 0), area + 9 * PAGE);
-}
-
-static void shrunk(void)
-{
-	CHECK(mremap(area, PAGES * PAGE, (PAGES - 1) * PAGE, 0) == area);
-}
-
-static void open_all(void)
-{
-	CHECK(mprotect(area, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
-}
-
-static void open_one(void)
-{
-	CHECK(mprotect(area + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
-}
-
-static void close_all(void)
-{
-	CHECK(mprotect(area, PAGES * PAGE, PROT_READ) == 0);
-}
-
-static void hide_all(void)
-{
-	CHECK(mprotect(area, PAGES * PAGE, PROT_NONE) == 0);
-}
-
-static void drop_clean(void)
-{
-	CHECK(madvise(area + 9 * PAGE, PAGE, MADV_DONTNEED) == 0);
-}
-
-static void drop_and_store(void)
-{
-	drop_clean();
-	area[9 * PAGE] = 1;
-}
-
-static void drop_open(void)
-{
-	CHECK(madvise(area + 5 * PAGE, PAGE, MADV_DONTNEED) == 0);
-}
-
-/* EVENT: told where the keeper reads events; else cairn_area_touch has to come before. */
-enum answer { RIGHT, TOLD, EVENT, UNTOLD };
-
-static const struct {
-	void (*make)(void);
-	enum answer uffd, mprotect;
-} changes[] = {
-	{ gone, TOLD, TOLD },
-	{ gone_and_back, TOLD, TOLD },
-	{ over, TOLD, TOLD },
-	{ over_open, RIGHT, RIGHT },
-	{ over_open_closed, RIGHT, RIGHT },
-	{ over_shared, TOLD, TOLD },
-	{ away, TOLD, TOLD },
-	{ away_and_map, TOLD, TOLD },
-	{ moved_over, TOLD, TOLD },
-	{ shrunk, TOLD, TOLD },
-	{ open_all, RIGHT, TOLD },
-	{ open_one, RIGHT, TOLD },
-	{ close_all, RIGHT, RIGHT },
-	{ hide_all, RIGHT, RIGHT },
-	{ drop_open, RIGHT, RIGHT },
-	{ drop_clean, EVENT, UNTOLD },
-	{ drop_and_store, EVENT, UNTOLD },
-};
-
-/* ---- With a keeper, with one that is killed, without ---- */
-
-static enum { KEPT, KILLED, TWIN_KILLED, BOTH_KILLED, ALONE } life;
-
-static void kill_all(const char *name)
-{
-	pid_t pids[CHILDREN_MAX];
-	size_t count;
-
-	child_name = name;
-	count = children_find(pids);
-	for (size_t i = 0; i < count; i++) {
-		CHECK(kill(pids[i], SIGKILL) == 0);
-		while (!is_dead(pids[i]))
-			usleep(1000);
-	}
-}
-
-static bool events_are_read(void)
-{
-	pid_t pids[CHILDREN_MAX];
-
-	child_name = "cairn-twin";
-	return life != ALONE && children_find(pids) > 0;
-}
-
-/* Whoever is left reads on; if nobody is, the next call of ours finds somebody. */
-static void kill_some(void)
-{
-	if (life == KILLED || life == BOTH_KILLED)
-		kill_all("cairn-keeper");
-	if (life == TWIN_KILLED || life == BOTH_KILLED)
-		kill_all("cairn-twin");
-	if (life == BOTH_KILLED)
-		CHECK_OK(cairn_rewind(c, id));
-}
-
-/* The very next rewind says so, however many came before. Other trackers follow every change. */
-static void between(size_t which, int rewinds)
-{
-	enum answer wanted = RIGHT;
-	int rc;
-
-	if (told_of_nothing())
-		wanted = strcmp(tracker, "uffd") ? changes[which].mprotect : changes[which].uffd;
-	if (wanted == UNTOLD)
-		return;
-	begin(map_at(NULL, PAGES, 0), "none");
-	if (wanted == EVENT) {
-		if (!events_are_read()) {
-			CHECK_OK(cairn_close(c));
-			return;
-		}
-		wanted = TOLD;
-	}
-	for (int i = 0; i < rewinds; i++) {
-		CHECK_OK(cairn_rewind(c, id));
-		CHECK(is_restored());
-		for (size_t k = 4; k < 8; k++)
-			area[k * PAGE + (size_t)i] ^= 0xff;
-	}
-	kill_some();
-	changes[which].make();
-	rc = cairn_rewind(c, id);
-	if (rc && strcmp(tracker, "fork") == 0)
-		CHECK_RC(rc, CAIRN_ELAYOUT);
-	else if (rc != (wanted == TOLD ? CAIRN_ELAYOUT : 0))
-		test_fail("change %zu after %d rewinds: %s", which, rewinds, cairn_strerror(rc));
-	if (rc) {
-		CHECK_RC(cairn_rewind(c, id), rc);
-	} else {
-		open_all();
-		CHECK(is_restored());
-	}
-	CHECK_OK(cairn_close(c));
-}
-
-static void all_between(int rewinds)
-{
-	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
-		between(i, rewinds);
-}
-
-static void rewinds(void)
-{
-	all_between(0);
-	all_between(1);
-	all_between(7);
-}
-
-static void keeper_killed(void)
-{
-	life = KILLED;
-	all_between(2);
-	life = TWIN_KILLED;
-	all_between(2);
-	life = BOTH_KILLED;
-	all_between(2);
-}
-
-/* So often that there will be no other: the tracker has to do without. */
-static void keeper_spent(void)
-{
-	begin(map_at(NULL, PAGES, 0), "none");
-	life = BOTH_KILLED;
-	for (size_t i = 0; i < 20; i++) {
-		kill_some();
-		area[(8 + i % 8) * PAGE] ^= 0xff;
-		CHECK_OK(cairn_rewind(c, id));
-		CHECK(is_restored());
-	}
-	CHECK(!told_of_nothing() || !events_are_read());
-	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
-	over();
-	check_exchanged(9, 1);
-}
-
-static void keeper_refused(void)
-{
-	refuse_call(SYS_clone, EAGAIN);
-	life = ALONE;
-	all_between(2);
-}
-
 /* ---- No false alarm ---- */
 
 static void rounds(void)
@@ -522,6 +263,11 @@ static const struct test_case cases[] = {
 	{ "keeper_killed", keeper_killed },
 	{ "keeper_spent", keeper_spent },
 	{ "keeper_refused", keeper_refused },
+	{ "perf_refused", perf_refused },
+	{ "by_thread", by_thread },
+	{ "by_young_thread", by_young_thread },
+	{ "by_child", by_child },
+	{ "silent", silent },
 	{ "untouched", untouched },
 	{ "hot", hot },
 	{ "patched", patched },

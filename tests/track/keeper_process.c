@@ -318,6 +318,20 @@ static void kill_keeper(void)
 	expect_deaths(&pid, 1);
 }
 
+/* There is one only where events are read. */
+static void kill_twin(void)
+{
+	pid_t pids[CHILDREN_MAX];
+	size_t count;
+
+	child_name = "cairn-twin";
+	count = children_find(pids);
+	for (size_t i = 0; i < count; i++)
+		CHECK(!kill(pids[i], SIGKILL));
+	expect_deaths(pids, count);
+	child_name = "cairn-keeper";
+}
+
 /* Nothing has gone with it, and there is soon another one. */
 static void case_killed(void)
 {
@@ -326,7 +340,7 @@ static void case_killed(void)
 	open_session();
 	kill_keeper();
 	use_session(false);
-	if (!strcmp(tracker, "uffd")) { /* async looks for its descriptors, not for its keeper */
+	if (strcmp(tracker, "async")) { /* that looks for its descriptors, not for its keeper */
 		CHECK_U64(children_find(pids), 1);
 		use_session(true);
 	}
@@ -334,7 +348,7 @@ static void case_killed(void)
 	expect_none();
 }
 
-/* Both references are gone: that is said, never passed over. */
+/* All references are gone: that is said, never passed over. */
 static void expect_lost(uint64_t id)
 {
 	uint64_t none;
@@ -359,8 +373,27 @@ static void case_killed_and_closed(void)
 	open_session();
 	write_all(1);
 	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	kill_twin();
 	kill_keeper();
 	expect_lost(id);
+}
+
+/* The twin has the files as well. */
+static void case_twin_left(void)
+{
+	uint64_t id;
+
+	open_session();
+	write_all(1);
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	kill_keeper();
+	close_all();
+	write_all(2);
+	CHECK_OK(cairn_rewind(c, id));
+	expect_all(1);
+	use_session(true);
+	CHECK_OK(cairn_close(c));
+	expect_none();
 }
 
 static void refused_case(unsigned nr, unsigned err)
@@ -494,6 +527,7 @@ int main(int argc, char **argv)
 		{ "thread_exit", case_thread_exit },
 		{ "killed", case_killed },
 		{ "killed_and_closed", case_killed_and_closed },
+		{ "twin_left", case_twin_left },
 		{ "no_process", case_no_process },
 		{ "no_getfd", case_no_getfd },
 		{ "no_lifeline", case_no_lifeline },

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Has the program changed the protection of a mapping, or mapped something, since the last look? A
+ * call that asks the kernel costs more than a rewind of a few pages. But perf records each mmap and
+ * mprotect of a thread in a ring that we map (os/perf.h), before the call returns: as long as the
+ * heads of all rings stand where they stood there was none. That is one load for each thread. A
+ * second ring has the births, since whoever has no ring yet is doubt, as is a child process that
+ * has our memory.
+ *
+ * Calls of the engine's own are recorded like all others.
+ *
+ * Not seen: munmap, mremap, madvise. A userfaultfd tells of these (undo_told.c).
+ */
+#ifndef CRN_CHANGE_RINGS_H
+#define CRN_CHANGE_RINGS_H
+
+#include <stdbool.h>
+
+struct crn_arena;
+struct crn_change_rings;
+
+/* For the threads that there are. 0, CAIRN_EMEMORY, or -errno: not permitted. */
+int crn_change_rings_open(struct crn_change_rings **out, struct crn_arena *arena);
+/* NULL is fine. */
+void crn_change_rings_close(struct crn_change_rings *r);
+
+/* Nothing since the look that was noted last. NULL: that is not known. No system call. */
+bool crn_change_rings_quiet(const struct crn_change_rings *r);
+/* A look begins: what is recorded from here on was not seen by it. NULL is fine. */
+void crn_change_rings_look(struct crn_change_rings *r);
+/* It has found all as it should be. */
+void crn_change_rings_note(struct crn_change_rings *r);
+
+#endif
