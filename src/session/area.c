@@ -82,6 +82,11 @@ bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end)
 	return true;
 }
 
+bool crn_area_cuttable(const struct crn_area *area)
+{
+	return (area->flags & (CRN_AREA_FILE | CRN_AREA_SEGMENT)) == CRN_AREA_FILE;
+}
+
 static void table_insert(cairn_t *c, struct crn_area *area)
 {
 	size_t at = crn_area_from(c, area->begin);
@@ -92,10 +97,12 @@ static void table_insert(cairn_t *c, struct crn_area *area)
 		c->areas[i] = c->areas[i - 1];
 	c->areas[at] = area;
 	c->area_count++;
+	c->cuttable += crn_area_cuttable(area);
 }
 
 static void table_remove(cairn_t *c, size_t at)
 {
+	c->cuttable -= crn_area_cuttable(c->areas[at]);
 	c->area_count--;
 	for (size_t i = at; i < c->area_count; i++)
 		c->areas[i] = c->areas[i + 1];

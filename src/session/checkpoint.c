@@ -304,7 +304,9 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 		CRN_TRY(reserve_image(c, m, jump->rsp, &image));
 	CRN_TRY(crn_settle(c));
 	/* Before the interval ends: what handlers lose afterwards belongs to the next one. */
-	lost = __atomic_exchange_n(&c->control->lost, 0, __ATOMIC_RELAXED);
+	lost = __atomic_load_n(&c->control->lost, __ATOMIC_RELAXED);
+	if (crn_unlikely(lost))
+		lost = __atomic_exchange_n(&c->control->lost, 0, __ATOMIC_RELAXED);
 	err = end_interval(c, &lost);
 	past_lost = lost || c->control->lost;
 	if (err >= 0 && c->ops->caps & CRN_TRACK_KEEPS)

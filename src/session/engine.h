@@ -137,8 +137,9 @@ struct crn_figures {
 struct crn_control {
 	uint64_t state;
 	cairn_t *session;
-	/* 0 free, else who holds it and whether it is wanted; futex: low half */
-	uintptr_t lock;
+	uintptr_t lock; /* 0 free, else who holds it; futex: low half */
+	uint32_t wanted; /* somebody may be waiting for it */
+	uint32_t calls;  /* of a release to whoever waits; the lock */
 	uint32_t users; /* cairn_open calls that are not closed yet */
 	int lost;       /* the open interval cannot be undone: why */
 	bool watched;   /* map changes are reported */
@@ -177,7 +178,6 @@ struct cairn {
 	bool unreadable;       /* the program has made a part of some area so */
 	bool cut;              /* a file is shorter than some area that maps it */
 	bool paused;           /* no checkpoint is kept or taken (pause.c) */
-	bool cuttable;         /* there are areas of files that somebody may cut short */
 	bool maps_known;       /* looked at least once */
 	bool noted;            /* some mapping is known to a coming restore alone */
 	uintptr_t births[CRN_BIRTHS_MAX]; /* threads' memory told of since the last look: */
@@ -191,6 +191,7 @@ struct cairn {
 
 	struct crn_area **areas; /* sorted by address, disjoint */
 	size_t area_count, area_capacity;
+	size_t cuttable;         /* of them: of files that somebody may cut short */
 	uint64_t youngest;       /* greatest area->born; removals count as well */
 
 	struct crn_ranges excluded; /* by the program */
@@ -292,6 +293,8 @@ int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name, con
 struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr); /* or NULL */
 /* index of the first that ends above addr */
 size_t crn_area_from(const cairn_t *c, uintptr_t addr);
+/* Of a file that somebody may cut short? Not so those of loaded objects. */
+bool crn_area_cuttable(const struct crn_area *area);
 bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born);
 /*

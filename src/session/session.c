@@ -48,12 +48,18 @@ uintptr_t crn_self(const cairn_t *c)
 	return base | 1; /* before TLS is set up there is but one thread */
 }
 
-#define WANTED  2ul         /* crn_self() never has this bit */
-#define WAIT_NS 10000000ull /* a handler that leaves by a restore may take a wake-up with it */
+/* A wake-up may be missed, and a handler that leaves by a restore may take one with it. */
+#define WAIT_NS 10000000ull
+#define CALLS	64u /* of a release, until it is believed that nobody waits any more */
 
 /*
  * Holder and lock are one word: a signal handler that interrupts the taking or the release must see
  * either all of it or nothing, or it would wait for what it has interrupted.
+ *
+ * `wanted` is another one, so that a release is a plain store. An exchange would not end before all
+ * that was copied last has left the processor's store buffer, a tenth of what a checkpoint of some
+ * hot pages takes beside the copies. The price: a release may not see that somebody has just come
+ * to wait, who then sleeps for WAIT_NS.
  */
 static bool try_lock(cairn_t *c, uintptr_t *now, uintptr_t with)
 {
@@ -63,25 +69,28 @@ static bool try_lock(cairn_t *c, uintptr_t *now, uintptr_t with)
 
 static void wait_for_lock(cairn_t *c, uintptr_t self, uintptr_t now)
 {
-	uint32_t *word = (uint32_t *)&c->control->lock;
+	struct crn_control *l = c->control;
 
-	for (;;) {
-		if (!now) {
-			if (try_lock(c, &now, self | WANTED))
-				return;
-			continue;
-		}
-		if (!(now & WANTED) && !try_lock(c, &now, now | WANTED))
-			continue;
-		(void)crn_futex_wait(word, (uint32_t)(now | WANTED), WAIT_NS);
-		now = __atomic_load_n(&c->control->lock, __ATOMIC_RELAXED);
-	}
+	do {
+		__atomic_store_n(&l->wanted, 1, __ATOMIC_SEQ_CST);
+		(void)crn_futex_wait((uint32_t *)&l->lock, (uint32_t)now, WAIT_NS);
+		now = 0;
+	} while (!try_lock(c, &now, self));
+	/* By others, perhaps: whoever waits last does not know it. */
+	__atomic_store_n(&l->wanted, 1, __ATOMIC_RELAXED);
 }
 
 static void release(cairn_t *c)
 {
-	if (__atomic_exchange_n(&c->control->lock, 0, __ATOMIC_RELEASE) & WANTED)
-		crn_futex_wake((uint32_t *)&c->control->lock, 1);
+	struct crn_control *l = c->control;
+	bool wanted = __atomic_load_n(&l->wanted, __ATOMIC_RELAXED);
+
+	/* Who waits all the same is called now, and says so again. */
+	if (crn_unlikely(wanted) && ++l->calls % CALLS == 0)
+		__atomic_store_n(&l->wanted, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&l->lock, 0, __ATOMIC_RELEASE);
+	if (crn_unlikely(wanted))
+		crn_futex_wake((uint32_t *)&l->lock, 1); /* its memory may be gone by now */
 }
 
 static int take_lock(cairn_t *c)
@@ -90,7 +99,7 @@ static int take_lock(cairn_t *c)
 	int err;
 
 	if (!try_lock(c, &now, self)) {
-		if ((now & ~WANTED) == self)
+		if (now == self)
 			/* a signal handler or callback that interrupted the engine */
 			return -EDEADLK;
 		wait_for_lock(c, self, now);

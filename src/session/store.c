@@ -114,10 +114,13 @@ int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 void crn_cut_look(cairn_t *c)
 {
 	uintptr_t last[CRN_PROBE_MAX];
-	const uint32_t kind = CRN_AREA_FILE | CRN_AREA_SEGMENT;
 	size_t n = 0;
 
-	c->cut = c->cuttable = false;
+	if (crn_likely(!c->cuttable && !c->cut)) {
+		c->env.closed = c->unreadable;
+		return;
+	}
+	c->cut = false;
 	for (size_t i = 0; i <= c->area_count && !c->cut; i++) {
 		if (n == CRN_PROBE_MAX || (n && i == c->area_count)) {
 			crn_own_calls(c, true);
@@ -126,10 +129,8 @@ void crn_cut_look(cairn_t *c)
 			n = 0;
 		}
 		/* Whatever is cut off a file, the end of the mapping goes first. */
-		if (i < c->area_count && (c->areas[i]->flags & kind) == CRN_AREA_FILE) {
+		if (i < c->area_count && crn_area_cuttable(c->areas[i]))
 			last[n++] = c->areas[i]->end - 1;
-			c->cuttable = true;
-		}
 	}
 	c->env.closed = c->unreadable || c->cut;
 	c->env.dropped |= c->cut;
@@ -139,7 +140,7 @@ bool crn_page_cuttable(const cairn_t *c, uintptr_t page)
 {
 	const struct crn_area *area = c->cuttable ? crn_area_at(c, page) : NULL;
 
-	return area && (area->flags & (CRN_AREA_FILE | CRN_AREA_SEGMENT)) == CRN_AREA_FILE;
+	return area && crn_area_cuttable(area);
 }
 
 bool crn_cut_page(const cairn_t *c, uintptr_t page)

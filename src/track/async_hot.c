@@ -55,11 +55,18 @@ int crn_async_hot_filter(struct crn_async *t)
 	return 0;
 }
 
-static void look(struct crn_async *t)
+/* Hot pages that have changed, and those of them that have no frame. */
+struct tally {
+	size_t changed, bare;
+};
+
+static struct tally look(struct crn_async *t)
 {
-	uint64_t *map = t->env->predictor->changed, begin = crn_hot_meter_begin(&t->hot, true);
+	struct crn_hot_bits bits = { .map = t->env->predictor->changed };
+	uint64_t begin = crn_hot_meter_begin(&t->hot, true);
 	struct crn_hot_entry *e = t->hot.at, *end = e + t->hot.count;
 	bool stale = t->hot.stale, closed = t->env->closed;
+	struct tally tally = { 0, 0 };
 
 	for (; e < end; e++) {
 		if (crn_unlikely(stale))
@@ -67,11 +74,14 @@ static void look(struct crn_async *t)
 		e->changed = true;
 		if (crn_likely(!closed) && !crn_hot_look(e, e->old))
 			continue;
-		if (e->slot != CRN_HOT_NO_SLOT)
-			map[e->slot / 64] |= 1ull << e->slot % 64;
+		tally.changed++;
+		tally.bare += !e->old;
+		crn_hot_bits_add(&bits, e->slot);
 	}
+	crn_hot_bits_flush(&bits);
 	t->hot.stale = false;
 	(void)crn_hot_meter_end(&t->hot, begin, false);
+	return tally;
 }
 
 /* ---- Outside of interval_end --------------------------------------------------------------- */
@@ -168,7 +178,19 @@ static void promote(struct crn_async *t, uintptr_t page, uint32_t slot)
 	e->changed = listed(&t->dirty, page);
 }
 
-static void heed(struct crn_async *t)
+/* What is left of those seen before, and what has come. */
+static struct tally count_changed(const struct crn_async *t)
+{
+	struct tally tally = { 0, 0 };
+
+	for (size_t i = 0; i < t->hot.count; i++) {
+		tally.changed += t->hot.at[i].changed;
+		tally.bare += t->hot.at[i].changed && !t->hot.at[i].old;
+	}
+	return tally;
+}
+
+static struct tally heed(struct crn_async *t)
 {
 	uintptr_t page;
 	uint32_t slot;
@@ -180,6 +202,7 @@ static void heed(struct crn_async *t)
 	for (size_t i = 0; i < t->refused_count; i++)
 		t->env->predictor->refused(t->env, t->refused[i]);
 	t->refused_count = 0;
+	return count_changed(t);
 }
 
 /* ---- The end of an interval ------------------------------------------------------------------ */
@@ -189,19 +212,6 @@ static void tell_written(struct crn_async *t)
 	for (size_t i = 0; i < t->dirty.count; i++)
 		for (uintptr_t p = t->dirty.at[i].begin; p < t->dirty.at[i].end; p += CRN_PAGE_SIZE)
 			t->env->predictor->written(t->env, p);
-}
-
-static int prepare(struct crn_async *t, struct crn_sink *sink)
-{
-	size_t count = 0, bare = 0;
-
-	for (size_t i = 0; i < t->hot.count; i++) {
-		count += t->hot.at[i].changed;
-		bare += t->hot.at[i].changed && !t->hot.at[i].old;
-	}
-	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, count, bare, sink));
-	t->eager += count;
-	return 0;
 }
 
 /* From hot page *i on, those below `limit` that have changed. */
@@ -222,12 +232,14 @@ static int hand_over_hot(
 }
 
 /* By address: what has been written, and the hot pages between. */
-static int hand_over(struct crn_async *t, struct crn_sink *sink)
+static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *sink)
 {
 	bool unsteady = crn_async_unsteady(t);
 	size_t hot = 0;
 
-	CRN_TRY(prepare(t, sink));
+	CRN_TRY(crn_mirror_prepare(
+		&t->mirror, &t->dirty, &t->gone, tally.changed, tally.bare, sink));
+	t->eager += tally.changed;
 	for (size_t i = 0; i < t->dirty.count; i++) {
 		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
 
@@ -244,14 +256,16 @@ static int hand_over(struct crn_async *t, struct crn_sink *sink)
 
 int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
 {
+	struct tally tally;
+
 	CRN_TRY(crn_async_find_written(t, false));
 	/* All of it is protected below, or stays in the lists until it is. */
 	t->owed = true;
 	CRN_TRY(crn_async_leave_out_empty(t));
-	look(t);
+	tally = look(t);
 	tell_written(t);
 	if (t->env->predictor->decide(t->env))
-		heed(t);
+		tally = heed(t);
 	CRN_TRY(crn_async_protect_written(t));
-	return hand_over(t, sink);
+	return hand_over(t, tally, sink);
 }

@@ -470,10 +470,24 @@ static int tidy_up(struct crn_async *t)
 	return crn_async_hot_filter(t);
 }
 
+/* Has nothing come, and is nothing left from before? */
+static bool is_idle(const struct crn_async *t)
+{
+	return t->feed && t->feed->ops->idle && !t->dirty.count && !t->open.count &&
+		!t->were_open.count && !t->fed.count && !t->still_open.count &&
+		t->feed->ops->idle(t->feed);
+}
+
 int crn_async_find_written(struct crn_async *t, bool protect)
 {
-	int doubt = t->feed ? ask_feed(t, protect) : CRN_FEED_DOUBT;
+	int doubt = CRN_FEED_DOUBT;
 
+	if (!protect && is_idle(t)) {
+		t->owed = true;
+		return 0;
+	}
+	if (t->feed)
+		doubt = ask_feed(t, protect);
 	if (!doubt && protect)
 		doubt = scan_is_cheaper(t) ? CRN_FEED_DOUBT : protect_found(t);
 	if (doubt < 0 && doubt != CAIRN_EMEMORY)

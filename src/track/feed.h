@@ -57,6 +57,8 @@ struct crn_feed_ops {
 	 */
 	int (*drain)(struct crn_feed *feed, struct crn_range_list *written,
 		struct crn_range_list *open);
+	/* Would drain() answer 0, and append nothing? Or NULL. */
+	bool (*idle)(const struct crn_feed *feed);
 	/*
 	 * The engine itself is about to make system calls on the address space, which are no cause
 	 * for doubt; or has made them. Does not nest.
@@ -74,6 +76,8 @@ struct crn_feed_ops {
 	bool (*unsteady)(const struct crn_feed *feed);
 	/* The next drain has to doubt. */
 	void (*suspect)(struct crn_feed *feed);
+	/* Nobody has [begin, end) any more: faults there are no open pages. Or NULL. */
+	void (*over)(struct crn_feed *feed, uintptr_t begin, uintptr_t end);
 
 	/* ---- Feeds with images; else NULL ---- */
 

@@ -205,7 +205,7 @@ static int images_open(struct crn_feed **out, struct crn_track_env *env)
 /* ---- Draining -------------------------------------------------------------- */
 
 /* The programs stay attached only while their descriptors are open, somewhere. */
-static bool is_attached(struct bpf_feed *f)
+static bool is_attached(const struct bpf_feed *f)
 {
 	return !f->held || crn_keeper_check(f->env->keeper) >= 0;
 }
@@ -294,30 +294,46 @@ static int drain_ring(struct bpf_feed *f, entry_fn fn, void *arg)
 	return result;
 }
 
-/* Has anybody been where faults do not show what he writes? */
-static bool is_disturbed(struct bpf_feed *f)
-{
-	struct crn_bpf_shared *s = f->shared;
-	uint64_t reads = __atomic_load_n(&s->reads, __ATOMIC_ACQUIRE);
-	uint64_t writes = __atomic_load_n(&s->writes, __ATOMIC_ACQUIRE);
-	int64_t inside = __atomic_load_n(&s->inside, __ATOMIC_ACQUIRE);
-	bool disturbed = f->doubt_again || inside || reads != f->reads || writes != f->writes;
+/* The lock of the address space: how often it was taken, and who is inside. */
+struct lock_seen {
+	uint64_t reads, writes;
+	int64_t inside;
+};
 
-	f->reads = reads;
-	f->writes = writes;
-	f->doubt_again = inside != 0;
-	return disturbed;
+static struct lock_seen see_lock(const struct bpf_feed *f)
+{
+	const struct crn_bpf_shared *s = f->shared;
+	struct lock_seen l;
+
+	l.reads = __atomic_load_n(&s->reads, __ATOMIC_ACQUIRE);
+	l.writes = __atomic_load_n(&s->writes, __ATOMIC_ACQUIRE);
+	l.inside = __atomic_load_n(&s->inside, __ATOMIC_ACQUIRE);
+	return l;
+}
+
+/* Has anybody been where faults do not show what he writes? */
+static bool is_disturbed(const struct bpf_feed *f, struct lock_seen l)
+{
+	return f->doubt_again || l.inside || l.reads != f->reads || l.writes != f->writes;
 }
 
 /* Before the ring is looked at: may that be believed? 0, doubt, or negative. */
 static int begin_drain(struct bpf_feed *f, struct crn_range_list *open)
 {
+	struct lock_seen seen;
+	bool disturbed;
+
 	CRN_TRY(crn_range_list_reserve(open, TASKS_MAX));
 	if (!is_attached(f))
 		return -EBADF;
 	if (f->crowded)
 		return -EUSERS; /* it would doubt for ever, and cost every fault all the same */
-	return is_disturbed(f) ? CRN_FEED_DOUBT : 0;
+	seen = see_lock(f);
+	disturbed = is_disturbed(f, seen);
+	f->reads = seen.reads;
+	f->writes = seen.writes;
+	f->doubt_again = seen.inside != 0;
+	return disturbed ? CRN_FEED_DOUBT : 0;
 }
 
 static int end_drain(struct bpf_feed *f, struct crn_range_list *open, int doubt, int err)
@@ -352,6 +368,17 @@ static int bpf_drain(
 	return end_drain(f, open, doubt, drain_ring(f, add_written, written));
 }
 
+static bool bpf_idle(const struct crn_feed *feed)
+{
+	const struct bpf_feed *f = (const struct bpf_feed *)feed;
+
+	for (size_t i = 0; i < f->task_count; i++)
+		if (!f->tasks[i].done)
+			return false;
+	return is_attached(f) && !f->crowded && !is_disturbed(f, see_lock(f)) &&
+		__atomic_load_n(&f->shared->head, __ATOMIC_ACQUIRE) == f->tail;
+}
+
 static bool bpf_maps_quiet(struct crn_feed *feed)
 {
 	struct bpf_feed *f = (struct bpf_feed *)feed;
@@ -372,6 +399,17 @@ static bool bpf_unsteady(const struct crn_feed *feed)
 static void bpf_suspect(struct crn_feed *feed)
 {
 	((struct bpf_feed *)feed)->doubt_again = true;
+}
+
+static void bpf_over(struct crn_feed *feed, uintptr_t begin, uintptr_t end)
+{
+	struct bpf_feed *f = (struct bpf_feed *)feed;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < f->task_count; i++)
+		if (f->tasks[i].page < begin || f->tasks[i].page >= end)
+			f->tasks[kept++] = f->tasks[i];
+	f->task_count = kept;
 }
 
 /* ---- Images ---------------------------------------------------------------- */
@@ -509,9 +547,9 @@ static uint64_t bpf_bytes(const struct crn_feed *feed)
 
 /* What both have. */
 #define BPF_OPS                                                                          \
-	.close = bpf_close, .hold = bpf_hold, .drain = bpf_drain, .own = bpf_own,        \
-	.own_closed = bpf_own_closed, .maps_quiet = bpf_maps_quiet, .unsteady = bpf_unsteady, \
-	.suspect = bpf_suspect
+	.close = bpf_close, .hold = bpf_hold, .drain = bpf_drain, .idle = bpf_idle,      \
+	.own = bpf_own, .own_closed = bpf_own_closed, .maps_quiet = bpf_maps_quiet,      \
+	.unsteady = bpf_unsteady, .suspect = bpf_suspect, .over = bpf_over
 
 const struct crn_feed_ops crn_feed_bpf = { .name = "bpf", .open = bpf_open, BPF_OPS };
 

@@ -61,11 +61,19 @@ void crn_hot_list_sweep(struct crn_hot_list *l)
 }
 
 /* The page differs. For how long it is trusted to, the first time, is by its number. */
-static uint8_t longer_streak(const struct crn_hot_entry *e)
+static uint8_t longer_streak(struct crn_hot_entry *e)
 {
-	if (e->streak + 1u == CRN_HOT_STREAK)
-		return (uint8_t)(CRN_HOT_STREAK + crn_pages(e->page) % CRN_HOT_BLIND);
-	return (uint8_t)CRN_MIN(e->streak + 1u, CRN_HOT_STREAK);
+	unsigned blind;
+
+	if (e->streak + 1u < CRN_HOT_STREAK)
+		return (uint8_t)(e->streak + 1u);
+	if (e->streak < CRN_HOT_STREAK) {
+		blind = crn_pages(e->page) % CRN_HOT_LOOKS;
+	} else {
+		e->trust += e->trust < CRN_HOT_TRUST;
+		blind = (CRN_HOT_LOOKS << e->trust) - 1;
+	}
+	return (uint8_t)(CRN_HOT_DUE - blind);
 }
 
 bool crn_hot_compare(struct crn_hot_entry *e, const void *old)
@@ -79,9 +87,10 @@ bool crn_hot_compare(struct crn_hot_entry *e, const void *old)
 		unsigned line = crn_guarded_line(old, live, e->line);
 
 		e->changed = line != CRN_LINES;
-		e->line = e->changed ? (uint8_t)line : e->line;
+		e->line = e->changed ? line & (CRN_LINES - 1) : e->line;
 	}
 	e->streak = e->changed ? longer_streak(e) : 0;
+	e->trust = e->changed ? e->trust : 0;
 	return e->changed;
 }
 

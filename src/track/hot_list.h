@@ -4,7 +4,9 @@
  * address. Each entry remembers the line in which the page was last seen to differ, which is looked
  * at first. If another line has changed, looking for it costs half as much as copying; a page that
  * changed many times in a row is therefore looked at every 32nd time only, and else taken for
- * changed, which costs a copy when it is not. Not all pages are looked at in the same interval.
+ * changed, which costs a copy when it is not. If it is found changed each time, it is looked at
+ * every 64th time from then on, and then every 128th. Not all pages are looked at in the same
+ * interval.
  *
  * Invariant: at[i].page < at[i + 1].page
  * Thread-safety: the session's lock is held.
@@ -20,15 +22,18 @@
 
 #define CRN_HOT_NO_SLOT UINT32_MAX
 #define CRN_HOT_STREAK	32u
-#define CRN_HOT_BLIND	31u
+#define CRN_HOT_LOOKS	32u /* intervals from one look to the next, at first */
+#define CRN_HOT_TRUST	2u  /* how often that doubles */
+#define CRN_HOT_DUE	255u
 
 struct crn_hot_entry {
 	uintptr_t page;
 	void *where; /* the tracker's word, or mirror slot, of the page */
 	void *old;   /* the frame that is there, unless the list is stale; NULL: look there */
 	uint32_t slot; /* the strategy's name for it, or CRN_HOT_NO_SLOT */
-	uint8_t line;  /* looked at first */
-	/* Seen to change so often in a row; beyond CRN_HOT_STREAK: taken for changed since. */
+	uint8_t line : 6; /* looked at first */
+	uint8_t trust : 2;
+	/* Seen to change so often in a row; from CRN_HOT_STREAK on: taken for changed until DUE. */
 	uint8_t streak;
 	bool changed; /* as seen at this checkpoint */
 	bool pinned;  /* stays, whatever a strategy says (the kernel writes it) */
@@ -65,12 +70,40 @@ bool crn_hot_compare(struct crn_hot_entry *e, const void *old);
 /* The same, but from time to time only; never false for a page that differs. */
 static inline bool crn_hot_look(struct crn_hot_entry *e, const void *old)
 {
-	if (crn_likely((uint8_t)(e->streak - CRN_HOT_STREAK) < CRN_HOT_BLIND)) {
+	if (crn_likely((uint8_t)(e->streak - CRN_HOT_STREAK) < CRN_HOT_DUE - CRN_HOT_STREAK)) {
 		e->streak++;
 		e->changed = true;
 		return true;
 	}
 	return crn_hot_compare(e, old);
+}
+
+/*
+ * The bits of pages that have changed, on their way to the strategy's map: those of one word of it
+ * are gathered, because a store to the map for each page would wait for the one before. A page
+ * without a slot has no bit.
+ */
+struct crn_hot_bits {
+	uint64_t *map, bits;
+	size_t word;
+};
+
+static inline void crn_hot_bits_flush(struct crn_hot_bits *b)
+{
+	if (b->bits)
+		b->map[b->word] |= b->bits;
+	b->bits = 0;
+}
+
+static inline void crn_hot_bits_add(struct crn_hot_bits *b, uint32_t slot)
+{
+	if (crn_unlikely(slot == CRN_HOT_NO_SLOT))
+		return;
+	if (crn_unlikely(slot / 64 != b->word)) {
+		crn_hot_bits_flush(b);
+		b->word = slot / 64;
+	}
+	b->bits |= 1ull << slot % 64;
 }
 
 /*

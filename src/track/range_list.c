@@ -124,10 +124,9 @@ void crn_range_list_swap(struct crn_range_list *a, struct crn_range_list *b)
 	*b = swap;
 }
 
-void crn_range_list_shrink(struct crn_range_list *l, size_t count)
+void crn_range_list_cut_off(struct crn_range_list *l, size_t count)
 {
-	if (l->count > count)
-		crn_fill(l->at + count, 0, (l->count - count) * sizeof(*l->at));
+	crn_fill(l->at + count, 0, (l->count - count) * sizeof(*l->at));
 	l->count = count;
 }
 

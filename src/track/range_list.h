@@ -33,8 +33,14 @@ int crn_range_list_cut(struct crn_range_list *l, uintptr_t begin, uintptr_t end)
 /* Sort, and make one of entries that touch or overlap. */
 void crn_range_list_normalise(struct crn_range_list *l);
 void crn_range_list_swap(struct crn_range_list *a, struct crn_range_list *b);
-/* Keep the first `count` entries. */
-void crn_range_list_shrink(struct crn_range_list *l, size_t count);
+/* Keep the first `count` entries, of more. */
+void crn_range_list_cut_off(struct crn_range_list *l, size_t count);
+/* Keep the first `count` entries; mostly there are no others. */
+static inline void crn_range_list_shrink(struct crn_range_list *l, size_t count)
+{
+	if (crn_unlikely(l->count > count))
+		crn_range_list_cut_off(l, count);
+}
 /* Does some entry share a byte with [begin, end)? */
 bool crn_range_list_meets(const struct crn_range_list *l, uintptr_t begin, uintptr_t end);
 size_t crn_range_list_pages(const struct crn_range_list *l);

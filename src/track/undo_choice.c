@@ -35,7 +35,8 @@ static bool bare_has_changed(struct crn_hot_entry *e, struct undo_look *look)
 
 void undo_hot_look(struct crn_undo_pages *u, struct undo_look *look)
 {
-	uint64_t *map = u->env->predictor ? u->env->predictor->changed : NULL;
+	/* Without a strategy no page has a slot. */
+	struct crn_hot_bits bits = { .map = u->env->predictor ? u->env->predictor->changed : NULL };
 	uint64_t begin = crn_hot_meter_begin(&u->hot, true);
 	struct crn_hot_entry *e = u->hot.at, *end = e + u->hot.count;
 	bool stale = u->hot.stale;
@@ -50,9 +51,9 @@ void undo_hot_look(struct crn_undo_pages *u, struct undo_look *look)
 			continue;
 		}
 		count++;
-		if (e->slot != CRN_HOT_NO_SLOT)
-			map[e->slot / 64] |= 1ull << e->slot % 64;
+		crn_hot_bits_add(&bits, e->slot);
 	}
+	crn_hot_bits_flush(&bits);
 	look->count += count;
 	u->hot.stale = false;
 	(void)crn_hot_meter_end(&u->hot, begin, false);

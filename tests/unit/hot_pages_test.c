@@ -294,12 +294,13 @@ static void cooled(void **state)
 }
 
 /*
- * Pages that have changed for long are looked at once in so many intervals, not all of them in the
- * same one; and one that rests is seen to do so at its next look.
+ * Pages that have changed for long are looked at once in so many intervals, then in twice and in
+ * four times as many, not all of them in the same one; and one that rests is seen to do so at its
+ * next look, and looked at each time.
  */
 static void looks_are_spread(void **state)
 {
-	enum { COUNT = CRN_HOT_BLIND, EVERY = CRN_HOT_BLIND + 1 };
+	enum { COUNT = CRN_HOT_LOOKS, LAST = CRN_HOT_LOOKS << CRN_HOT_TRUST };
 	struct crn_hot_entry e[COUNT] = { 0 };
 	uint8_t *live = aligned_alloc(CRN_PAGE_SIZE, COUNT * CRN_PAGE_SIZE);
 	uint8_t *old = aligned_alloc(CRN_PAGE_SIZE, CRN_PAGE_SIZE);
@@ -309,7 +310,8 @@ static void looks_are_spread(void **state)
 	memset(old, 0, CRN_PAGE_SIZE);
 	for (size_t i = 0; i < COUNT; i++)
 		e[i].page = (uintptr_t)live + i * CRN_PAGE_SIZE;
-	for (unsigned turn = 0; turn < CRN_HOT_STREAK + 3 * EVERY; turn++) {
+	/* The first look, spread over as many; one each after 64 and 128; and after 128 again. */
+	for (unsigned turn = 0; turn < CRN_HOT_STREAK + COUNT + 2 * COUNT + 2 * LAST; turn++) {
 		unsigned looked = 0;
 
 		for (size_t i = 0; i < COUNT; i++) {
@@ -327,9 +329,13 @@ static void looks_are_spread(void **state)
 	for (size_t i = 0; i < COUNT; i++) {
 		unsigned turns = 0;
 
-		assert_int_equal(looks[i], 3);
+		assert_in_range(looks[i], 4, 4 + (i == 0));
 		while (crn_hot_look(&e[i], old))
-			assert_true(++turns < EVERY);
+			assert_true(++turns < LAST);
+		memset(live + i * CRN_PAGE_SIZE, 1, CRN_PAGE_SIZE);
+		assert_true(crn_hot_look(&e[i], old));
+		memset(live + i * CRN_PAGE_SIZE, 0, CRN_PAGE_SIZE);
+		assert_false(crn_hot_look(&e[i], old));
 	}
 	free(live);
 	free(old);
