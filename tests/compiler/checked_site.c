@@ -16,6 +16,7 @@
  */
 #define _GNU_SOURCE
 #include <link.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/auxv.h>
@@ -200,6 +201,7 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads);
 
 void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 {
+	sigset_t all, blocked;
 	uint64_t id;
 	int err;
 
@@ -208,6 +210,9 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 	*count = 0;
 	if (!checker || checker->owner != getpid())
 		begin(threads);
+	/* What a handler stored between copy and checkpoint would be in one of them only. */
+	sigfillset(&all);
+	CHECK(!pthread_sigmask(SIG_SETMASK, &all, &blocked));
 	if (checker->armed)
 		check_interval();
 	if (!--checker->until) {
@@ -220,5 +225,6 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 	if (err == CAIRN_RESTORED)
 		compare(checker->copy.id);
 	CHECK_OK(err);
+	CHECK(!pthread_sigmask(SIG_SETMASK, &blocked, NULL));
 	checker->copy.id = id;
 }

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* For test_checked_site.py: turns of a loop that store to every kind of memory; no checkpoints. */
+/*
+ * For test_checked_site.py: turns of a loop that store to every kind of memory, and a signal
+ * handler that stores whenever it likes; no checkpoints.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 
 struct entry {
 	struct entry *next;
@@ -14,6 +20,7 @@ static struct entry *table[64];
 static unsigned long sums[32];
 static __thread unsigned long own;
 static unsigned seed = 7;
+static volatile unsigned long ticks;
 
 static unsigned draw(unsigned below)
 {
@@ -81,11 +88,20 @@ static void turn(char *text, unsigned number)
 	free(copy);
 }
 
+static void tick(int signo)
+{
+	(void)signo;
+	ticks++;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned turns = argc > 1 ? (unsigned)atoi(argv[1]) : 0;
+	struct itimerval often = { { 0, 500 }, { 0, 500 } };
 	char text[64] = "";
 
+	signal(SIGALRM, tick);
+	setitimer(ITIMER_REAL, &often, NULL);
 	for (unsigned i = 0; i < turns; i++)
 		turn(text, i);
 	for (int i = 0; i < 32; i++)
