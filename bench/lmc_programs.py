@@ -204,6 +204,8 @@ class Builder:
         binary.unlink(missing_ok=True)
         begin = self.log.stat().st_size
         self.run(self.recipe.make, compiler)
+        if not os.access(binary, os.X_OK):
+            raise BuildError(f"{self.recipe.name}: no {binary} was made ({self.log})")
         total = re.findall(r"^cairn: total: .*", self.log.read_bytes()[begin:].decode(), re.M)
         if total:
             out.with_suffix(".report").write_text(total[-1])

@@ -139,7 +139,9 @@ RECIPES = {
             "./configure --with-included-apr --with-mpm=prefork --disable-shared --enable-static"
             ' --enable-modules=none --enable-authz-core=static --enable-unixd=static CC="$CC"'
             ' CFLAGS="$FLAGS" LDFLAGS="$FLAGS" && make',
-            prepare="./buildconf",
+            # Debian's apr asks for the folder that it is installed in.
+            prepare="sed -i 's,^APR_SOURCE_DIR=.*,APR_SOURCE_DIR=@apr_srcdir@,'"
+            " srclib/apr/apr-config.in && ./buildconf",
             packages=("autoconf", "libtool", "libpcre2-dev", "libexpat1-dev"),
             parts={"srclib/apr": "apr", "srclib/apr-util": "apr-util"},
         ),
@@ -187,7 +189,7 @@ RECIPES = {
             "perl",
             ("Perl_pp_time",),
             "miniperl",
-            'make miniperl CC="$CC" LD="$CC"',
+            'rm -f lib/buildcustomize.pl; make miniperl CC="$CC" LD="$CC"',
             './Configure -des -Uusethreads -Dcc="$CC" -Dld="$CC" -Doptimize="$FLAGS"'
             ' -Aldflags="$FLAGS" -Dnoextensions="*"',
         ),
