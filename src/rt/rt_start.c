@@ -22,6 +22,16 @@ struct crn_rt __cairn_rt __attribute__((aligned(4096), visibility("default")));
 /* The rest of its page is nobody else's. */
 static char rest[4096 - sizeof(struct crn_rt)] __attribute__((used));
 
+/*
+ * Not every libc has these, so programs bring their own. Wrappers name them, but are linked when
+ * bitcode has become code, without what no native object had named.
+ */
+#define NAMES "strlcpy, strlcat, lgamma_r, remquo, remquof, sincos, sincosf"
+__asm__(".weak " NAMES "\n\t"
+	".pushsection .cairn.names\n\t" /* not loaded */
+	".dc.a " NAMES "\n\t"
+	".popsection");
+
 /* glibc's; absent elsewhere, where the program must promise it (CAIRN_THREADS_ONE). */
 extern char __libc_single_threaded __attribute__((weak));
 

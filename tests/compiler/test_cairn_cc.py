@@ -222,6 +222,29 @@ class CommandLine(unittest.TestCase):
         self.cc("-Werror", "-o", "conftest", "conftest.c")
         self.assertEqual(self.run_built("conftest"), "")
 
+    def test_wrapped_functions_of_its_own(self) -> None:
+        """What a wrapper names stays, although the program's calls were all inlined."""
+        self.write("own.c", """
+            #include <stdio.h>
+            #include <string.h>
+            size_t strlcpy(char *to, const char *from, size_t n)
+            {
+                (void)n;
+                return strlen(strcpy(to, from));
+            }
+            void sincos(double x, double *sine, double *cosine) { *sine = *cosine = x; }
+            int main(int argc, char **argv)
+            {
+                double sine, cosine;
+                char text[99];
+                memmove(text, argv[0], (size_t)argc);
+                sincos(argc, &sine, &cosine);
+                printf("%zu %g", strlcpy(text, "own", 9), sine + cosine);
+            }""")
+        for words in ((), ("-fcairn-tracker=undolog", "-fvisibility=hidden")):
+            self.cc("-O2", "-fno-builtin", "-o", "own", "own.c", *words)
+            self.assertEqual(self.run_built("own"), "3 2")
+
     def test_cxx(self) -> None:
         self.write("thrown.cc", "#include <stdexcept>\n#include <iostream>\n"
                    "int main() { try { throw std::runtime_error(\"x\"); }"
