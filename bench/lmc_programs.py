@@ -154,6 +154,7 @@ class Builder:
         sites = (f"-fcairn-site={site}" for site in self.recipe.sites)
         flags = " ".join(["-O2", self.recipe.flags, *sites])
         names = {"CC": compiler, "FLAGS": flags, "STORE": str(STORE)}
+        names["JOBS"] = str(os.cpu_count() or 1)
         with self.log.open("a") as log:
             log.write(f"--- {command} [CC={compiler}]\n")
             log.flush()

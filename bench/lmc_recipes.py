@@ -49,7 +49,7 @@ REGIONS = {f"{1 << shift} B": f"-fcairn-region={1 << shift}" for shift in range(
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one program is built. Its commands have CC, FLAGS (with the sites) and STORE."""
+    """How one program is built. Its commands have CC, FLAGS (with the sites), STORE and JOBS."""
 
     name: str
     source: str  # Debian's source package
@@ -138,7 +138,7 @@ RECIPES = {
             'make httpd CC="$CC"',
             "./configure --with-included-apr --with-mpm=prefork --disable-shared --enable-static"
             ' --enable-modules=none --enable-authz-core=static --enable-unixd=static CC="$CC"'
-            ' CFLAGS="$FLAGS" LDFLAGS="$FLAGS" && make',
+            ' CFLAGS="$FLAGS" LDFLAGS="$FLAGS" && make -j$JOBS',
             # Debian's apr asks for the folder that it is installed in.
             prepare="sed -i 's,^APR_SOURCE_DIR=.*,APR_SOURCE_DIR=@apr_srcdir@,'"
             " srclib/apr/apr-config.in && ./buildconf",
@@ -153,8 +153,11 @@ RECIPES = {
             'make -C src/backend postgres CC="$CC"',
             './configure --prefix="$STORE/postgres/installed"'
             ' --bindir="$STORE/postgres/installed/programs" --without-readline --without-zlib'
-            ' CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" && make -C src install'
-            " MAKELEVEL=0",
+            ' CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS"'
+            # What initdb needs, and itself.
+            " && for part in port common timezone backend backend/utils/mb/conversion_procs"
+            " backend/snowball interfaces/libpq fe_utils bin/initdb pl/plpgsql;"
+            " do make -j$JOBS -C src/$part install MAKELEVEL=0 || exit 1; done",
         ),
         Recipe(
             "proftpd",
