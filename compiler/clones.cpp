@@ -108,7 +108,7 @@ static void add_switch(
 
 		b.CreateCondBr(hooks.are_off(b), no, on);
 		b.SetInsertPoint(on);
-		hooks.lose_patience(b, patience, yes, no);
+		hooks.lose_patience(b, b.getInt64(patience), yes, no);
 	} else {
 		b.CreateCondBr(hooks.are_off(b), no, yes);
 	}

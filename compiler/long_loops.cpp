@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "long_loops.h"
+#include "expander.h"
 #include "writes.h"
 #include "llvm/Analysis/AssumptionCache.h"
 #include "llvm/Analysis/LoopInfo.h"
@@ -8,6 +9,7 @@
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/Dominators.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
 #include "llvm/TargetParser/Triple.h"
 #include "llvm/Transforms/Utils/Cloning.h"
@@ -19,23 +21,28 @@ namespace cairn {
 
 namespace {
 
-// A header that may leave for the other version: it ends behind its phis, with the switch, and `rest`
-// has what followed.
-struct Header {
-	BasicBlock *block;
-	unsigned hooks; // of one round
-	BasicBlock *rest = nullptr;
+// More rounds of a loop, or of one inside, count as so many: products must not overflow.
+constexpr uint64_t rounds_max = 1ull << 36, inner_rounds_max = 1ull << 20;
+
+// A place from where code may leave for the other version: its block ends with the switch, and `rest`
+// begins with the instruction. It is the first behind the phis of a header, or the last before a
+// loop that is counted as a whole.
+struct Gate {
+	Instruction *at;
+	Value *hooks; // until the next gate
+	BasicBlock *block = nullptr, *rest = nullptr;
 };
 
 struct Nest {
 	SmallVector<BasicBlock *, 32> blocks;
-	SmallVector<Header, 4> headers;
+	SmallVector<Gate, 4> gates;
 };
 
 class Finder {
 public:
-	Finder(Function &f, const Checkpoints &c, Report &r)
-		: report(r), intervals(f, c),
+	Finder(Function &f, const Checkpoints &c, const Options &o, Report &r)
+		: options(o), report(r), intervals(f, c), layout(f.getParent()->getDataLayout()),
+		  word(Type::getInt64Ty(f.getContext())),
 		  library_table(Triple(f.getParent()->getTargetTriple())), library(library_table),
 		  dominators(f), assumptions(f), loops(dominators),
 		  evolution(f, library, assumptions, dominators, loops)
@@ -60,8 +67,11 @@ public:
 	}
 
 private:
+	const Options &options;
 	Report &report;
 	Intervals intervals;
+	const DataLayout &layout;
+	Type *word;
 	TargetLibraryInfoImpl library_table;
 	TargetLibraryInfo library;
 	DominatorTree dominators;
@@ -133,21 +143,71 @@ private:
 		}
 		Nest nest;
 
-		add_headers(l, nest);
-		if (nest.headers.empty())
+		add_gates(l, nest);
+		if (nest.gates.empty())
 			return;
 		llvm::append_range(nest.blocks, l.blocks());
 		nests.push_back(nest);
 	}
 
-	void add_headers(const Loop &l, Nest &nest)
+	void add_gates(const Loop &l, Nest &nest)
 	{
 		if (!count(l, true) || is_counted(l))
 			return;
 		tell(l, true);
-		nest.headers.push_back({ l.getHeader(), std::max(1u, count(l, false)) });
+		if (Value *all = options.hybrid ? hooks_of_all(l) : nullptr) {
+			nest.gates.push_back({ l.getLoopPreheader()->getTerminator(), all });
+			return;
+		}
+		nest.gates.push_back({ &*l.getHeader()->getFirstNonPHIIt(),
+			ConstantInt::get(word, std::max(1u, count(l, false))) });
 		for (const Loop *inner : l)
-			add_headers(*inner, nest);
+			add_gates(*inner, nest);
+	}
+
+	// Where the loop begins, if that is known there, and nothing in it can be the end of patience.
+	Value *hooks_of_all(const Loop &l)
+	{
+		BasicBlock *before = l.getLoopPreheader();
+		const SCEV *hooks = before && !may_call(l) ? hooks_of_all(l, l) : nullptr;
+		Expander expander(evolution, layout);
+
+		if (!hooks || !expander.isSafeToExpandAt(hooks, before->getTerminator()))
+			return nullptr;
+		return expander.expandCodeFor(hooks, word, before->getTerminator());
+	}
+
+	const SCEV *hooks_of_all(const Loop &l, const Loop &outermost)
+	{
+		const SCEV *back = evolution.getBackedgeTakenCount(&l);
+
+		if ((&l != &outermost && !l.isInnermost()) || isa<SCEVCouldNotCompute>(back) || evolution.getTypeSizeInBits(back->getType()) > 64 ||
+			(&l != &outermost && !evolution.isLoopInvariant(back, &outermost)))
+			return nullptr;
+		const SCEV *most = evolution.getConstant(
+			word, &l == &outermost ? rounds_max : inner_rounds_max);
+		const SCEV *hooks = evolution.getConstant(word, std::max(1u, count(l, false)));
+
+		for (const Loop *inner : l) {
+			if (!count(*inner, true) || is_counted(*inner))
+				continue;
+			const SCEV *more = hooks_of_all(*inner, outermost);
+
+			if (!more)
+				return nullptr;
+			hooks = evolution.getAddExpr(hooks, more);
+		}
+		back = evolution.getUMinExpr(evolution.getTruncateOrZeroExtend(back, word), most);
+		return evolution.getMulExpr(evolution.getAddExpr(back, evolution.getOne(word)), hooks);
+	}
+
+	static bool may_call(const Loop &l)
+	{
+		for (const BasicBlock *b : l.blocks())
+			for (const Instruction &i : *b)
+				if (isa<CallBase>(i) && !isa<IntrinsicInst>(i))
+					return true;
+		return false;
 	}
 
 	void tell(const Loop &l, bool split)
@@ -163,16 +223,17 @@ public:
 
 	void split(Nest &nest)
 	{
-		for (Header &h : nest.headers) {
-			h.rest = h.block->splitBasicBlock(h.block->getFirstNonPHIIt(), "cairn.loop");
-			nest.blocks.push_back(h.rest);
+		for (Gate &g : nest.gates) {
+			g.block = g.at->getParent();
+			g.rest = g.block->splitBasicBlock(g.at->getIterator(), "cairn.loop");
+			nest.blocks.push_back(g.rest);
 		}
 		SmallPtrSet<BasicBlock *, 32> inside(nest.blocks.begin(), nest.blocks.end());
 
 		copy(nest);
 		add_exits(nest, inside);
-		for (Header &h : nest.headers)
-			add_switch(h);
+		for (Gate &g : nest.gates)
+			add_switch(g);
 		join(nest, inside);
 	}
 
@@ -249,12 +310,12 @@ private:
 		}
 	}
 
-	void add_switch(Header &h)
+	void add_switch(Gate &g)
 	{
-		h.block->getTerminator()->eraseFromParent();
-		IRBuilder<> b(h.block);
+		g.block->getTerminator()->eraseFromParent();
+		IRBuilder<> b(g.block);
 
-		hooks.lose_patience(b, h.hooks, h.rest, other(h.rest));
+		hooks.lose_patience(b, g.hooks, g.rest, other(g.rest));
 	}
 
 	// What both versions make, for those who use it behind either.
@@ -304,7 +365,7 @@ void split_long_loops(Function &f, const Checkpoints &checkpoints, const Options
 {
 	if (!options.hybrid && !options.report)
 		return;
-	SmallVector<Nest, 4> nests = Finder(f, checkpoints, report).find();
+	SmallVector<Nest, 4> nests = Finder(f, checkpoints, options, report).find();
 
 	if (!options.hybrid)
 		return;

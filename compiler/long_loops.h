@@ -8,8 +8,9 @@
 //		with hooks
 //	plain:	without; never back
 //
-// The values that the loop has made until then go over in phis. What follows the loop is shared:
-// what counts as saved there by hooks of the loop is either saved or noticed by the kernel.
+// One without calls whose rounds are known when it begins has its way over before it, with the
+// hooks of all rounds. The values that have been made until then go over in phis. What follows the
+// loop is shared: what counts as saved there by its hooks is either saved or noticed by the kernel.
 #ifndef CAIRN_COMPILER_LONG_LOOPS_H
 #define CAIRN_COMPILER_LONG_LOOPS_H
 

@@ -8,6 +8,7 @@
 // So the loop runs an exact number of times, the store in each of them, nothing in it can end it
 // otherwise or map memory, and what lies between two stores is less than a page.
 #include "loops.h"
+#include "expander.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Analysis/AssumptionCache.h"
@@ -16,13 +17,11 @@
 #include "llvm/Analysis/ScalarEvolutionExpressions.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/ValueTracking.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
 #include "llvm/TargetParser/Triple.h"
-#include "llvm/Transforms/Utils/ScalarEvolutionExpander.h"
 
 using namespace llvm;
 
@@ -32,14 +31,6 @@ namespace {
 
 // A loop that is known to be shorter than this keeps its checks: they are cheaper than a range.
 constexpr uint64_t rounds_min = 4;
-
-struct Expander : SCEVExpander {
-#if LLVM_VERSION_MAJOR >= 22
-	Expander(ScalarEvolution &s, const DataLayout &) : SCEVExpander(s, "cairn") {}
-#else
-	Expander(ScalarEvolution &s, const DataLayout &l) : SCEVExpander(s, l, "cairn") {}
-#endif
-};
 
 // Writes of one loop with the same step, at constant distances.
 struct Run {

@@ -226,11 +226,11 @@ Value *Hooks::are_off(IRBuilder<> &b)
 
 // if ((patience -= hooks) < 0) { long(); if (off) goto plain; }
 // goto hooked
-void Hooks::lose_patience(IRBuilder<> &b, unsigned hooks, BasicBlock *hooked, BasicBlock *plain)
+void Hooks::lose_patience(IRBuilder<> &b, Value *hooks, BasicBlock *hooked, BasicBlock *plain)
 {
 	Value *at = b.CreateConstGEP1_64(word, state, CRN_RT_WORD_PATIENCE);
 	Value *left = b.CreateSub(b.CreateAlignedLoad(word, at, word_align(), "cairn.patience"),
-		ConstantInt::get(word, hooks));
+		b.CreateZExtOrTrunc(hooks, word));
 	BasicBlock *out = BasicBlock::Create(context, "cairn.out", hooked->getParent(), hooked);
 
 	b.CreateAlignedStore(left, at, word_align());

@@ -24,7 +24,7 @@ public:
 	// Does the program need no hooks now?
 	llvm::Value *are_off(llvm::IRBuilder<> &b);
 	// So many hooks more will run: it may be time for page mode. The end of a block.
-	void lose_patience(llvm::IRBuilder<> &b, unsigned hooks, llvm::BasicBlock *hooked,
+	void lose_patience(llvm::IRBuilder<> &b, llvm::Value *hooks, llvm::BasicBlock *hooked,
 		llvm::BasicBlock *plain);
 
 	unsigned checks = 0, ranges = 0; // made so far

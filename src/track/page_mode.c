@@ -441,22 +441,24 @@ static uint64_t break_even(struct crn_page_mode *p)
 	return CRN_MAX(ns * 1000 / p->hook_ps, (uint64_t)LEAST);
 }
 
-static void grant(struct crn_page_mode *p, uint64_t hooks)
+/* The interval may have so many hooks altogether before the next look. */
+static void grant(struct crn_page_mode *p, uint64_t hooks, uint64_t spent)
 {
-	p->granted += hooks;
-	crn_rt()->patience = (intptr_t)CRN_MIN(hooks, (uint64_t)INTPTR_MAX);
+	p->granted = CRN_MIN(hooks, (uint64_t)INTPTR_MAX);
+	crn_rt()->patience = (intptr_t)(p->granted - spent);
 }
 
 void crn_page_mode_consider(struct crn_page_mode *p, const struct crn_hook_ops *hooks)
 {
 	struct crn_rt *rt = crn_rt();
-	uint64_t even;
+	uint64_t spent; /* run, or announced by a loop that begins */
 
 	if (rt->paged || !rt->active || rt->patience >= 0)
 		return;
-	even = break_even(p);
-	if (p->granted < even) {
-		grant(p, even - p->granted);
+	spent = p->granted - (uint64_t)rt->patience;
+	p->even = break_even(p);
+	if (spent < p->even) {
+		grant(p, p->even, spent);
 		return;
 	}
 	p->long_after = now(p) - p->began;
@@ -473,7 +475,7 @@ void crn_page_mode_begin(struct crn_page_mode *p, const struct crn_hook_ops *hoo
 	if (p->at_once && crn_page_mode_switch(p, hooks) >= 0)
 		p->figures.begun++;
 	else
-		grant(p, crn_rt()->break_even ? crn_rt()->break_even : LEAST);
+		grant(p, crn_rt()->break_even ? crn_rt()->break_even : CRN_MAX(p->even, LEAST), 0);
 }
 
 uint64_t crn_page_mode_bytes(const struct crn_page_mode *p)

@@ -56,6 +56,7 @@ struct crn_page_mode {
 	uint64_t hook_ps;
 	uint64_t switch_ns; /* of the last switch that found a mirror; 0: there was none */
 	uint64_t granted;   /* hooks that the open interval was given so far */
+	uint64_t even;      /* the break-even, in hooks, when it was looked at last; 0: never */
 	uint64_t began, long_after; /* when it began; how long the last one took to the switch */
 	uint32_t in_row;    /* intervals one after another that were long */
 	bool at_once;       /* the open interval began in page mode */

@@ -15,7 +15,7 @@ declare ptr @__errno_location()
 
 ; CHECK: cairn: main: an interval may be long: a loop without a known bound, in two versions
 ; CHECK-NOT: counted: an interval
-; CHECK: 1 functions in two versions, 1 long loops
+; CHECK: 2 functions in two versions, 1 long loops
 ; OFF: cairn: main: an interval may be long: a loop without a known bound{{$}}
 ; OFF-NOT: cairn.out
 
@@ -80,6 +80,44 @@ loop:
   %j = add i64 %i, 1
   %more = icmp ult i64 %j, 1000
   br i1 %more, label %loop, label %end
+end:
+  ret void
+}
+
+; Rounds that are known when a loop without calls begins are asked for once, before it, with those of
+; the loop inside.
+; CHECK-LABEL: define internal void @known.hooked(
+; CHECK: %cairn.patience = load i64
+; CHECK: cairn.out:
+; CHECK: br i1 %{{[0-9]+}}, label %cairn.loop.plain, label %cairn.loop
+; CHECK: outer:
+; CHECK-NOT: cairn.patience
+; CHECK: cairn.tag{{[0-9]*}} =
+; CHECK: store volatile i64
+; CHECK: outer.plain:
+; CHECK-NOT: cairn.tag
+; CHECK: }
+define void @known(ptr %p, ptr %places, i64 %n, i64 %m) {
+  %some = icmp ne i64 %n, 0
+  br i1 %some, label %begin, label %end
+begin:
+  br label %outer
+outer:
+  %i = phi i64 [ 0, %begin ], [ %k, %next ]
+  %from = getelementptr i64, ptr %places, i64 %i
+  br label %loop
+loop:
+  %j = phi i64 [ 0, %outer ], [ %l, %loop ]
+  %place = load i64, ptr %from
+  %at = getelementptr i64, ptr %p, i64 %place
+  store volatile i64 %j, ptr %at, align 8
+  %l = add nuw i64 %j, 1
+  %more = icmp ult i64 %l, %m
+  br i1 %more, label %loop, label %next
+next:
+  %k = add nuw i64 %i, 1
+  %again = icmp ult i64 %k, %n
+  br i1 %again, label %outer, label %end
 end:
   ret void
 }
