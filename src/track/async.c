@@ -40,7 +40,7 @@ static int async_probe(const struct crn_host *host)
 /* Every list: what has to be opened and closed. */
 #define LISTS(t)                                                                        \
 	{ &(t)->runs, &(t)->dirty, &(t)->gone, &(t)->owned, &(t)->owned_now, &(t)->fed, \
-		&(t)->open, &(t)->still_open, &(t)->were_open, &(t)->evicted,           \
+		&(t)->open, &(t)->still_open, &(t)->were_open, &(t)->coming_open, &(t)->evicted, \
 		&(t)->turn, &(t)->protect }
 
 static void async_close(void *tracker)
@@ -134,6 +134,8 @@ static int async_area_add(void *tracker, struct crn_area *area)
 		CRN_TRY(crn_mirror_replaced(&t->mirror, area->begin, area->end));
 	crn_async_own(t, true);
 	err = crn_async_adopt(t, area->begin, area->end, area->flags, area, changed);
+	if (err >= 0)
+		err = crn_async_after_adopt(t);
 	if (err < 0) {
 		crn_async_release(t, area->begin, area->end);
 		crn_async_abandon(t, area->begin, area->end);

@@ -89,7 +89,8 @@ struct crn_async {
 	struct crn_feed *feed;
 	struct crn_range_list fed; /* reported, not judged yet */
 	struct crn_range_list open, still_open, were_open;
-	struct crn_page_run coming;    /* is being adopted */
+	struct crn_page_run coming;        /* is being adopted */
+	struct crn_range_list coming_open; /* in it */
 	bool unsteady; /* mappings may have changed since something came into `dirty` */
 	unsigned own_depth;
 	uint64_t sure_drains, scans;
@@ -128,10 +129,14 @@ int crn_async_without_hot(
 size_t crn_async_open_count(struct crn_async *t, uintptr_t begin, uintptr_t end);
 /*
  * [begin, end) will be adopted now: what the feed has reported of it until here is in the copy that
- * will be made. Only faults that are not over may still write; those pages count as written. 0 or
- * CAIRN_EMEMORY.
+ * will be made. Only faults that are not over may still write: 0 or CAIRN_EMEMORY.
  */
 int crn_async_before_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/*
+ * It is adopted: those pages count as written. A sparse part has no room in the mirror for that:
+ * there they are looked for at the next checkpoint. 0 or CAIRN_EMEMORY.
+ */
+int crn_async_after_adopt(struct crn_async *t);
 /*
  * Has a mapping changed since the feed was first drained in this interval? Then a page that was
  * reported may not be there any more, and is copied with care.
@@ -156,6 +161,11 @@ int crn_async_note_owned(struct crn_async *t, uintptr_t page);
 int crn_async_check_owned(struct crn_async *t);
 /* Pages that have come to life in sparse spans: watch them, as written. */
 int crn_async_wake(struct crn_async *t);
+/*
+ * A fault below the stack's span: is it of the stack, for all that is known? 1, or 0: something
+ * else is mapped there; or negative.
+ */
+int crn_async_stack_grows(struct crn_async *t, uintptr_t page);
 /* A written page below the stack's span: the stack has grown. */
 int crn_async_grow_stack(struct crn_async *t, uintptr_t begin);
 

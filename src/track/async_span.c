@@ -489,6 +489,17 @@ static int mapped_between(
 	return more < 0 ? more : found;
 }
 
+int crn_async_stack_grows(struct crn_async *t, uintptr_t page)
+{
+	const struct crn_span *stack = crn_async_span_above(t, page);
+	struct crn_mapping m;
+	int more;
+
+	CRN_TRY(crn_maps_begin(&t->maps, page, CRN_MAPS_NO_NAMES));
+	CRN_TRY(more = crn_maps_next(&t->maps, &m));
+	return !more || m.begin > page || m.end > stack->begin;
+}
+
 int crn_async_plan(struct crn_async *t)
 {
 	uintptr_t before = 0, last;

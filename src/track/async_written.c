@@ -187,23 +187,43 @@ static int accept_fed(struct crn_async *t)
 	return doubt;
 }
 
+/*
+ * A fault that is not over, where nothing is watched yet: its store may come at any time, without
+ * another report. A page that is there is found by the scan that doubt brings, and watched from
+ * then on.
+ */
+static int bring_to_life(uintptr_t page)
+{
+	(void)crn_guarded_store((void *)page);
+	return CRN_FEED_DOUBT;
+}
+
 static int accept_open_page(struct crn_async *t, uintptr_t page)
 {
 	uintptr_t end = page + CRN_PAGE_SIZE;
 
-	if (judge(t, page) == FED_WATCHED)
-		return crn_range_list_add(&t->open, page, end);
 	if (page >= t->coming.begin && page < t->coming.end)
-		return crn_range_list_add(&t->dirty, page, end);
-	return 0;
+		return crn_range_list_add(&t->coming_open, page, end);
+	switch (judge(t, page)) {
+	case FED_WATCHED:
+		return crn_range_list_add(&t->open, page, end);
+	case FED_DOUBTFUL:
+		if (crn_async_span_above(t, page)->begin > page)
+			return crn_async_stack_grows(t, page);
+		return bring_to_life(page);
+	default:
+		return 0;
+	}
 }
 
 /*
  * t->open becomes what the feed leaves open now. Pages of several threads that happen to be
- * neighbours are one run there: each is judged by itself.
+ * neighbours are one run there: each is judged by itself. 0 or doubt.
  */
 static int accept_open(struct crn_async *t)
 {
+	int doubt = 0;
+
 	/* Those open until now stay in a list until their content has been compared. */
 	for (size_t i = 0; i < t->open.count; i++)
 		CRN_TRY(crn_range_list_add(&t->were_open, t->open.at[i].begin, t->open.at[i].end));
@@ -211,12 +231,16 @@ static int accept_open(struct crn_async *t)
 	for (size_t i = 0; i < t->still_open.count; i++) {
 		struct crn_page_run run = t->still_open.at[i];
 
-		for (uintptr_t page = run.begin; page < run.end; page += CRN_PAGE_SIZE)
-			CRN_TRY(accept_open_page(t, page));
+		for (uintptr_t page = run.begin; page < run.end; page += CRN_PAGE_SIZE) {
+			int err = accept_open_page(t, page);
+
+			CRN_TRY(err);
+			doubt |= err;
+		}
 	}
 	crn_range_list_shrink(&t->still_open, 0);
 	crn_range_list_normalise(&t->open);
-	return 0;
+	return doubt;
 }
 
 /* 0: t->dirty is complete but for pages that are open; CRN_FEED_DOUBT; or negative. */
@@ -419,6 +443,7 @@ int crn_async_before_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end)
 
 	if (!t->feed)
 		return 0;
+	crn_range_list_shrink(&t->coming_open, 0);
 	t->coming.begin = begin;
 	t->coming.end = end;
 	doubt = drain(t);
@@ -430,6 +455,23 @@ int crn_async_before_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	else if (doubt)
 		t->feed->ops->suspect(t->feed);
 	t->mixed = t->owed = true;
+	return 0;
+}
+
+int crn_async_after_adopt(struct crn_async *t)
+{
+	for (size_t i = 0; i < t->coming_open.count; i++) {
+		struct crn_page_run run = t->coming_open.at[i];
+
+		for (uintptr_t p = run.begin; p < run.end; p += CRN_PAGE_SIZE) {
+			if (judge(t, p) == FED_WATCHED) {
+				CRN_TRY(crn_range_list_add(&t->dirty, p, p + CRN_PAGE_SIZE));
+				continue;
+			}
+			bring_to_life(p);
+			t->feed->ops->suspect(t->feed);
+		}
+	}
 	return 0;
 }
 

@@ -60,6 +60,11 @@ struct crn_feed_ops {
 	/* Would drain() answer 0, and append nothing? Or NULL. */
 	bool (*idle)(const struct crn_feed *feed);
 	/*
+	 * Nobody stores to [begin, end) any more: what is open there is over. NULL: such a feed
+	 * sees that its threads have ended.
+	 */
+	void (*forget)(struct crn_feed *feed, uintptr_t begin, uintptr_t end);
+	/*
 	 * The engine itself is about to make system calls on the address space, which are no cause
 	 * for doubt; or has made them. Does not nest.
 	 */

@@ -9,12 +9,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include "../lib/harness.h"
 
@@ -29,6 +31,7 @@ static uint64_t newest;
 static bool could_open;
 static bool images;     /* the feed is bpf-images */
 static bool unfaulting; /* under it, the writer at work raises no fault */
+static bool spins;      /* a thread has stored, and makes no call any more */
 
 static void open_area(void)
 {
@@ -249,9 +252,14 @@ static void direct_read(uint8_t *at)
 	char name[] = "direct-XXXXXX";
 	int fd = mkostemp(name, O_CLOEXEC | O_DIRECT);
 
+	struct statfs fs;
+
 	if (fd < 0)
 		test_skip("O_DIRECT (this file system refuses it)");
 	unlink(name);
+	CHECK(!fstatfs(fd, &fs));
+	if (images && fs.f_type == TMPFS_MAGIC)
+		test_skip("O_DIRECT past the page cache (this file system has nothing else)");
 	memset(block, 8, PAGE);
 	CHECK(pwrite(fd, block, PAGE, 0) == (ssize_t)PAGE);
 	CHECK(pread(fd, at, PAGE, 0) == (ssize_t)PAGE);
@@ -380,6 +388,40 @@ static void run_closed(void)
 	}
 }
 
+/* A thread whose last fault, as far as a feed can tell, is not over: it spins. */
+static void *spinning_main(void *at)
+{
+	store(at);
+	__atomic_store_n(&spins, true, __ATOMIC_RELEASE);
+	for (;;)
+		;
+	return NULL;
+}
+
+/* Where it has stored lies another area now, in a part that nobody has touched. */
+static void run_reused(void)
+{
+	const size_t len = PAGES * PAGE;
+	pthread_t thread;
+
+	open_area();
+	CHECK(!pthread_create(&thread, NULL, spinning_main, area + len - PAGE));
+	while (!__atomic_load_n(&spins, __ATOMIC_ACQUIRE))
+		sched_yield();
+	CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	CHECK_OK(cairn_area_remove(c, area, len));
+	CHECK(mmap(area, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		      0) == area);
+	memset(area, 1, PAGES / 2 * PAGE);
+	CHECK_OK(cairn_area_add(c, area, len));
+	CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	for (volatile size_t p = 0; p < PAGES; p += 999) {
+		store(area + p * PAGE);
+		check_page(p);
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	}
+}
+
 /* Nothing is written: no scan, however long. The audit is none that counts. */
 static void run_quiet(void)
 {
@@ -411,6 +453,8 @@ int main(int argc, char **argv)
 		run_scattered();
 	else if (!strcmp(name, "closed"))
 		run_closed();
+	else if (!strcmp(name, "reused"))
+		run_reused();
 	else if (!strcmp(name, "quiet"))
 		run_quiet();
 	else
