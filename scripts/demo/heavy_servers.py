@@ -15,7 +15,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from servers import PATIENCE, Server, ServerError, search_path
+from servers import PATIENCE, Server, ServerError, for_everybody, search_path
 
 WORKERS = 10
 
@@ -109,6 +109,8 @@ huge_pages = off
         super().__init__(folder, under)
         if os.geteuid() == 0:
             self.user = "postgres"
+            if under:
+                self.under = [str(for_everybody(Path(under[0]), folder.parent)), *under[1:]]
 
     def command(self) -> list[str]:
         return [*self.under, postgres_program("postgres") or "postgres", *self.arguments()]

@@ -63,6 +63,17 @@ def tied(command: list[str]) -> list[str]:
     return ["setpriv", "--pdeathsig", "KILL", "--", *command]
 
 
+def for_everybody(cairn: Path, folder: Path) -> Path:
+    """The command where any user may run it: below /root only a copy of it and its agent can be."""
+    if all(each.stat().st_mode & 1 for each in cairn.resolve().parents):
+        return cairn
+    copy = folder / "for-everybody"
+    for name in ("bin/cairn", "lib/libcairn-agent.so"):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(cairn.parents[1] / name, copy / name)
+    return copy / "bin" / "cairn"
+
+
 def search_path() -> str:
     """PATH with the folders where Debian puts servers."""
     return os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"

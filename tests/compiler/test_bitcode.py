@@ -36,7 +36,9 @@ def check(bin_dir: Path, plugin: str, source: Path) -> list[str]:
         opt = [bin_dir / "opt", f"-load-pass-plugin={plugin}", "-S",
                f"-passes={passes},{passes},verify" if twice else f"-passes={passes},verify"]
         environment = {**os.environ, "CAIRN_PASS": options, "CAIRN_LOOPS": loops}
-        done = subprocess.run([*opt, source], env=environment, capture_output=True, text=True)
+        # By its name alone: the folder's would stand in the output.
+        done = subprocess.run([*opt, source.name], cwd=source.resolve().parent, env=environment,
+                              capture_output=True, text=True)  # fmt: skip
         if done.returncode:
             failures.append(f"{source.name} {prefix}: opt: {done.stderr}")
             continue

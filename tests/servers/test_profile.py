@@ -22,7 +22,14 @@ from typing import Any
 from under_cairn import Failed, expect, main, need_program, skip
 
 from heavy_servers import ApacheServer, PostgresServer, postgres_program
-from servers import LighttpdServer, MemcachedServer, NginxServer, RedisServer, Server
+from servers import (
+    LighttpdServer,
+    MemcachedServer,
+    NginxServer,
+    RedisServer,
+    Server,
+    for_everybody,
+)
 from web_answers import write_files
 
 QUESTIONS = "".join(f"select {n};\n" for n in range(40))
@@ -269,7 +276,8 @@ def postgres(build: Path, folder: Path) -> None:
     until = f"until {psql} -c 'select 0' >/dev/null 2>&1; do sleep 0.1; done"
     ask = "(for n in $(seq 100); do echo 'select 1;'; sleep 0.01; done)"
     load = f"{until}; {ask} | {psql} >/dev/null"
-    report = profile(build, ready(server), load, user=server.user)
+    command = for_everybody(build / "bin" / "cairn", folder)
+    report = profile(command.parents[1], ready(server), load, user=server.user)
     backends = [row for _, row in rows(report, "epoll_wait") if loop_of(row) == "PostgresMain"]
     # One that is slow finds the next question there already, and does not wait for it. That of the
     # question whether it is there may be seen as well, or as a class of its own.
