@@ -330,13 +330,16 @@ def check_narrow(command: Command) -> None:
                         "tags of its shadow are below it)")
     if command.own["region"] == "1":
         raise Wrong("-fcairn-region=1 is not for -m32: tags would take a third of the addresses")
-    for wanted, option in (
-        (command.threads(), "-fcairn-threads"), (command.complete, "-fcairn-complete"),
-        ("hybrid" in command.switches, "-fcairn-hybrid"),
-        (command.profile, "-fcairn-profile"), (command.profiled, "-fcairn-sites"),
+    loops = "profile the 64-bit build, and name the site by -fcairn-site"
+    for wanted, option, why in (
+        (command.threads(), "-fcairn-threads",
+         "an entry of a list takes two stores there, between which others may read it"),
+        (command.complete, "-fcairn-complete", "there is no 32-bit libc with hooks"),
+        ("hybrid" in command.switches, "-fcairn-hybrid", "there is no tracker of pages"),
+        (command.profile, "-fcairn-profile", loops), (command.profiled, "-fcairn-sites", loops),
     ):  # fmt: skip
         if wanted:
-            raise Wrong(f"{option} is not for -m32 yet")
+            raise Wrong(f"{option} is not for -m32: {why}")
 
 
 def check(command: Command) -> None:

@@ -15,6 +15,8 @@
 #define SMALL_MAX  32768ul
 #define NONE       0u /* unit 0 is never used */
 #define GROW       16u /* units */
+#define TRIM_ORDER 6u  /* free runs from 4 MiB on go back to the kernel */
+#define TRIM_EVERY 256u /* checkpoints between two looks; a run must have been free for as many */
 
 enum kind { FREE_RUN = 1, RUN, SLAB };
 
@@ -58,7 +60,8 @@ static struct {
 	uint32_t touched; /* units below have held something, if only in an undone interval */
 	int locked;
 	bool failed;
-	char rest[4096 - 3 * sizeof(void *) - 16];
+	uint64_t look_at; /* the checkpoint from which on free runs are looked at again */
+	char rest[4096 - 3 * sizeof(void *) - 24];
 } place CRN_RT_LASTING;
 
 _Noreturn void abort(void);
@@ -311,6 +314,33 @@ static void free_block(uint32_t i, uintptr_t addr)
 		link_unit(&h->slabs[u->class], i);
 }
 
+/* ---- Giving back -------------------------------------------------------------------------- */
+
+/*
+ * At a checkpoint. What no kept checkpoint needs has no content, and neither has its shadow. Not
+ * with a mirror of pages, which would have to be made anew; not where an oracle compares what is
+ * free (-fcairn-fresh=off). All runs each time: a restore may have filled one again.
+ */
+static void trim(uint64_t oldest)
+{
+	const struct heap *h = place.heap;
+	bool shadow = __cairn_shape.kind == CRN_RT_SHADOW;
+
+	if (oldest < place.look_at && oldest + TRIM_EVERY >= place.look_at)
+		return;
+	place.look_at = oldest + TRIM_EVERY;
+	for (unsigned order = TRIM_ORDER; order < ORDERS; order++)
+		for (uint32_t i = h->runs[order]; i; i = place.table[i].next) {
+			if (place.table[i].since + TRIM_EVERY >= oldest)
+				continue;
+			(void)crn_memory_advise((void *)address_of(i), UNIT << order,
+				MADV_DONTNEED);
+			if (shadow)
+				(void)crn_memory_advise(crn_rt_shadow(address_of(i)), UNIT << order,
+					MADV_DONTNEED);
+		}
+}
+
 /* ---- Opening --------------------------------------------------------------------------------- */
 
 static bool open_heap(void)
@@ -336,6 +366,8 @@ static bool open_heap(void)
 	place.heap->units = (uint32_t)(((uintptr_t)at + size - place.base) >> UNIT_SHIFT);
 	place.heap->top = 1;
 	place.touched = 1;
+	if (&__cairn_fresh_on && !crn_rt_hybrid())
+		__cairn_rt.trim = trim;
 	return true;
 }
 

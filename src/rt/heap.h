@@ -9,7 +9,8 @@
  *	| struct heap, one page  | struct unit each  | units of 64 KiB: slabs, and runs of 2^n units |
  *
  * Blocks to 32 KiB lie in slabs of one size each; larger ones are runs of units, by the buddy
- * system. Unit i is committed if i < heap->committed; committed memory is never given back.
+ * system. Unit i is committed if i < heap->committed. Large free runs are given back to the kernel
+ * when no checkpoint has needed them for a while, and come as zeros again.
  *
  * Threads: one lock. Forked children have the heap as it was. Not from signal handlers, as malloc.
  */

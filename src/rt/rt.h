@@ -139,6 +139,7 @@ struct crn_rt {
 	void (*settled)(uint64_t oldest);
 	void (*undoing)(uint64_t id);
 	void (*undone)(uint64_t id);
+	void (*trim)(uint64_t oldest); /* of heap.c, if set: at a checkpoint */
 	struct cairn *site_session; /* of __cairn_site (site.c) */
 	uint64_t site_stack; /* bytes: the most that a site had above it; of CAIRN_STATS */
 	bool site_refused; /* it could not be opened */

@@ -176,3 +176,28 @@ void crn_keep_counts(const char *format, va_list ap)
 	}
 	va_end(at);
 }
+
+/* Its conversions alone, which are characters that any set has. */
+void crn_keep_wide_counts(const wchar_t *format, va_list ap)
+{
+	char narrow[512];
+	size_t used = 0;
+
+	if (!__cairn_rt.active)
+		return;
+	while (*format) {
+		if (*format++ != '%')
+			continue;
+		narrow[used++] = '%';
+		while (used < sizeof(narrow) - 2 && *format < 128 && is_flag((char)*format))
+			narrow[used++] = (char)*format++;
+		if (*format)
+			narrow[used++] = *format < 128 ? (char)*format++ : '?';
+		if (used > sizeof(narrow) - 3) {
+			crn_rt_give_up(0, CAIRN_EUNSUPPORTED);
+			return;
+		}
+	}
+	narrow[used] = 0;
+	crn_keep_counts(narrow, ap);
+}

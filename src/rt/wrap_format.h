@@ -5,8 +5,10 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <wchar.h>
 
 /* Keep it; ap stays where it is. Cheap if there is no n behind a percent sign. */
 void crn_keep_counts(const char *format, va_list ap);
+void crn_keep_wide_counts(const wchar_t *format, va_list ap);
 
 #endif

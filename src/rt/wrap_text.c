@@ -6,9 +6,11 @@
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
+#include <stdio.h>
 #include <stdlib.h>
 #define WRAPPED_text CRN_WRAPPER
 #include "rt/wrap.h"
+#include "rt/wrap_format.h"
 
 wchar_t *__wmemcpy_chk(wchar_t *to, const wchar_t *from, size_t n, size_t size);
 wchar_t *__wmemmove_chk(wchar_t *to, const wchar_t *from, size_t n, size_t size);
@@ -44,6 +46,7 @@ WRAPPER(int, swprintf, wchar_t *to, size_t n, const wchar_t *format, ...)
 
 	ARRAY(to, n)
 	va_start(ap, format);
+	crn_keep_wide_counts(format, ap);
 	len = vswprintf(to, n, format, ap);
 	va_end(ap);
 	return len;
@@ -57,7 +60,41 @@ WRAPPER(int, __swprintf_chk, wchar_t *to, size_t n, int flag, size_t size, const
 
 	ARRAY(to, CRN_MIN(n, size))
 	va_start(ap, format);
+	crn_keep_wide_counts(format, ap);
 	len = __vswprintf_chk(to, n, flag, size, format, ap);
 	va_end(ap);
 	return len;
 }
+
+/* To a stream: nothing of the program's is written but what %n stores. */
+#define PRINT_LIST(name, given, ...)                                                \
+	int name(__VA_ARGS__ const wchar_t *format, va_list ap);                    \
+	WRAPPER(int, name, __VA_ARGS__ const wchar_t *format, va_list ap)           \
+	{                                                                           \
+		crn_keep_wide_counts(format, ap);                                   \
+		return name(given format, ap);                                      \
+	}
+#define PRINT(name, list, given, ...)                                               \
+	WRAPPER(int, name, __VA_ARGS__ const wchar_t *format, ...)                  \
+	{                                                                           \
+		va_list ap;                                                         \
+		int len;                                                            \
+                                                                                    \
+		va_start(ap, format);                                               \
+		len = __cairn_wrap_##list(given format, ap);                        \
+		va_end(ap);                                                         \
+		return len;                                                         \
+	}
+#define NONE
+#define STREAM f,
+#define FLAG flag,
+#define STREAM_FLAG f, flag,
+
+PRINT_LIST(vwprintf, NONE,)
+PRINT_LIST(vfwprintf, STREAM, FILE *f,)
+PRINT_LIST(__vwprintf_chk, FLAG, int flag,)
+PRINT_LIST(__vfwprintf_chk, STREAM_FLAG, FILE *f, int flag,)
+PRINT(wprintf, vwprintf, NONE,)
+PRINT(fwprintf, vfwprintf, STREAM, FILE *f,)
+PRINT(__wprintf_chk, __vwprintf_chk, FLAG, int flag,)
+PRINT(__fwprintf_chk, __vfwprintf_chk, STREAM_FLAG, FILE *f, int flag,)

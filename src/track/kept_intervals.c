@@ -170,6 +170,8 @@ int crn_kept_take(void *t, uint64_t id)
 	crn_page_mode_begin(&k->pages, k->hooks);
 	if (crn_rt()->settled)
 		crn_rt()->settled(crn_rt()->oldest);
+	if (crn_rt()->trim)
+		crn_rt()->trim(crn_rt()->oldest);
 	return 0;
 }
 

@@ -103,7 +103,10 @@ static long wide(char *at)
 	wmemcpy(w + 900, w, 99);
 	wmemmove(w + 905, w + 900, 90);
 	wmemset(w + 1000, L'w', 70);
-	count += swprintf(w + 1100, 80, L"%d %s", 5, "wide");
+	count += swprintf(w + 1100, 80, L"%d %s%n", 5, "wide", (int *)(at + 5412));
+	FILE *null = fopen("/dev/null", "w");
+	count += fwprintf(null, L"%*d%hn", 4, 7, (short *)(at + 5418));
+	fclose(null);
 	count += (long)wcstombs(at + 5000, w, 300);
 	count += wctomb(at + 5400, L'c');
 	return count;

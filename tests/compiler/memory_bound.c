@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What checkpoints of an instrumented program cost in memory: at most 2.1 times what an interval
- * has written for each of K, and at most memory_max, for which the oldest go. argv: TRACKER.
+ * has written for each of K, and at most memory_max, for which the oldest go. What the program has
+ * freed goes back to the kernel when no checkpoint needs it. argv: TRACKER.
  */
+#define _GNU_SOURCE
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "cairn/cairn.h"
 #include "../lib/harness.h"
 
@@ -88,10 +92,69 @@ static void bound_by_limit(const char *tracker)
 	CHECK_OK(cairn_close(c));
 }
 
+#define BLOCKS 48
+#define PAGES  (MIB / 4096)
+
+static unsigned char resident[BLOCKS][PAGES];
+
+static unsigned long resident_pages(char *const *blocks)
+{
+	unsigned long count = 0;
+
+	for (int b = 0; b < BLOCKS; b++) {
+		CHECK(!mincore(blocks[b], MIB, resident[b]));
+		for (size_t i = 0; i < PAGES; i++)
+			count += resident[b][i] & 1;
+	}
+	return count;
+}
+
+static void fill_blocks(char **blocks)
+{
+	for (int b = 0; b < BLOCKS; b++) {
+		blocks[b] = malloc(MIB);
+		CHECK(blocks[b]);
+		memset(blocks[b], b + 1, MIB);
+	}
+}
+
+/* Freed memory comes back as long as a kept checkpoint has it, and stays away after that. */
+static void gives_back(const char *tracker)
+{
+	static char *blocks[BLOCKS];
+	static int turn;
+	cairn_t *c = begin(tracker, 2, 0);
+	unsigned long before, after;
+	uint64_t id, filled = 0;
+
+	fill_blocks(blocks);
+	before = resident_pages(blocks);
+	CHECK(before == BLOCKS * PAGES);
+	if (cairn_checkpoint(c, &filled) == CAIRN_TAKEN) {
+		for (int b = 0; b < BLOCKS; b++)
+			free(blocks[b]);
+		CHECK_OK(cairn_restore(c, filled)); /* does not return */
+	}
+	for (int b = 0; b < BLOCKS; b++) {
+		for (size_t i = 0; i < MIB; i++)
+			CHECK(blocks[b][i] == b + 1);
+		free(blocks[b]);
+	}
+	for (turn = 0; turn < 1000; turn++)
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	after = resident_pages(blocks);
+	printf("%s: %lu of %lu freed pages stay\n", tracker, after, before);
+	CHECK(after < before / 4);
+	fill_blocks(blocks);
+	CHECK(resident_pages(blocks) == BLOCKS * PAGES);
+	CHECK_OK(cairn_close(c));
+}
+
 int main(int argc, char **argv)
 {
 	(void)argc;
 	bound_by_written(argv[1]);
 	bound_by_limit(argv[1]);
+	gives_back(argv[1]);
 	return 0;
 }

@@ -99,6 +99,7 @@ class Narrow(unittest.TestCase):
             ("-fcairn-threads", "-fcairn-threads is not for -m32"),
             ("-fcairn-profile", "-fcairn-profile is not for -m32"),
             ("-fcairn-complete", "-fcairn-complete is not for -m32"),
+            ("-fcairn-hybrid", "-fcairn-hybrid is not for -m32: there is no tracker of pages"),
         ):  # fmt: skip
             self.assertIn(said, self.cc(words, "program.c", status=1))
 
