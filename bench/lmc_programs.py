@@ -242,6 +242,15 @@ def built(name: str, build: Path) -> Recipe:
     return builder.recipe
 
 
+def plain(name: str, build: Path) -> Path:
+    """The program by the same compiler and options, with symbols and without hooks."""
+    if why := missing(name, build):
+        raise BuildError(f"{name}: {why}")
+    builder = Builder(recipe_of(name), build)
+    builder.configure()
+    return builder.link("plain", VARIANTS["plain"])
+
+
 def built_with(name: str, build: Path, rows: dict[str, str]) -> dict[str, Path]:
     """More variants of a program that is built: their options, by row."""
     builder = Builder(recipe_of(name), build)

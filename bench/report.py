@@ -206,11 +206,14 @@ def hot(lines: list[dict]) -> Section | None:
         "15 pages that every interval writes and n that come once, or the mixed workload (12 of 20 "
         "hot pages, 3 of 4000 by Zipf's law), in 64 MiB. Cycles of the checkpoint alone and of the "
         "interval (stores, faults, checkpoint) beside a memcpy of the pages written; the floor of "
-        "the mixed workload includes its stores. Wrong: overcopied and undercopied pages.",
+        "the mixed workload includes its stores. Wrong: overcopied and undercopied pages. Bound: "
+        "what an interval would cost who knows the future, by the prices of the tracker's faults "
+        "and protections alone.",
         ["tracker", "strategy", "K", "pages", "memcpy", "checkpoint", "ratio", "interval", "ratio",
-         "wrong"],
+         "bound", "wrong"],
         plot="hot.png",
     )
+    bounds = {line["row"]: f"{line['to_floor']:.1f}x" for line in of(lines, "hot_bound")}
     for line in found:
         same = {k: line[k] for k in ("row", "strategy", "keep", "cold")}
         alone = of(lines, "hot", what="checkpoint", **same)[0]["cycles"]
@@ -219,6 +222,7 @@ def hot(lines: list[dict]) -> Section | None:
             [line["row"], line["strategy"], str(line["keep"]), pages, number(line["floor"])]
             + [number(alone), times(alone, line["floor"]), number(line["cycles"])]
             + [times(line["cycles"], line["floor"])]
+            + [bounds.get(line["row"], "") if line["cold"] < 0 else ""]
             + [f"{line['overcopied']:.1f} + {line['undercopied']:.1f}"]
         )
     section.rows += missing_rows(lines, "hot", len(section.head))

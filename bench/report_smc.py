@@ -167,9 +167,10 @@ def figure3(lines: list[dict], section: MakeSection) -> list[object]:
             + [f"{pages:.1f}"]
         )
     site = next((line["site"] for line in mine if "site" in line), "")
+    origin = "as cairn profile found it" if site.startswith("func:0x") else "built with symbols"
     text = (
-        f"Run time beside the bare program, with a checkpoint at every n-th sequence ({site}, as "
-        "cairn profile found it)."
+        f"Run time beside the bare program, with a checkpoint at every n-th sequence ({site}, "
+        f"{origin})."
     )
     head = ["tracker, strategy", *(f"n = {n}" for n in every), "pages each"]
     return [section("SMC Figure 3: hmmsearch", text, head, rows, "figure3.png")]

@@ -41,15 +41,19 @@ static void add_costs(struct settings *s, const char *text)
 {
 	struct cost_model *m = &s->costs[s->cost_count];
 	struct crn_costs *c = &m->costs;
+	size_t name = strcspn(text, ":");
 	char rest;
 
 	if (s->cost_count++ == LIST_MAX)
 		errx(2, "more than %d cost models", LIST_MAX);
 	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
-		if (!strcmp(models[i].name, text)) {
-			*m = models[i];
-			return;
-		}
+		if (strlen(models[i].name) != name || strncmp(models[i].name, text, name))
+			continue;
+		*m = models[i];
+		m->name = text;
+		if (text[name] && (sscanf(text + name, ":%u%c", &c->copy, &rest) != 1 || !c->copy))
+			errx(2, "--costs: '%s': COPY is a number of cycles", text);
+		return;
 	}
 	m->name = text;
 	if (sscanf(text, "%u,%u,%u,%u%c", &c->fault, &c->copy, &c->protect, &c->open, &rest) != 4 ||
@@ -116,7 +120,8 @@ static void help(void)
 	     "  -s, --strategy=NAME[:PARAM=VALUE,...]  which; 1/2/3 as a value is a sweep (all)\n"
 	     "  -y, --synthetic=KIND[:SETTING=VALUE,...]  a run that is made up\n"
 	     "  -n, --intervals=N  its length (20000)\n"
-	     "  -c, --costs=MODEL  smc, mprotect, uffd, async, scan; FAULT,COPY,PROTECT,OPEN in\n"
+	     "  -c, --costs=MODEL  smc, mprotect, uffd, async, scan, or MODEL:COPY with another\n"
+	     "                     price of a copy; FAULT,COPY,PROTECT,OPEN in\n"
 	     "                     cycles per page (the first four)\n"
 	     "  -r, --seed=N       for runs and strategies (1)\n"
 	     "  -k, --skip=N       the first N intervals teach but do not count (0)\n"
