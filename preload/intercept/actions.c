@@ -15,6 +15,8 @@
 #define ALTSTACK_MIN       2048
 #define KEEP_FLAGS         (SA_NOCLDSTOP | SA_NOCLDWAIT | SA_RESTART)
 #define UNBLOCKABLE        (CRN_SIG(SIGKILL) | CRN_SIG(SIGSTOP))
+#define IGNORED_BY_DEFAULT \
+	(CRN_SIG(SIGCHLD) | CRN_SIG(SIGCONT) | CRN_SIG(SIGURG) | CRN_SIG(SIGWINCH))
 
 static bool reserved(int sig)
 {
@@ -23,9 +25,8 @@ static bool reserved(int sig)
 
 bool crn_signal_is_deadly(int sig)
 {
-	return !(CRN_SIG(sig) & (UNBLOCKABLE | CRN_SIG(SIGCHLD) | CRN_SIG(SIGCONT) |
-		CRN_SIG(SIGURG) | CRN_SIG(SIGWINCH) | CRN_SIG(SIGTSTP) | CRN_SIG(SIGTTIN) |
-		CRN_SIG(SIGTTOU)));
+	return !(CRN_SIG(sig) & (UNBLOCKABLE | IGNORED_BY_DEFAULT | CRN_SIG(SIGTSTP) |
+		CRN_SIG(SIGTTIN) | CRN_SIG(SIGTTOU)));
 }
 
 /* A summary at the end needs a handler also where the default action is the program's end. */
@@ -35,19 +36,63 @@ static bool wants_last_word(int sig, const struct crn_sigaction *act)
 		crn_signal_is_deadly(sig);
 }
 
+/* Does the signal come to our entry? */
+static bool enters(int sig, const struct crn_sigaction *act)
+{
+	return reserved(sig) || act->handler > (uintptr_t)SIG_IGN || wants_last_word(sig, act);
+}
+
 /* Tell the kernel what the program's action needs. */
 static void kernel_action(int sig, const struct crn_sigaction *act)
 {
 	struct crn_ksigaction k = { .handler = act->handler,
 		.flags = act->flags & ~CRN_SA_RESTORER };
 
-	if (reserved(sig) || act->handler > (uintptr_t)SIG_IGN || wants_last_word(sig, act)) {
+	if (enters(sig, act)) {
 		k.handler = (uintptr_t)crn_signal_entry;
 		k.flags = (act->flags & KEEP_FLAGS) | SA_SIGINFO | SA_ONSTACK | CRN_SA_RESTORER;
 		k.restorer = (uintptr_t)crn_sigreturn;
-		k.mask = CRN_SIG_ALL;
+		k.mask = crn_signals_all();
 	}
 	crn_signal_action(sig, &k, NULL);
+}
+
+uint64_t crn_signals_ignored(void)
+{
+	return __atomic_load_n(&crn_here.ignored, __ATOMIC_RELAXED);
+}
+
+uint64_t crn_signals_all(void)
+{
+	return CRN_SIG_ALL & ~crn_signals_ignored();
+}
+
+static bool is_ignored(int sig)
+{
+	uintptr_t handler = crn_here.actions[sig].handler;
+
+	return !reserved(sig) &&
+		(handler == (uintptr_t)SIG_IGN ||
+			(handler == (uintptr_t)SIG_DFL && (CRN_SIG(sig) & IGNORED_BY_DEFAULT)));
+}
+
+/*
+ * The table says something new of this signal. Where it is ignored from now on, or no longer, the
+ * mask of every handler changes. (A thread that is in one has the old mask: see postpone.)
+ */
+static void action_changed(int sig)
+{
+	uint64_t ignored = crn_here.ignored & ~CRN_SIG(sig);
+
+	if (is_ignored(sig))
+		ignored |= CRN_SIG(sig);
+	if (ignored != crn_here.ignored) {
+		__atomic_store_n(&crn_here.ignored, ignored, __ATOMIC_RELAXED);
+		for (int s = 1; s <= 64; s++)
+			if (s != sig && enters(s, &crn_here.actions[s]))
+				kernel_action(s, &crn_here.actions[s]);
+	}
+	kernel_action(sig, &crn_here.actions[sig]);
 }
 
 void crn_sigaction_get(int sig, struct crn_sigaction *out)
@@ -61,7 +106,7 @@ void crn_sigaction_put(int sig, const struct crn_sigaction *in)
 {
 	crn_spin_lock(&crn_here.actions_lock);
 	crn_here.actions[sig] = *in;
-	kernel_action(sig, in);
+	action_changed(sig);
 	crn_spin_unlock(&crn_here.actions_lock);
 }
 
@@ -72,7 +117,7 @@ void crn_action_take(int sig, struct crn_sigaction *out)
 	if ((out->flags & SA_RESETHAND) && out->handler > (uintptr_t)SIG_IGN) {
 		crn_here.actions[sig].handler = (uintptr_t)SIG_DFL;
 		if (!reserved(sig))
-			kernel_action(sig, &crn_here.actions[sig]);
+			action_changed(sig);
 	}
 	crn_spin_unlock(&crn_here.actions_lock);
 }
@@ -86,9 +131,12 @@ void crn_signals_init(void)
 			continue;
 		crn_here.actions[sig] =
 			(struct crn_sigaction){ old.handler, old.flags, old.restorer, old.mask };
-		if (reserved(sig) || wants_last_word(sig, &crn_here.actions[sig]))
-			kernel_action(sig, &crn_here.actions[sig]);
+		if (is_ignored(sig))
+			crn_here.ignored |= CRN_SIG(sig);
 	}
+	for (int sig = 1; sig <= 64; sig++)
+		if (enters(sig, &crn_here.actions[sig]))
+			kernel_action(sig, &crn_here.actions[sig]);
 }
 
 /* The vfork child's own table is the kernel's; only our entry must not show in it. */
@@ -120,7 +168,7 @@ static long call_sigaction(const struct crn_call *c)
 	old = crn_here.actions[sig];
 	if (c->args[1]) {
 		crn_here.actions[sig] = act;
-		kernel_action(sig, &act);
+		action_changed(sig);
 	}
 	crn_spin_unlock(&crn_here.actions_lock);
 	if (c->args[2] && crn_user_copy((void *)c->args[2], &old, sizeof(old)) < 0)

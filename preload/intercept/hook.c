@@ -284,10 +284,6 @@ void crn_hook_after(struct crn_regs *regs, const uint8_t *stub)
 	regs->rip = (uintptr_t)stub + CRN_STUB_RETURN;
 	if (!p)
 		return;
-	if (crn_here.timed && crn_timer_woken_for_nothing(t, p, regs)) {
-		regs->rip = (uintptr_t)stub + CRN_STUB_CALL;
-		return;
-	}
 	args_to_regs(regs, p->original);
 	p->call.result = (long)regs->rax;
 	switch (owner_of(p->call.nr)) {

@@ -46,6 +46,7 @@ void crn_signal_ends(ucontext_t *uc);
 struct crn_inherited {
 	struct crn_agent agent;
 	struct crn_sigaction actions[65]; /* what the program believes; [0] is unused */
+	uint64_t ignored; /* signals whose action is to ignore them, but for the reserved ones */
 	uint32_t actions_lock;
 	uint8_t *slots; /* threads.c */
 	uintptr_t text_begin,
@@ -118,6 +119,8 @@ bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t
 	(CRN_SIG(SIGSYS) | CRN_SIG(SIGSEGV) | CRN_SIG(SIGBUS) | CRN_SIG(SIGFPE) | \
 		CRN_SIG(SIGILL) | CRN_SIG(SIGTRAP))
 #define CRN_SIG_ALL (~CRN_SIG_RESERVED)
+/* What is blocked while a handler or a hook is to be left alone: all that could disturb it. */
+uint64_t crn_signals_all(void);
 /*
  * Who blocks signals for work of his own, in a hook, blocks SIGSYS as well. Such a mask is none of
  * the program's, and he puts the former one back himself.
@@ -165,12 +168,6 @@ void crn_timer_thread_ends(struct crn_thread *t);
 void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
 /* A call that our signal cut short before it slept: make it again, nobody has noticed. */
 void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t);
-/*
- * In the after-hook: the call has ended with EINTR, but for no handler. True: *regs are those of
- * the same call with the rest of its timeout, to be made.
- */
-bool crn_timer_woken_for_nothing(
-	struct crn_thread *t, struct crn_pending *p, struct crn_regs *regs);
 
 /* context.c */
 void crn_context_init(void);

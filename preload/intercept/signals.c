@@ -6,7 +6,9 @@
  * program's handler expects, and our return from the entry is the jump into that handler. gate.S
  * has the table of instants.
  *
- * One that is sent while the entry runs for another is held until that one's end.
+ * A reserved one that is sent while the entry runs for another is held until that one's end. What
+ * the program ignores is not blocked, neither then nor while signals are put off: the kernel drops
+ * it, as it would without us.
  *
  * SAFETY: the entry runs with asynchronous signals blocked and touches the thread's own struct
  * crn_thread, the action table under a lock that no interrupted code of the same thread can hold
@@ -70,6 +72,16 @@ static uint64_t mask_in_force(struct crn_thread *t, ucontext_t *uc)
 		if (t->pending[i].waits && t->pending[i].rsp == (uint64_t)g[REG_RSP])
 			return t->pending[i].words[0];
 	return *uc_mask(uc);
+}
+
+/*
+ * A signal comes though all are blocked: the program ignored it until just now, and another thread
+ * has changed that. It waits until the mask of before is put back.
+ */
+static void postpone(int sig, const siginfo_t *info, ucontext_t *uc)
+{
+	crn_signal_requeue(crn_getpid(), crn_gettid(), sig, info);
+	*uc_mask(uc) |= CRN_SIG(sig);
 }
 
 /* The reserved signals, which the kernel never blocks, in the order of held_info. */
@@ -176,6 +188,13 @@ bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc)
  */
 static void put_off(struct crn_thread *t, const siginfo_t *info, int sig, ucontext_t *uc)
 {
+	bool own = *uc_mask(uc) & CRN_SIG(SIGSYS);
+
+	if (!(CRN_SIG(sig) & CRN_SIG_RESERVED) &&
+		(own || (t->put_off && t->put_off_mask != CRN_MASK_IN_FORCE))) {
+		postpone(sig, info, uc);
+		return;
+	}
 	for (uint32_t i = 0; i < t->put_off; i++)
 		if (t->put_off_info[i].si_signo == sig)
 			return;
@@ -185,11 +204,11 @@ static void put_off(struct crn_thread *t, const siginfo_t *info, int sig, uconte
 	if (!t->put_off)
 		t->put_off_mask = CRN_MASK_IN_FORCE;
 	t->put_off++;
-	if (*uc_mask(uc) & CRN_SIG(SIGSYS))
+	if (own)
 		return;
 	if (t->put_off_mask == CRN_MASK_IN_FORCE)
 		t->put_off_mask = *uc_mask(uc);
-	*uc_mask(uc) = CRN_SIG_ALL;
+	*uc_mask(uc) |= crn_signals_all();
 }
 
 /* The program's registers as the hook would leave them, and the hook left. */
@@ -328,8 +347,10 @@ void crn_signal_serve(int sig, siginfo_t *info, void *ucontext)
 	if (amid_entry(t, uc)) {
 		if (raised_here(sig, info))
 			die_in_agent(sig, info, uc);
-		else
+		else if (CRN_SIG(sig) & CRN_SIG_RESERVED)
 			hold(t, sig, info);
+		else
+			postpone(sig, info, uc);
 		return;
 	}
 	if (t->in_agent) {

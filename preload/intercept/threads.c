@@ -252,13 +252,16 @@ bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_
 	unsigned kind = CRN_CLONE_FORK;
 	uintptr_t descriptor;
 	uint64_t flags = 0;
+	bool thread;
 
 	if (!clone_flags(&p->call, &flags)) {
 		p->call.result = -EFAULT;
 		return true;
 	}
 	descriptor = thread_pointer(&p->call, flags);
-	t->clone_mask = crn_signal_mask(SIG_SETMASK, ~0ull);
+	thread = (flags & CLONE_VM) && !((flags & CLONE_VFORK) && !(flags & CLONE_THREAD));
+	/* No handler may run in a thread before it has a slot of its own. */
+	t->clone_mask = thread ? crn_signal_mask(SIG_SETMASK, ~0ull) : crn_signals_block();
 	if (t->put_off) {
 		crn_signal_mask(SIG_SETMASK, t->clone_mask);
 		p->call.result = p->call.nr; /* %rax of the site */
@@ -266,7 +269,7 @@ bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_
 		return true;
 	}
 	t->clone_r9 = regs->r9;
-	if ((flags & CLONE_VM) && !((flags & CLONE_VFORK) && !(flags & CLONE_THREAD))) {
+	if (thread) {
 		kind = CRN_CLONE_THREAD;
 		child = child_prepare(&p->call, flags, descriptor);
 		if (!child) {

@@ -202,20 +202,6 @@ static struct crn_pending *pending_at(struct crn_thread *t, uint64_t rsp)
 }
 
 /*
- * The kernel drops such a signal when it is sent, unless it is blocked: in our handler it is. One
- * word, read without the table's lock, which a signal that nobody blocks could ask for again here.
- */
-static bool is_ignored(int sig)
-{
-	uintptr_t handler = __atomic_load_n(&crn_here.actions[sig].handler, __ATOMIC_RELAXED);
-
-	return handler == (uintptr_t)SIG_IGN ||
-		(handler == (uintptr_t)SIG_DFL &&
-			(CRN_SIG(sig) & (CRN_SIG(SIGCHLD) | CRN_SIG(SIGCONT) | CRN_SIG(SIGURG) |
-						CRN_SIG(SIGWINCH))));
-}
-
-/*
  * Has the program a signal coming that may cut the call short? Then it was cut short by that. A
  * call that waits under a mask of its own is made again all the same: that mask, under which the
  * signal is let in, is in force nowhere else.
@@ -227,11 +213,7 @@ static bool others_come(const struct crn_pending *p, const ucontext_t *uc)
 	if (p && p->waits)
 		return false;
 	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
-	pending &= ~*(const uint64_t *)&uc->uc_sigmask & ~CRN_SIG_RESERVED;
-	for (; pending; pending &= pending - 1)
-		if (!is_ignored(__builtin_ctzll(pending) + 1))
-			return true;
-	return false;
+	return pending & ~*(const uint64_t *)&uc->uc_sigmask & ~CRN_SIG_RESERVED;
 }
 
 static void shorten_ms(long *arg, uint64_t elapsed_ns)
@@ -320,33 +302,6 @@ void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 	g[REG_RDI] = args[0];
 	g[REG_RDX] = args[2];
 	g[REG_R10] = args[3];
-}
-
-/* Those that the kernel ends with EINTR whatever the signal; it makes the others again itself. */
-static bool ends_for_any_signal(long nr)
-{
-	return nr == SYS_epoll_wait || nr == SYS_epoll_pwait || nr == SYS_epoll_pwait2 ||
-		nr == SYS_rt_sigtimedwait || nr == SYS_semop || nr == SYS_semtimedop;
-}
-
-/*
- * A signal that the program ignores, sent to the process while the thread that it is looked up by
- * is in a handler of ours, is queued and not dropped. The kernel wakes another thread with it, and
- * that one's call ends, though no handler is to run.
- */
-bool crn_timer_woken_for_nothing(
-	struct crn_thread *t, struct crn_pending *p, struct crn_regs *regs)
-{
-	long args[4] = { (long)regs->rdi, (long)regs->rsi, (long)regs->rdx, (long)regs->r10 };
-
-	if ((long)regs->rax != -EINTR || !ends_for_any_signal(p->call.nr) || !p->began_ns ||
-		p->left || p->waits || t->put_off)
-		return false;
-	shorten_call(t, p, args);
-	regs->rax = (uint64_t)p->call.nr;
-	regs->rdx = (uint64_t)args[2];
-	regs->r10 = (uint64_t)args[3];
-	return true;
 }
 
 /* ---- The signal ------------------------------------------------------------------------------ */

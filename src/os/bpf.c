@@ -84,7 +84,7 @@ int crn_bpf_load(const struct crn_bpf_insn *insns, size_t count)
 	/* The helpers for tracing are offered to programs that say they are under the GPL. */
 	arg.load.license = (uintptr_t) "Dual MIT/GPL";
 	/* The verifier gives up, with EAGAIN, while a signal waits for us. */
-	mask = crn_signal_mask(SIG_SETMASK, ~0ull);
+	mask = crn_signals_block();
 	fd = bpf(PROG_LOAD, &arg);
 	crn_signal_mask(SIG_SETMASK, mask);
 	return fd;

@@ -49,6 +49,19 @@ static inline uint64_t crn_signal_mask_get(void)
 	return old;
 }
 
+/*
+ * What the program ignores, as far as we know: in the library nothing, the agent has the table.
+ * Such a signal the kernel drops, but queues it where it is blocked; then it wakes another thread,
+ * whose call may end short.
+ */
+extern uint64_t crn_signals_ignored(void) __attribute__((weak, visibility("hidden")));
+
+/* Block all that is not ignored; the mask before. */
+static inline uint64_t crn_signals_block(void)
+{
+	return crn_signal_mask(SIG_SETMASK, crn_signals_ignored ? ~crn_signals_ignored() : ~0ull);
+}
+
 static inline int crn_signal_altstack(const stack_t *in, stack_t *old)
 {
 	return (int)crn_sys2(SYS_sigaltstack, in, old);

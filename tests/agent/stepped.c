@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stepped FUNCTION SIGNAL CAIRN [ARG...]: runs an agent's program (victim_stepped.c) and sends it
- * the signal at each instruction of a function of the agent: in the first turn behind its first
- * one, in the next behind its second, until it is left. Traced: no instant is left to chance.
+ * stepped FUNCTION[:MAX] SIGNAL CAIRN [ARG...]: runs an agent's program (victim_stepped.c) and
+ * sends it the signal at each instruction of a function of the agent: in the first turn behind its
+ * first one, in the next behind its second, until it is left, or for MAX turns. Traced: no instant
+ * is left to chance.
  */
 #include <elf.h>
 #include <errno.h>
@@ -152,9 +153,11 @@ static bool step(unsigned count)
 	struct user_regs_struct r = registers();
 	uint64_t entry = r.rsp, back = (uint64_t)ptrace(PTRACE_PEEKDATA, pid, entry, NULL);
 	bool left = false;
+	int sig;
 
 	for (; count && !left; count--) {
-		EXPECT(!ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) && stopped() == SIGTRAP);
+		for (sig = 0; sig != SIGTRAP; sig = stopped()) /* its own are its business */
+			EXPECT(!ptrace(PTRACE_SINGLESTEP, pid, NULL, (long)sig));
 		r = registers();
 		left = (r.rip == back && r.rsp > entry) ||
 			r.rip - agent_begin >= agent_end - agent_begin;
@@ -163,6 +166,27 @@ static bool step(unsigned count)
 	r.eflags &= ~0x100ull;
 	EXPECT(!ptrace(PTRACE_SETREGS, pid, NULL, &r));
 	return left;
+}
+
+/*
+ * The signal comes to the process, here and now. Of a process that is traced the kernel drops no
+ * signal, so none traces it meanwhile: its first thread runs in a circle at this very instruction.
+ */
+static void send_to_process(int sig)
+{
+	struct __ptrace_peeksiginfo_args first = { .nr = 1 };
+	uint64_t at = registers().rip;
+	long word = ptrace(PTRACE_PEEKTEXT, pid, at, NULL);
+	siginfo_t info;
+
+	if (ptrace(PTRACE_PEEKSIGINFO, pid, &first, &info) > 0)
+		return; /* one of its own takes it elsewhere at once: no instant */
+	EXPECT(!ptrace(PTRACE_POKETEXT, pid, at, (word & ~0xffffl) | 0xfeebl)); /* jmp . */
+	EXPECT(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
+	EXPECT(!kill(pid, sig));
+	EXPECT(!ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_EXITKILL));
+	EXPECT(!ptrace(PTRACE_INTERRUPT, pid, NULL, NULL) && stopped() == SIGTRAP);
+	EXPECT(registers().rip == at && !ptrace(PTRACE_POKETEXT, pid, at, word));
 }
 
 /* Up to main, which stops. */
@@ -203,26 +227,32 @@ static int signal_of(const char *name)
 int main(int argc, char **argv)
 {
 	int sig = argc > 3 ? signal_of(argv[2]) : 0, status;
-	unsigned steps = 1;
+	char *name = argc > 3 ? strsep(&argv[1], ":") : NULL;
+	unsigned steps = 1, max = argc > 3 && argv[1] ? (unsigned)atoi(argv[1]) : STEPS_MAX;
 	uint64_t at;
 
 	if (!sig)
 		return 2;
 	start(argv + 3);
-	at = address_of(argv[1]);
-	for (;; steps++) {
+	at = address_of(name);
+	for (; steps <= max; steps++) {
 		EXPECT(steps < STEPS_MAX);
 		shared->crash = true;
 		run_to(at);
 		if (step(steps))
 			break;
-		kill(pid, sig);
+		for (shared->install = shared->late; shared->install == 1;)
+			usleep(100);
+		if (sig == SIGCHLD && !shared->late)
+			send_to_process(sig);
+		else
+			EXPECT(!tgkill(pid, pid, sig));
 		usleep(11000); /* more than a hundred recoveries a second are refused */
 	}
 	shared->over = true;
 	EXPECT(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
 	EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
-	EXPECT(shared->handled >= steps - 1);
-	printf("%s: ok, at %u instructions\n", argv[1], steps - 1);
+	EXPECT((sig == SIGCHLD && !shared->late) || shared->handled >= steps - 1);
+	printf("%s: ok, at %u instructions\n", name, steps - 1);
 	return 0;
 }

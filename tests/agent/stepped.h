@@ -12,7 +12,9 @@ struct stepped {
 	atomic_uint handled; /* signals that the program's handlers were given */
 	atomic_uint turns;
 	atomic_bool over;
-	atomic_bool crash;   /* the next handler of SIGALRM crashes */
+	atomic_bool late;    /* another thread gives SIGCHLD its handler at the last moment: */
+	atomic_uint install; /* 1: now; 2: it is there */
+	atomic_bool crash;   /* the next handler of a calm victim crashes */
 };
 
 #endif
