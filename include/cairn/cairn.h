@@ -191,11 +191,13 @@ CRN_API int cairn_close(cairn_t *c);
  * is registered under "uffd" or "mprotect", remove it before you unmap or move it, or (under
  * "mprotect") change its protection; the other trackers see that themselves. Here it is found out:
  * cairn_restore, cairn_rewind, cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the area is
- * removed. What nobody can write is, under "mprotect", taken for what it has closed itself:
- * read-only memory that is mapped over clean pages is not found out. With surface "none" such a
- * call of the program waits until the session's keeper, a process, has noticed; while that is
- * stopped, or (under "uffd") when it and its twin have been killed, until the next
- * cairn_checkpoint, _restore or _rewind. Remove the area first, and there is nothing to wait for.
+ * removed. With surface "none" such a call of the program waits until the session's keeper, a
+ * process, has noticed; while that is stopped, or (under "uffd") when it and its twin have been
+ * killed, until the next cairn_checkpoint, _restore or _rewind. Remove the area first, and there is
+ * nothing to wait for. Where there is no keeper, for shared areas, and (under "mprotect") from the
+ * death of keeper and twin to the next call, clean pages whose content goes while they stay
+ * unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only memory that is mapped
+ * over them.
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
@@ -215,8 +217,10 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * elsewhere either way. Under "uffd" and "mprotect" a system call that writes into a clean page
  * fails with EFAULT: touch its buffer first. There madvise(MADV_DONTNEED, _REMOVE) and
  * mremap(MREMAP_DONTUNMAP) take clean pages away, and their past with them: touch those before,
- * too. What madvise drops all the same is found out like an area that was unmapped where the keeper
- * notices it (Linux 6.7), else not. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
+ * too. Clean ones that go all the same are found out like an area that was unmapped (under "uffd"
+ * from Linux 6.7 on), if the keeper notices; MADV_GUARD_INSTALL is not, under "mprotect". More than
+ * a thousand such calls on open pages between two of ours are taken for the worst.
+ * Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
 

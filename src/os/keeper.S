@@ -16,15 +16,16 @@
 	.set SEEN, 0 /* struct crn_keeper_readers */
 	.set DONE, 4
 	.set DROPPED, 8
-	.set COUNT, 12
-	.set TWIN, 16
-	.set TWIN_OWNER, 20
-	.set ROBUST, 24
-	.set NAME, 56
-	.set FIRST, 72
-	.set SECOND, 112
+	.set LOG, 16
+	.set LOG_MASK, 1023
+	.set COUNT, 24
+	.set TWIN, 28
+	.set TWIN_OWNER, 32
+	.set ROBUST, 40
+	.set NAME, 72
+	.set FIRST, 88
+	.set SECOND, 96
 	.set REVENTS, 6 /* struct crn_keeper_reader */
-	.set MESSAGE, 8
 
 	.text
 	.balign 512
@@ -113,13 +114,23 @@ twin:	movl	$157, %eax		/* prctl(PR_SET_NAME) */
 	lock addl $0x10000, COUNT(%r13)
 	jmp	sleep
 
-	/* Once in vain, to see whether it may. */
-reader:	movl	$0, %eax		/* read */
+	/* read() into the place of the log that the count before names, which is empty till then */
+	.macro	READ
+	movl	$1, %r14d
+	lock xaddl %r14d, SEEN(%r13)
+	andl	$LOG_MASK, %r14d
+	shll	$5, %r14d
+	addq	LOG(%r13), %r14
+	movb	$0, (%r14)
+	xorl	%eax, %eax
 	movslq	(%rbx), %rdi
-	leaq	MESSAGE(%rbx), %rsi
+	movq	%r14, %rsi
 	movl	$32, %edx
-	lock incl SEEN(%r13)
 	syscall
+	.endm
+
+	/* Once in vain, to see whether it may. */
+reader:	READ
 	lock incl DONE(%r13)
 	cmpq	$-11, %rax		/* EAGAIN */
 	je	1f
@@ -146,24 +157,27 @@ reader:	movl	$0, %eax		/* read */
 	jne	5f
 	cmpw	$1, REVENTS(%rbx)	/* POLLIN, and no error */
 	jne	5f
-	lock incl SEEN(%r13)
-	movl	$0, %eax		/* read */
-	movslq	(%rbx), %rdi
-	leaq	MESSAGE(%rbx), %rsi
-	movl	$32, %edx
-	syscall
+	READ
 	testq	%rax, %rax
 	jle	3f
-	cmpb	$0x15, MESSAGE(%rbx)	/* UFFD_EVENT_REMOVE */
-	jne	3f
+	cmpb	$0x15, (%r14)		/* UFFD_EVENT_REMOVE */
+	jb	6f
+	ja	3f
 	movl	$1, DROPPED(%r13)
+	jmp	3f
+	/* Remapped: what has moved is registered, and as protected as it was */
+6:	movl	$16, %eax		/* ioctl */
+	movslq	(%rbx), %rdi
+	movl	$0x8010aa01, %esi	/* UFFDIO_UNREGISTER */
+	leaq	16(%r14), %rdx
+	syscall
 3:	lock incl DONE(%r13)
 	jmp	2b
 
 5:	lock decl COUNT(%r13)
-	jmp	6f
+	jmp	7f
 4:	lock addl $0x10000, COUNT(%r13)
-6:	movl	$60, %eax		/* exit */
+7:	movl	$60, %eax		/* exit */
 	xorl	%edi, %edi
 	syscall
 	hlt

@@ -24,19 +24,20 @@
 #define TLS_WINDOW     (64ul << 10)
 #define END_WAIT_MS    2000
 #define BEGIN_WAIT_MS  30000
+#define SHARED_BYTES   crn_page_up(sizeof(struct crn_keeper))
 #define BIRTHS_MAX     16 /* somebody who kills keepers has his way in the end */
 
-_Static_assert(sizeof(struct crn_keeper) <= CRN_PAGE_SIZE, "one page");
 _Static_assert(sizeof(struct crn_keeper_gap) == 16, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_readers, count) == 12, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_readers, twin) == 16, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_readers, twin_owner) == 20, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_readers, robust) == 24, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_readers, name) == 56, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_readers, reader[0]) == 72, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_readers, reader[1]) == 112, "keeper.S");
+_Static_assert(offsetof(struct crn_uffd_events, log) == 16, "keeper.S");
+_Static_assert(CRN_UFFD_LOG == 1024 && sizeof(struct crn_uffd_event) == 32, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, count) == 24, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, twin) == 28, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, twin_owner) == 32, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, robust) == 40, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, name) == 72, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, reader[0]) == 88, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, reader[1]) == 96, "keeper.S");
 _Static_assert(offsetof(struct crn_keeper_reader, revents) == 6, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_reader, message) == 8, "keeper.S");
 
 /* keeper.S: give the gaps back, sleep until the lifeline ends. */
 _Noreturn void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd);
@@ -83,14 +84,14 @@ static void add_gap(struct crn_keeper *k, size_t *count, uintptr_t begin, uintpt
 }
 
 /*
- * All memory but this page, keeper.S, and what lies around the thread pointer: the kernel writes
- * the rseq area there each time the process has slept, and kills it if it cannot.
+ * All memory but what is shared, keeper.S, and what lies around the thread pointer: the kernel
+ * writes the rseq area there each time the process has slept, and kills it if it cannot.
  */
 static void plan_gaps(struct crn_keeper *k)
 {
 	uintptr_t tls = crn_page_down(crn_tls_base());
 	uintptr_t keep[3][2] = {
-		{ (uintptr_t)k, (uintptr_t)k + CRN_PAGE_SIZE },
+		{ (uintptr_t)k, (uintptr_t)k + SHARED_BYTES },
 		{ crn_page_down((uintptr_t)crn_keeper_sleep),
 			crn_page_down((uintptr_t)crn_keeper_sleep) + CRN_PAGE_SIZE },
 		{ tls > TLS_WINDOW ? tls - TLS_WINDOW : 0, tls + TLS_WINDOW },
@@ -177,14 +178,15 @@ static _Noreturn void child(struct crn_keeper *k, int lifeline_fd)
 
 int crn_keeper_open(struct crn_keeper **out)
 {
-	long at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
+	long at = crn_sys6(SYS_mmap, 0, SHARED_BYTES, PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (at < 0 && at > -4096)
 		return (int)at;
 	*out = (struct crn_keeper *)at;
 	(*out)->births_left = BIRTHS_MAX;
-	(void)crn_memory_advise(*out, CRN_PAGE_SIZE, MADV_DONTFORK);
+	(*out)->readers.events.log = (*out)->log;
+	(void)crn_memory_advise(*out, SHARED_BYTES, MADV_DONTFORK);
 	if (crn_fd_watch)
 		atomic_store(&(*out)->owner, 1u);
 	return 0;
@@ -299,6 +301,20 @@ void crn_keeper_read_events(struct crn_keeper *k, const int *where)
 	k->events_of = where;
 }
 
+uint32_t crn_keeper_await_log(const struct crn_keeper *k)
+{
+	struct crn_uffd_events *e = &((struct crn_keeper *)k)->readers.events;
+	uint32_t done, seen;
+
+	for (;;) {
+		done = atomic_load(&e->done);
+		seen = atomic_load(&e->seen);
+		if (done == seen || !crn_keeper_reads(k))
+			return seen;
+		crn_yield();
+	}
+}
+
 static void plan_readers(struct crn_keeper *k)
 {
 	static const char name[] = "cairn-twin";
@@ -325,14 +341,14 @@ static int give_birth(struct crn_keeper *k)
 	for (size_t i = 0; i < CRN_KEEPER_MAX; i++)
 		k->entries[i].number = k->entries[i].where ? *k->entries[i].where : -1;
 	plan_readers(k);
-	(void)crn_memory_advise(k, CRN_PAGE_SIZE, MADV_DOFORK);
+	(void)crn_memory_advise(k, SHARED_BYTES, MADV_DOFORK);
 	mask = crn_signal_mask(SIG_SETMASK, ~0ull);
 	__atomic_store_n(&k->state, 0, __ATOMIC_RELAXED);
 	pid = (int)crn_sys5(SYS_clone, 0, 0, 0, 0, 0);
 	if (!pid)
 		child(k, life.fd);
 	crn_signal_mask(SIG_SETMASK, mask);
-	(void)crn_memory_advise(k, CRN_PAGE_SIZE, MADV_DONTFORK);
+	(void)crn_memory_advise(k, SHARED_BYTES, MADV_DONTFORK);
 	crn_lifeline_close_fd(&life);
 	k->lifeline = life.mapping;
 	k->pid = CRN_MAX(pid, 0);
@@ -368,7 +384,7 @@ void crn_keeper_close(struct crn_keeper *k)
 	if (!k)
 		return;
 	end(k);
-	(void)crn_memory_unmap(k, CRN_PAGE_SIZE);
+	(void)crn_memory_unmap(k, SHARED_BYTES);
 }
 
 /* ---- What is registered ---------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
  *
  *	program                                 keeper
  *	  *where --> fd 1017 --> open file <-- fd 1017, and no other
- *	  struct crn_keeper (shared page)  <-->  the same page; its code; nothing else of our memory
+ *	  struct crn_keeper (shared memory) <--> the same; its code; nothing else of our memory
  *	  lifeline --------------------------->  sleeps until this process ends or executes another
  *
  * `owner` is a robust futex of the keeper: the kernel itself clears it when the keeper dies, for
@@ -73,11 +73,10 @@ struct crn_keeper_readers {
 	struct crn_keeper_reader {
 		int32_t fd;
 		int16_t events, revents;
-		uint8_t message[32];
 	} reader[2];
 };
 
-/* One page of shared memory. */
+/* Shared memory. */
 struct crn_keeper {
 	_Atomic uint32_t owner; /* the keeper's id; its low 30 bits are 0 when it is dead */
 	uint32_t state;         /* handshake: 0, 1, or a negated errno */
@@ -91,6 +90,7 @@ struct crn_keeper {
 	const int *events_of;  /* the userfaultfd whose events are read, or NULL */
 	struct crn_keeper_readers readers;
 	struct crn_keeper_entry entries[CRN_KEEPER_MAX];
+	struct crn_uffd_event log[CRN_UFFD_LOG];
 };
 
 /* No process yet. 0 or -errno. */
@@ -136,6 +136,12 @@ static inline bool crn_keeper_reads(const struct crn_keeper *k)
 	return crn_keeper_lives(k) && (r->twin_owner & CRN_KEEPER_TID_MASK) &&
 		(r->count & 0xffff) == 2;
 }
+
+/*
+ * Wait until all that readers have counted is in the log and done, or a reader has been killed:
+ * what it had begun has been done then. The count so far. Any context.
+ */
+uint32_t crn_keeper_await_log(const struct crn_keeper *k);
 
 /*
  * Look at each entry and bring back what is no longer there. 0: all was as it should be; 1:

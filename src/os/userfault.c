@@ -160,15 +160,17 @@ int crn_uffd_whole(int uffd, uintptr_t addr, size_t len)
 	return err == -EEXIST ? 0 : CRN_MIN(err, 0);
 }
 
-#define EVENT_REMOVED 0x15
+_Static_assert(sizeof(struct crn_uffd_event) == 32, "ABI");
 
 void crn_uffd_events_read(struct crn_uffd_events *e, int uffd)
 {
-	uint8_t message[32];
+	struct crn_uffd_event *at = &e->log[atomic_fetch_add(&e->seen, 1) % CRN_UFFD_LOG];
 
-	atomic_fetch_add(&e->seen, 1);
-	if (crn_sys3(SYS_read, uffd, message, sizeof(message)) > 0 && message[0] == EVENT_REMOVED)
+	at->kind = 0;
+	if (crn_sys3(SYS_read, uffd, at, sizeof(*at)) > 0 && at->kind == CRN_UFFD_REMOVED)
 		atomic_store(&e->dropped, 1u);
+	else if (at->kind == CRN_UFFD_REMAPPED)
+		(void)crn_uffd_unregister(uffd, at->args[1], at->args[2]);
 	atomic_fetch_add(&e->done, 1);
 }
 

@@ -14,7 +14,8 @@
 /* UFFD_FEATURE_* */
 enum crn_uffd_feature {
 	CRN_UFFD_PAGEFAULT_FLAG_WP = 1u << 0,
-	CRN_UFFD_EVENT_REMOVE = 1u << 3, /* who drops pages waits until the event is read */
+	CRN_UFFD_EVENT_REMAP = 1u << 2,  /* who moves pages waits until the event is read */
+	CRN_UFFD_EVENT_REMOVE = 1u << 3, /* and who drops them */
 	CRN_UFFD_EVENT_UNMAP = 1u << 6,  /* and who unmaps, moves away or maps over */
 	CRN_UFFD_SIGBUS = 1u << 7,
 	CRN_UFFD_WP_SHMEM = 1u << 12,       /* WP_HUGETLBFS_SHMEM: shared memory and memfd */
@@ -35,13 +36,33 @@ enum crn_uffd_way {
  * then one event is read, which lets its causer go on, then `done` grows. So who has seen a call
  * return that changed a mapping finds another `seen` than before it; where both agree nobody is in
  * between.
+ *
+ * The event itself goes to the log, at the place that `seen` named before it grew; that stays
+ * without one if another reader was faster.
  */
 struct crn_uffd_events {
 	_Atomic uint32_t seen, done;
 	_Atomic uint32_t dropped; /* pages were: that happens after its event, at any time */
+	struct crn_uffd_event *log; /* CRN_UFFD_LOG of them, used in a circle */
 };
 
-/* Read one, if there is one. Any context. */
+#define CRN_UFFD_LOG 1024u
+
+/* struct uffd_msg */
+struct crn_uffd_event {
+	uint8_t kind; /* enum crn_uffd_event_kind; 0: none */
+	uint8_t reserved[7];
+	uint64_t args[3];
+};
+
+enum crn_uffd_event_kind {
+	/* from, to, length; has been done. The reader unregisters what has moved. */
+	CRN_UFFD_REMAPPED = 0x14,
+	CRN_UFFD_REMOVED = 0x15,  /* begin, end; will be done when the event has been read */
+	CRN_UFFD_UNMAPPED = 0x16, /* begin, end; has been done */
+};
+
+/* Read one, if there is one, and act on it like any reader. Any context. */
 void crn_uffd_events_read(struct crn_uffd_events *e, int uffd);
 
 /*

@@ -81,7 +81,7 @@ void undo_unregister(struct crn_undo_pages *u, struct undo_area *a)
 
 /* ---- Events ------------------------------------------------------------------------------ */
 
-#define EVENTS (CRN_UFFD_EVENT_UNMAP | CRN_UFFD_EVENT_REMOVE)
+#define EVENTS (CRN_UFFD_EVENT_UNMAP | CRN_UFFD_EVENT_REMOVE | CRN_UFFD_EVENT_REMAP)
 
 /* Who looks then wants to see the mark of each page that is protected (undo_whole.c). */
 static bool with_events(const struct crn_undo_pages *u)
@@ -145,6 +145,8 @@ static int uffd_begin(struct crn_undo_pages *u, struct undo_area *a)
 
 	if (u->events && !crn_keeper_reads(u->env->keeper))
 		CRN_TRY(without_events(u));
+	if (!u->area_count)
+		u->looked = atomic_load(&u->env->keeper->readers.events.seen);
 	do
 		err = crn_uffd_register(u->uffd, a->begin, len);
 	while (again(u, err));

@@ -33,6 +33,12 @@ static enum verdict not_refused(const struct crn_undo_pages *u, uintptr_t page)
 {
 	if (u->env->faults_forwarded)
 		crn_signal_mask(SIG_UNBLOCK, 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1));
+	if (crn_guarded_store((void *)page) >= 0)
+		return SERVED;
+	if (!u->events)
+		return NOT_OURS;
+	/* Protected memory that the program has moved is let go soon. */
+	(void)crn_keeper_await_log(u->env->keeper);
 	return crn_guarded_store((void *)page) < 0 ? NOT_OURS : SERVED;
 }
 
@@ -67,7 +73,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 {
 	undo_word *w = undo_word_of(a, page);
 	enum verdict verdict;
-	uintptr_t word, next;
+	uintptr_t word, next, doubt;
 	void *frame;
 
 	verdict = claim(u, a, page, &word);
@@ -84,6 +90,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		next = UNDO_ZERO;
 		frame = NULL;
 	}
+	doubt = undo_told_doubt(u, page);
 	if (a->guard->open(u, page, page + CRN_PAGE_SIZE, word & UNDO_EXEC) < 0) {
 		if (frame)
 			crn_frame_free(u->env->arena, frame);
@@ -98,7 +105,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
 	undo_note_saved(u, page);
 	atomic_fetch_add_explicit(&u->faults, 1, memory_order_relaxed);
-	atomic_store(w, word | UNDO_OPEN | next);
+	atomic_store(w, word | UNDO_OPEN | next | doubt);
 	return SERVED;
 }
 
@@ -142,7 +149,8 @@ static void open_near(struct crn_undo_pages *u, const struct undo_area *a, uintp
 		if (open) {
 			atomic_fetch_add_explicit(&u->frame_count, 1, memory_order_relaxed);
 			undo_note_saved(u, page);
-			atomic_store(w, exec | UNDO_OPEN | UNDO_NEAR | frame);
+			atomic_store(w, exec | UNDO_OPEN | UNDO_NEAR | frame |
+					undo_told_doubt(u, page));
 		} else {
 			crn_frame_free(u->env->arena, (void *)frame);
 			atomic_store(w, exec);

@@ -38,6 +38,9 @@ void undo_save_page(
 	uintptr_t word = get(w) | UNDO_OPEN | flags;
 	void *frame = crn_frame_alloc(u->env->arena);
 
+	if (crn_unlikely(u->events && u->depth))
+		undo_whole_page(u, page);
+
 	if (frame && u->env->seal)
 		u->env->seal(u->env, frame, false);
 	if (!frame) {
@@ -55,7 +58,7 @@ void undo_save_page(
 		if (u->env->seal)
 			u->env->seal(u->env, frame, true);
 	}
-	set(w, word);
+	set(w, word | undo_told_doubt(u, page));
 	undo_note_saved(u, page);
 }
 
@@ -116,6 +119,9 @@ int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 		err = a->guard->open(u, from, page, exec);
 		if (err == -ENOMEM)
 			err = open_wider(u, a, from, page, exec);
+		/* Its protection has gone, and perhaps its content, before it was saved. */
+		if (err == -ENOENT && u->depth)
+			undo_whole_lost(u, a);
 		if (err < 0)
 			return err;
 	}

@@ -65,6 +65,11 @@ enum undo_flags {
 	 * if there is nothing to copy.
 	 */
 	UNDO_EMPTY = 1u << 11,
+	/*
+	 * Tracker mprotect: its content was saved when an event that takes it away was there, and
+	 * not taken note of (undo_told.c).
+	 */
+	UNDO_DOUBT = UNDO_EMPTY,
 	UNDO_FLAGS = 0xfffu,
 };
 
@@ -81,6 +86,8 @@ struct undo_area {
 	const struct undo_guard *guard;
 	bool hot;         /* CRN_AREA_HOT: guard is NULL */
 	bool told;        /* changes of its mappings are told: undo_told.c */
+	bool torn;        /* a part of it may no longer be registered */
+	bool lost;        /* it has lost the content of clean pages */
 	size_t low, high; /* hot: words outside [low, high) hold nothing */
 	size_t word_bytes;
 	undo_word *words; /* one a page */
@@ -121,6 +128,7 @@ struct crn_undo_pages {
 	bool events;   /* of uffd, are read by the keeper: they tell of changed mappings */
 	uint32_t looked; /* `seen` of these, when all mappings were whole */
 	struct crn_change_rings *rings; /* tracker mprotect: tell of others; or NULL */
+	uint32_t noted; /* tracker mprotect: `seen`, when events were last taken note of */
 
 	struct undo_area **areas; /* sorted by address */
 	size_t area_count, area_cap;
@@ -143,7 +151,8 @@ struct crn_undo_pages {
 	_Atomic uintptr_t reader;        /* and of who is in undo_gate_close_to_read */
 	/* Under feed bpf-images (images.c), else NULL and empty: */
 	struct crn_feed *feed;
-	struct crn_range_list open;       /* pages that stay open because a fault may not be over */
+	struct crn_range_list open;       /* pages that stay open because a fault may not be over,
+					     or (undo_told.c) a madvise */
 	struct crn_range_list unreported; /* scratch */
 	/* Written pages that were protected with others and have not been reported by then. */
 	struct crn_range_list strange;
@@ -239,6 +248,10 @@ void undo_protect_saved(struct crn_undo_pages *u, size_t count);
 int undo_whole(void *t, uintptr_t begin, uintptr_t end);
 int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a);
 int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a);
+/* Stores to some page of the area cannot be refused any more. */
+void undo_whole_lost(struct crn_undo_pages *u, struct undo_area *a);
+/* Before a clean page is saved: if it is not protected any more, its area has lost content. */
+void undo_whole_page(struct crn_undo_pages *u, uintptr_t page);
 
 /* ---- undo_told.c: tracker mprotect is told of changed mappings ---- */
 /* Nothing happens if it cannot be: then each look asks. */
@@ -247,12 +260,28 @@ void undo_told_close(struct crn_undo_pages *u);
 /* From now on the changes of this area's mappings are told, if they can be; or no longer. */
 void undo_told_add(struct crn_undo_pages *u, struct undo_area *a);
 void undo_told_drop(struct crn_undo_pages *u, struct undo_area *a);
-/* A reader of events may have been killed. No system call if none has. */
-void undo_told_renew(struct crn_undo_pages *u);
+/* An event has come that is not taken note of yet. */
+static inline bool undo_told_more(const struct crn_undo_pages *u)
+{
+	return u->events && u->guard == &undo_guard_mprotect &&
+		atomic_load(&u->env->keeper->readers.events.seen) != u->noted;
+}
+/* UNDO_DOUBT, or 0, for a page whose content has just been copied. Any context. */
+uintptr_t undo_told_pending(const struct crn_undo_pages *u, uintptr_t page);
+static inline uintptr_t undo_told_doubt(const struct crn_undo_pages *u, uintptr_t page)
+{
+	return crn_unlikely(undo_told_more(u)) ? undo_told_pending(u, page) : 0;
+}
+/*
+ * Take note of events, before pages change or the past is asked for. A reader may also have been
+ * killed. No system call if nothing has happened.
+ */
+void undo_told_note(struct crn_undo_pages *u);
 static inline void undo_told_keep(struct crn_undo_pages *u)
 {
-	if (crn_unlikely(u->events && !crn_keeper_reads(u->env->keeper)))
-		undo_told_renew(u);
+	if (crn_unlikely(undo_told_more(u) || u->open.count ||
+			(u->events && !crn_keeper_reads(u->env->keeper))))
+		undo_told_note(u);
 }
 
 /* ---- uffd.c ---- */

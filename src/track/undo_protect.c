@@ -53,6 +53,7 @@ static void protect_singly(
 			 * to protect until the session notices.
 			 */
 			set(w, get(w) | UNDO_SEALED);
+			undo_whole_lost(u, a);
 			continue;
 		}
 		set(w, (get(w) | UNDO_HOT) & ~(uintptr_t)UNDO_SAME);

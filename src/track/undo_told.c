@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tracker `mprotect` is told that a mapping has changed, so that it need not ask at each look
- * (undo_whole.c): of mmap and mprotect by perf (change_rings.h), of munmap and mremap by a
+ * (undo_whole.c): of mmap and mprotect by perf (change_rings.h), of what takes memory away by a
  * userfaultfd that protects nothing. Areas are registered with it for its events alone, which the
- * keeper reads.
+ * keeper reads and logs.
+ *
+ * What has gone shows nowhere else: a clean page without its content is as closed as any. So it is
+ * taken note of before pages change: a page that was open when its content went does not matter;
+ * one that was clean, or that was saved when its event was there already (UNDO_DOUBT), is a loss.
  *
  * The keeper also holds the only descriptor, which is fetched when an area is added: if the readers
  * are killed the file ends, and nobody waits for them.
@@ -12,21 +16,23 @@
 #include "os/descriptor.h"
 #include "os/host.h"
 #include "os/keeper.h"
+#include "os/pagemap.h"
+#include "os/thread.h"
 #include "os/userfault.h"
 #include "track/change_rings.h"
 #include "track/undo_pages.h"
 
-#define EVENTS CRN_UFFD_EVENT_UNMAP
+#define EVENTS (CRN_UFFD_EVENT_UNMAP | CRN_UFFD_EVENT_REMOVE | CRN_UFFD_EVENT_REMAP)
 
-void undo_told_open(struct crn_undo_pages *u)
+static void begin(struct crn_undo_pages *u)
 {
 	struct crn_track_env *env = u->env;
 	uint64_t features = env->host->uffd_features;
 
 	if (!env->areas_alone || (features & EVENTS) != EVENTS)
 		return;
-	if (!u->rings && crn_change_rings_open(&u->rings, env->arena) < 0)
-		return;
+	if (!u->rings)
+		(void)crn_change_rings_open(&u->rings, env->arena);
 	/* With WP_ASYNC it takes mappings of files as well. */
 	u->uffd = crn_uffd_open(EVENTS | (features & CRN_UFFD_WP_ASYNC), NULL);
 	if (u->uffd < 0)
@@ -39,21 +45,22 @@ void undo_told_open(struct crn_undo_pages *u)
 	}
 }
 
-void undo_told_close(struct crn_undo_pages *u)
+void undo_told_open(struct crn_undo_pages *u)
 {
-	crn_change_rings_close(u->rings);
-	u->rings = NULL;
+	crn_range_list_open(&u->open, u->env->arena);
+	begin(u);
 }
 
-/* Who waits for readers goes on when the last descriptor is closed. */
-static void forget(struct crn_undo_pages *u)
+void undo_told_close(struct crn_undo_pages *u)
 {
-	for (size_t i = 0; i < u->area_count; i++)
-		u->areas[i]->told = false;
-	u->events = false;
-	crn_keeper_drop(u->env->keeper, &u->uffd);
-	crn_keeper_dismiss(u->env->keeper);
+	if (u->guard != &undo_guard_mprotect)
+		return;
+	crn_change_rings_close(u->rings);
+	u->rings = NULL;
+	crn_range_list_close(&u->open);
 }
+
+/* ---- Registered areas -------------------------------------------------------------------- */
 
 /* From the keeper, unless the program has changed its user. */
 static bool fetch(struct crn_undo_pages *u)
@@ -69,16 +76,166 @@ static void give_back(struct crn_undo_pages *u)
 }
 
 /* What nobody reads of must not be registered: its munmap would sleep for ever. */
+static void enlist(struct crn_undo_pages *u, struct undo_area *a)
+{
+	bool reads;
+
+	if (u->guard != &undo_guard_mprotect || a->guard != u->guard ||
+		a->area->flags & CRN_AREA_SHARED)
+		return;
+	reads = u->events && crn_keeper_reads(u->env->keeper) && fetch(u);
+	a->torn = false;
+	a->told = reads && crn_uffd_register(u->uffd, a->begin, a->end - a->begin) >= 0;
+	if (reads)
+		give_back(u);
+}
+
+/* ---- Taking note ------------------------------------------------------------------------- */
+
+static bool lost_content(uintptr_t word)
+{
+	return !(word & UNDO_OPEN) || word & (UNDO_SEALED | UNDO_DOUBT);
+}
+
+/*
+ * `later`: it may go at any time from now on, if the call is another thread's. Then the page must
+ * not be closed: it would lose what it holds at that checkpoint.
+ */
+static void note_pages(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin,
+	uintptr_t end, bool later)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		uintptr_t word = atomic_load(undo_word_of(a, page));
+
+		a->lost |= lost_content(word);
+		if (later && word & UNDO_OPEN &&
+			crn_range_list_add(&u->open, page, page + CRN_PAGE_SIZE) < 0)
+			a->lost = true;
+	}
+}
+
+/* `torn`: what is there now, if anything, is another mapping. */
+static void note_range(
+	struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool torn, bool later)
+{
+	for (size_t i = 0; i < u->area_count; i++) {
+		struct undo_area *a = u->areas[i];
+
+		if (!a->told || a->end <= begin || a->begin >= end)
+			continue;
+		a->torn |= torn;
+		note_pages(u, a, CRN_MAX(begin, a->begin), CRN_MIN(end, a->end), later);
+	}
+}
+
+static bool takes_away(const struct crn_uffd_event *e, uintptr_t page)
+{
+	switch (e->kind) {
+	case CRN_UFFD_REMAPPED:
+		return page - e->args[0] < e->args[2] || page - e->args[1] < e->args[2];
+	case CRN_UFFD_REMOVED:
+	case CRN_UFFD_UNMAPPED:
+		return page >= e->args[0] && page < e->args[1];
+	}
+	return false;
+}
+
+static void note_event(struct crn_undo_pages *u, const struct crn_uffd_event *e, bool alone)
+{
+	switch (e->kind) {
+	case CRN_UFFD_REMAPPED:
+		note_range(u, e->args[0], e->args[0] + e->args[2], true, false);
+		note_range(u, e->args[1], e->args[1] + e->args[2], true, false);
+		break;
+	case CRN_UFFD_REMOVED:
+		note_range(u, e->args[0], e->args[1], false, !alone);
+		break;
+	case CRN_UFFD_UNMAPPED:
+		note_range(u, e->args[0], e->args[1], true, false);
+		break;
+	}
+}
+
+/* Any context: nothing is written. */
+uintptr_t undo_told_pending(const struct crn_undo_pages *u, uintptr_t page)
+{
+	const struct crn_uffd_event *log = u->env->keeper->readers.events.log;
+	uint32_t seen = crn_keeper_await_log(u->env->keeper), at = u->noted;
+
+	if (seen - at >= CRN_UFFD_LOG)
+		return UNDO_DOUBT;
+	for (; at != seen; at++)
+		if (takes_away(&log[at % CRN_UFFD_LOG], page))
+			return UNDO_DOUBT;
+	return 0;
+}
+
+static void settle_doubts(struct crn_undo_pages *u)
+{
+	for (size_t i = 0; i < atomic_load(&u->saved_count); i++)
+		atomic_fetch_and(undo_word_of(undo_find(u, u->saved[i]), u->saved[i]),
+			~(uintptr_t)UNDO_DOUBT);
+	for (size_t i = 0; i < u->hot.count; i++)
+		atomic_fetch_and((undo_word *)u->hot.at[i].where, ~(uintptr_t)UNDO_DOUBT);
+}
+
+static void take_note(struct crn_undo_pages *u)
+{
+	const struct crn_uffd_event *log = u->env->keeper->readers.events.log;
+	bool alone = crn_thread_alone();
+	uint32_t seen;
+
+	undo_gate_close(u);
+	seen = crn_keeper_await_log(u->env->keeper);
+	if (seen - u->noted >= CRN_UFFD_LOG) { /* the oldest are written over */
+		note_range(u, 0, UINTPTR_MAX, true, false);
+		u->noted = seen;
+	}
+	for (; u->noted != seen; u->noted++)
+		note_event(u, &log[u->noted % CRN_UFFD_LOG], alone);
+	crn_range_list_normalise(&u->open);
+	settle_doubts(u);
+	for (size_t i = 0; i < u->area_count; i++)
+		if (u->areas[i]->torn)
+			enlist(u, u->areas[i]);
+	undo_gate_open(u);
+}
+
+/* What has gone by now has been seen to go: it cannot once more. */
+static void close_gone(struct crn_undo_pages *u)
+{
+	struct crn_page_run run;
+	size_t kept = 0;
+
+	if (crn_thread_alone())
+		crn_range_list_shrink(&u->open, 0);
+	for (size_t i = 0; i < u->open.count; i++) {
+		uintptr_t at = u->open.at[i].begin;
+
+		if (crn_pagemap_populated(u->pagemap, &at, u->open.at[i].end, &run, 1))
+			u->open.at[kept++] = u->open.at[i];
+	}
+	crn_range_list_shrink(&u->open, kept);
+}
+
+/* ---- Readers come and go ------------------------------------------------------------------ */
+
+/* Who waits for readers goes on when the last descriptor is closed. */
+static void forget(struct crn_undo_pages *u)
+{
+	take_note(u);
+	for (size_t i = 0; i < u->area_count; i++)
+		u->areas[i]->told = false;
+	u->events = false;
+	crn_keeper_drop(u->env->keeper, &u->uffd);
+	crn_keeper_dismiss(u->env->keeper);
+}
+
 void undo_told_add(struct crn_undo_pages *u, struct undo_area *a)
 {
-	bool reads = u->events && crn_keeper_reads(u->env->keeper);
-
-	if (u->guard != &undo_guard_mprotect || !reads || a->area->flags & CRN_AREA_SHARED)
-		return;
-	if (!fetch(u))
-		return;
-	a->told = crn_uffd_register(u->uffd, a->begin, a->end - a->begin) >= 0;
-	give_back(u);
+	if (undo_told_more(u))
+		take_note(u); /* before there is this area: what is told happened to another one */
+	enlist(u, a);
 }
 
 void undo_told_drop(struct crn_undo_pages *u, struct undo_area *a)
@@ -91,7 +248,7 @@ void undo_told_drop(struct crn_undo_pages *u, struct undo_area *a)
 }
 
 /* Anew, as long as there can be readers. What has happened meanwhile the next look finds. */
-void undo_told_renew(struct crn_undo_pages *u)
+static void renew(struct crn_undo_pages *u)
 {
 	struct crn_keeper *k = u->env->keeper;
 
@@ -100,11 +257,21 @@ void undo_told_renew(struct crn_undo_pages *u)
 		return;
 	}
 	forget(u);
-	undo_told_open(u);
+	begin(u);
 	if (u->events && !crn_keeper_reads(k))
 		(void)crn_keeper_start(k);
 	if (u->events && !crn_keeper_reads(k))
 		forget(u);
 	for (size_t i = 0; i < u->area_count; i++)
-		undo_told_add(u, u->areas[i]);
+		enlist(u, u->areas[i]);
+}
+
+void undo_told_note(struct crn_undo_pages *u)
+{
+	if (u->events && !crn_keeper_reads(u->env->keeper))
+		renew(u);
+	if (u->events && undo_told_more(u))
+		take_note(u);
+	if (u->open.count)
+		close_gone(u);
 }

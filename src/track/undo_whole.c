@@ -45,7 +45,7 @@ int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a)
 	struct crn_mapping m;
 	int more;
 
-	if (!crn_memory_all_mapped(a->begin, a->end - a->begin))
+	if (a->lost || !crn_memory_all_mapped(a->begin, a->end - a->begin))
 		return CAIRN_ELAYOUT;
 	CRN_TRY(crn_maps_begin(&u->maps, a->begin, CRN_MAPS_NO_NAMES | CRN_MAPS_WRITABLE));
 	while ((more = crn_maps_next(&u->maps, &m)) > 0 && m.begin < a->end)
@@ -122,16 +122,17 @@ static bool any_unmarked(
 }
 
 /* Every clean page has the mark of its protection, which goes with its content. */
-static int all_marked(struct crn_undo_pages *u, struct undo_area *a)
+static int all_marked(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
 	struct crn_page_run runs[RUNS_MAX];
-	uintptr_t at = a->begin, cursor = a->begin;
+	uintptr_t at = begin, cursor = begin;
 	long count;
 
-	while (cursor < a->end) {
+	while (cursor < end) {
 		do
 			count = crn_pagemap_protected(
-				u->pagemap, &cursor, a->end, runs, RUNS_MAX);
+				u->pagemap, &cursor, end, runs, RUNS_MAX);
 		while (count < 0 && crn_keeper_mend(u->env->keeper) > 0);
 		if (count < 0)
 			return (int)count;
@@ -139,12 +140,14 @@ static int all_marked(struct crn_undo_pages *u, struct undo_area *a)
 			if (any_unmarked(u, a, at, runs[i].begin))
 				return CAIRN_ELAYOUT;
 	}
-	return any_unmarked(u, a, at, a->end) ? CAIRN_ELAYOUT : 0;
+	return any_unmarked(u, a, at, end) ? CAIRN_ELAYOUT : 0;
 }
 
 int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a)
 {
-	return u->events ? all_marked(u, a) : ask(u, a);
+	if (a->lost)
+		return CAIRN_ELAYOUT;
+	return u->events ? all_marked(u, a, a->begin, a->end) : ask(u, a);
 }
 
 /* No call that changes a mapping has returned since all were whole. */
@@ -155,14 +158,36 @@ static bool is_quiet(const struct crn_undo_pages *u)
 		(u->guard == &undo_guard_uffd || crn_change_rings_quiet(u->rings));
 }
 
+void undo_whole_lost(struct crn_undo_pages *u, struct undo_area *a)
+{
+	a->lost = true;
+	u->looked = atomic_load(&u->env->keeper->readers.events.seen) - 1;
+}
+
+void undo_whole_page(struct crn_undo_pages *u, uintptr_t page)
+{
+	struct undo_area *a = undo_find(u, page);
+
+	if (!a || a->guard != &undo_guard_uffd)
+		return;
+	if (crn_keeper_await_log(u->env->keeper) == u->looked)
+		return;
+	if (all_marked(u, a, page, page + CRN_PAGE_SIZE) == CAIRN_ELAYOUT)
+		undo_whole_lost(u, a);
+}
+
 /*
  * What was seen before the look is dealt with, if nobody is about to let its causer go on. Pages
  * that are dropped go after that: where this has happened each look is a real one.
  */
 static void note_whole(struct crn_undo_pages *u, uint32_t done, uint32_t seen)
 {
-	if (u->events && done == seen && !atomic_load(&u->env->keeper->readers.events.dropped))
-		u->looked = seen;
+	if (!u->events || done != seen)
+		return;
+	if (u->guard == &undo_guard_uffd && atomic_load(&u->env->keeper->readers.events.dropped))
+		return;
+	/* Of what has come since it was last taken note of the look has seen nothing. */
+	u->looked = u->guard == &undo_guard_uffd ? seen : u->noted;
 }
 
 /* ---- All areas --------------------------------------------------------------------------- */
@@ -196,9 +221,15 @@ int undo_whole(void *t, uintptr_t begin, uintptr_t end)
 {
 	struct crn_undo_pages *u = t;
 	struct crn_uffd_events *e = &u->env->keeper->readers.events;
-	uint32_t done = atomic_load(&e->done), seen = atomic_load(&e->seen);
-	bool quiet = is_quiet(u);
+	uint32_t done, seen;
+	bool quiet;
 	int err = 0;
+
+	if (u->guard == &undo_guard_mprotect)
+		undo_told_keep(u);
+	seen = u->events ? crn_keeper_await_log(u->env->keeper) : 0;
+	done = atomic_load(&e->done);
+	quiet = is_quiet(u);
 
 	/* Without the file nothing is protected: that is another answer. */
 	if (u->events && !quiet && u->guard == &undo_guard_uffd)

@@ -267,6 +267,8 @@ static const struct test_case cases[] = {
 	{ "by_thread", by_thread },
 	{ "by_young_thread", by_young_thread },
 	{ "by_child", by_child },
+	{ "dropped", dropped },
+	{ "mapped_over", mapped_over },
 	{ "silent", silent },
 	{ "untouched", untouched },
 	{ "hot", hot },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two files of `remapped` share. */
+/* What the files of `remapped` share. */
 #ifndef TEST_REMAPPED_H
 #define TEST_REMAPPED_H
 
@@ -27,6 +27,17 @@ bool is_restored(void);
 /* Clean pages of [first, first + count) were exchanged: one of them is written, all calls asked. */
 void check_exchanged(size_t first, size_t count);
 
+/* Changes of page 9, which is clean, and of page 5. */
+void drop_clean(void);
+void drop_open(void);
+void over_open(void);
+/* By whom they are made: the calling thread, or its_thread, which lives from begins to ends. */
+extern void (*maker)(void (*make)(void));
+void its_thread(void (*make)(void));
+void thread_begins(void);
+void thread_ends(void);
+bool events_are_read(void);
+
 /* ---- remapped_rewinds.c: changes between any two rewinds ---- */
 void rewinds(void);
 void keeper_killed(void);
@@ -37,5 +48,9 @@ void by_thread(void);
 void by_young_thread(void);
 void by_child(void);
 void silent(void);
+
+/* ---- remapped_dropped.c ---- */
+void dropped(void);
+void mapped_over(void);
 
 #endif

@@ -31,7 +31,7 @@ static void over(void)
 	map_at(area + 9 * PAGE, 1, MAP_FIXED);
 }
 
-static void over_open(void)
+void over_open(void)
 {
 	map_at(area + 5 * PAGE, 1, MAP_FIXED);
 }
@@ -51,6 +51,8 @@ static void over_shared(void)
 static void move(uint8_t *from, uint8_t *to)
 {
 	CHECK(mremap(from, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	if (strcmp(tracker, "mprotect"))
+		*to = 1;
 }
 
 static void away(void)
@@ -94,7 +96,7 @@ static void hide_all(void)
 	CHECK(mprotect(area, PAGES * PAGE, PROT_NONE) == 0);
 }
 
-static void drop_clean(void)
+void drop_clean(void)
 {
 	CHECK(madvise(area + 9 * PAGE, PAGE, MADV_DONTNEED) == 0);
 }
@@ -105,9 +107,55 @@ static void drop_and_store(void)
 	area[9 * PAGE] = 1;
 }
 
-static void drop_open(void)
+void drop_open(void)
 {
 	CHECK(madvise(area + 5 * PAGE, PAGE, MADV_DONTNEED) == 0);
+}
+
+static void drop_and_touch(void)
+{
+	drop_clean();
+	CHECK_OK(cairn_area_touch(c, area + 9 * PAGE, PAGE));
+}
+
+static void drop_and_close(void)
+{
+	drop_clean();
+	close_all();
+}
+
+static void move_content(void)
+{
+	void *to = mremap(area + 9 * PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+
+	if (to == MAP_FAILED)
+		test_skip("MREMAP_DONTUNMAP (Linux 5.7)");
+	if (strcmp(tracker, "mprotect")) /* which has closed the mapping itself */
+		*(volatile uint8_t *)to = 1;
+}
+
+static void move_content_and_store(void)
+{
+	move_content();
+	area[9 * PAGE] = 1;
+}
+
+static void move_open_content(void)
+{
+	CHECK(mremap(area + 5 * PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL) !=
+		MAP_FAILED);
+}
+
+static void over_and_touch(void)
+{
+	over();
+	(void)!cairn_area_touch(c, area + 9 * PAGE, PAGE);
+}
+
+static void over_closed(void)
+{
+	CHECK(mmap(area + 9 * PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		      0) == area + 9 * PAGE);
 }
 
 /* EVENT: told where the keeper reads events; else cairn_area_touch has to come before. */
@@ -132,8 +180,15 @@ static const struct {
 	{ close_all, RIGHT, RIGHT },
 	{ hide_all, RIGHT, RIGHT },
 	{ drop_open, RIGHT, RIGHT },
-	{ drop_clean, EVENT, UNTOLD },
-	{ drop_and_store, EVENT, UNTOLD },
+	{ drop_clean, EVENT, EVENT },
+	{ drop_and_store, EVENT, EVENT },
+	{ drop_and_touch, EVENT, EVENT },
+	{ drop_and_close, EVENT, EVENT },
+	{ over_and_touch, TOLD, EVENT },
+	{ move_content, EVENT, EVENT },
+	{ move_content_and_store, EVENT, EVENT },
+	{ move_open_content, RIGHT, RIGHT },
+	{ over_closed, TOLD, EVENT },
 };
 
 /* ---- With a keeper, with one that is killed, without ---- */
@@ -154,7 +209,7 @@ static void kill_all(const char *name)
 	}
 }
 
-static bool events_are_read(void)
+bool events_are_read(void)
 {
 	pid_t pids[CHILDREN_MAX];
 
@@ -182,6 +237,10 @@ static void myself(void (*make)(void))
 
 static void (*_Atomic wanted_of_thread)(void);
 
+static void no_more(void)
+{
+}
+
 /* On another processor, if there is one. */
 static void *make_change(void *arg)
 {
@@ -197,19 +256,19 @@ static void *make_change(void *arg)
 		}
 	}
 	CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
-	while (!(make = wanted_of_thread))
-		sched_yield();
-	make();
-	wanted_of_thread = NULL;
-	while (!wanted_of_thread)
-		sched_yield();
-	return arg;
+	for (;;) {
+		while (!(make = wanted_of_thread))
+			sched_yield();
+		if (make == no_more)
+			return arg;
+		make();
+		wanted_of_thread = NULL;
+	}
 }
 
 static pthread_t thread;
 
-/* It lives on: neither its birth nor its end is what gives the change away. */
-static void its_thread(void (*make)(void))
+void its_thread(void (*make)(void))
 {
 	wanted_of_thread = make;
 	while (wanted_of_thread)
@@ -235,19 +294,19 @@ static void its_child(void (*make)(void))
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-static void (*maker)(void (*make)(void)) = myself;
+void (*maker)(void (*make)(void)) = myself;
 
-static void thread_begins(void)
+void thread_begins(void)
 {
 	if (maker == its_thread)
 		CHECK(pthread_create(&thread, NULL, make_change, NULL) == 0);
 }
 
-static void thread_ends(void)
+void thread_ends(void)
 {
 	if (maker != its_thread && maker != new_thread)
 		return;
-	wanted_of_thread = gone;
+	wanted_of_thread = no_more;
 	pthread_join(thread, NULL);
 	wanted_of_thread = NULL;
 }
