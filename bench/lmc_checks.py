@@ -50,11 +50,14 @@ def serve(name: str, program: Path, folder: Path, settings: Settings) -> None:
 def compute(name: str, recipe: Recipe, program: Path, folder: Path, settings: Settings) -> None:
     work = WORKS[name]
     arguments = work.arguments(folder, settings)
-    plain = one_run([str(recipe.path("plain")), *arguments], work.clean)
-    counted = one_run([str(recipe.path("shadow")), *arguments], work.clean)
+
+    def run(path: Path) -> dict[str, Any]:
+        return one_run([str(path), *arguments], work.clean, folder / work.typed)
+
+    plain, counted = run(recipe.path("plain")), run(recipe.path("shadow"))
     every = max(1, counted["checkpoints"] // MOST)
     os.environ.update(environment(folder / "log", every))
-    checked = one_run([str(program), *arguments], work.clean)
+    checked = run(program)
     if checked["answer"] != plain["answer"]:
         raise RuntimeError("its output is another than that of the plain program")
 

@@ -20,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from lmc_recipes import RECIPES, RECIPES_32, ROOT, STORE, VARIANTS, Recipe
@@ -150,6 +151,11 @@ class Builder:
         self.folder = STORE / recipe.name
         self.log = STORE / f"{recipe.name}.log"
 
+    def say(self, what: str) -> None:
+        """A step begins, which may take minutes."""
+        now = time.strftime("%H:%M:%S")
+        print(f"{now} {self.recipe.name}: {what}", file=sys.stderr, flush=True)
+
     def run(self, command: str, compiler: str) -> None:
         sites = (f"-fcairn-site={site}" for site in self.recipe.sites)
         flags = " ".join(["-O2", self.recipe.flags, *sites])
@@ -180,12 +186,14 @@ class Builder:
         made, mark = digest(f"{steps} {cc} {said}"), self.folder / ".configured"
         if mark.exists() and mark.read_text() == made:
             return
+        self.say(f"fetching {recipe.source}")
         source = fetch(recipe.source)
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(source, self.folder, symlinks=True)
         for place, part in recipe.parts.items():
             shutil.copytree(fetch(part), self.folder / place, symlinks=True)
         self.log.write_text("")
+        self.say(f"configuring and compiling: {self.log}")
         self.run(recipe.prepare, cc)
         self.run(recipe.configure, cc)
         for path in (STORE / "bin").glob(f"{recipe.name}-*"):
@@ -197,6 +205,7 @@ class Builder:
         out = self.recipe.path(variant)
         if out.exists() and (options is None or out.stat().st_mtime >= self.newest):
             return out
+        self.say(f"linking {variant}")
         out.parent.mkdir(exist_ok=True)
         compiler = str(plain_cc(self.cairn_cc, out.parent))
         if options is not None:

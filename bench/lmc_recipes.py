@@ -170,6 +170,67 @@ RECIPES = {
             " --disable-ident --disable-cap --disable-dso --prefix=/nonexistent",
         ),
         Recipe(
+            "bind",
+            "bind9",
+            ("ns__client_request",),
+            "bin/named/named",
+            'make -C bin/named named CC="$CC"',
+            '(cd libuv && ./configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --disable-shared'
+            ' && make -j$JOBS libuv.la) && ./configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS"'
+            ' LIBUV_CFLAGS="-I$PWD/libuv/include"'
+            ' LIBUV_LIBS="$PWD/libuv/.libs/libuv.a -lpthread -ldl -lrt" --disable-shared'
+            " --enable-static --disable-doh --disable-linux-caps --disable-geoip --without-libxml2"
+            " --without-json-c --without-zlib --without-jemalloc --without-gssapi --without-lmdb"
+            " && make -j$JOBS -C lib && make bind.keys.h && make -j$JOBS -C bin/named named",
+            prepare="cd libuv && ./autogen.sh",
+            packages=("autoconf", "libtool", "libssl-dev", "pkg-config"),
+            parts={"libuv": "libuv1"},
+            options="-fcairn-threads",  # a loop for the network, one for timers
+        ),
+        Recipe(
+            "ftpd",
+            "inetutils",
+            ("telnet_fgets:return",),
+            "ftpd/ftpd",
+            'rm -f ftpd/ftpd; make -C ftpd ftpd CC="$CC"',
+            './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --disable-clients'
+            " --disable-servers --enable-ftpd --without-pam && make -j$JOBS",
+            # Guests are who the server is, where it is; figures are printed by exit.
+            prepare="""sed -i 's/getpwnam (name)/getpwuid (getuid ())/; s/p->pw_dir/"."/'"""
+            """ ftpd/auth.c && sed -i 's/chroot (/chdir (/; s/ _exit (status)/ exit (status)/'"""
+            " ftpd/ftpd.c",
+        ),
+        Recipe(
+            "busybox",  # its ftpd
+            "busybox",
+            ("cmdio_get_cmd_and_arg:return",),
+            "busybox_unstripped",
+            "$CC $FLAGS -o busybox_unstripped applets/applets.o"
+            " -Wl,--start-group $(find * -name lib.a) -Wl,--end-group",
+            "make allnoconfig && sed -i -E 's/^# CONFIG_(FTPD|LFS) is not set/CONFIG_\\1=y/'"
+            ' .config && (yes "" || true) | make oldconfig && make -j$JOBS busybox_unstripped'
+            ' CC="$CC $FLAGS" LD="$(command -v ld.lld-22 ld.lld-19 | head -n 1)" SKIP_STRIP=y',
+            prepare="sed -i 's/if (chroot(basedir) == 0)/if (0)/' networking/ftpd.c",
+        ),
+        Recipe(
+            "gnugo",
+            "gnugo",
+            ("attack",),
+            "interface/gnugo",
+            'rm -f interface/gnugo; make -C interface gnugo CC="$CC"',
+            './configure CC="$CC" CFLAGS="$FLAGS -fcommon -w" LDFLAGS="$FLAGS" --without-curses'
+            " --without-readline && make -j$JOBS",
+        ),
+        Recipe(
+            "sjeng",
+            "sjeng",
+            ("eval",),
+            "sjeng",
+            'rm -f sjeng; make sjeng CC="$CC"',
+            './configure CC="$CC" CFLAGS="$FLAGS -fcommon -w" LDFLAGS="$FLAGS" && make -j$JOBS',
+            packages=("libgdbm-dev",),
+        ),
+        Recipe(
             "bzip2",
             "bzip2",
             ("BZ2_compressBlock",),

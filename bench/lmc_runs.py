@@ -48,10 +48,12 @@ def peak_kib(pid: int) -> int:
     return int(found[1]) if found else 0
 
 
-def one_run(command: list[str], clean: str) -> dict[str, Any]:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+def one_run(command: list[str], clean: str, typed: Path = Path(os.devnull)) -> dict[str, Any]:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, typed.open() as words:
         environment = {**os.environ, "CAIRN_STATS": "json", "CAIRN_MEMORY_MAX": str(LIMIT)}
-        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        process = subprocess.Popen(
+            command, stdin=words, stdout=out, stderr=err, env=environment
+        )
         peak, (pid, status, used) = 0, os.wait4(process.pid, os.WNOHANG)
         while not pid:
             peak = max(peak, peak_kib(process.pid))
@@ -87,7 +89,7 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
         if row in PAGES:
             under = [settings.cairn(), "run", "--stats=json", "--at", work.at, "--tracker", row]
             command = [*under, "--strategy", "none", "--", *command]
-        figures = one_run(command, work.clean)
+        figures = one_run(command, work.clean, folder / work.typed)
         if row != "plain" and (not figures["checkpoints"] or figures["failed"]):
             raise RuntimeError("no checkpoints, or failed ones")
         return figures

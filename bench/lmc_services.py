@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
 The servers that lmc_programs.py builds, each with its load: ab with 10 connections and 10 requests
-on each, redis-benchmark with 50 clients, pgbench with 10, and 10 FTP clients that fetch a file of
-1 KiB again and again and compare it.
+on each, redis-benchmark with 50 clients, pgbench with 10, dnsperf with 20, and 10 FTP clients that
+fetch a file of 1 KiB again and again and compare it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import pwd
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from heavy_servers import ApacheServer, PostgresServer, program_path
+from heavy_servers import ApacheServer, BindServer, PostgresServer, program_path
 from lmc_recipes import STORE
 from loads import PER_CONNECTION, PROGRAMS, ab_load
 from servers import LighttpdServer, NginxServer, RedisServer, Server, ServerError
@@ -89,7 +90,7 @@ AuthUserFile {folder}/passwords
 RequireValidShell off
 TimeoutIdle 0
 """
-    USER, PASSWORD = "reader", "cairn"
+    USER, PASSWORD = "anonymous", "cairn"  # the name by which ftpd lets everybody in
     # crypt(3) of the password
     HASH = (
         "$6$cairn$IA9N2hb.hk20ot1lpc.BIkhUZJSsDvfL5LV2qmyTe.dD7OAZFw/SOYy3z.I9mThHIRoV9Y8EgR0hHvpNB"
@@ -115,6 +116,36 @@ TimeoutIdle 0
 
     def arguments(self) -> list[str]:
         return ["-n", "-q", "-c", str(self.folder / "proftpd.conf")]
+
+
+class SessionServer(Server):
+    """A program that serves one connection, which is its standard input and output; as of inetd."""
+
+    words: tuple[str, ...] = ()
+    stop_signal = signal.SIGTERM
+    LISTENER = """
+import signal, socket, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+sessions = []
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
+    while True:
+        client = listener.accept()[0]
+        sessions = [one for one in sessions if one.poll() is None]
+        sessions.append(subprocess.Popen(sys.argv[2:], stdin=client, stdout=client))
+        client.close()
+"""
+
+    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
+        super().__init__(folder, under)
+        self.www = www
+
+    def command(self) -> list[str]:
+        listener = [sys.executable, "-c", self.LISTENER, str(self.port)]
+        return ["env", "-C", str(self.www), *listener, *self.under, self.program, *self.words]
+
+
+class BusyboxServer(SessionServer):
+    words = ("ftpd", ".")
 
 
 def ftp_load(server: Server, requests: int) -> float:
@@ -192,5 +223,10 @@ SERVICES = {
         _plain(BuiltPostgres), PROGRAMS["postgres"].load, "transactions", 5_000, 500,
         needs=("pgbench",),
     ),
+    "bind": Service(
+        _plain(BindServer), PROGRAMS["bind"].load, "queries", 500_000, 20_000, needs=("dnsperf",)
+    ),
     "proftpd": Service(ProftpdServer, ftp_load, "files", 10_000, 1_000),
+    "ftpd": Service(SessionServer, ftp_load, "files", 10_000, 1_000),
+    "busybox": Service(BusyboxServer, ftp_load, "files", 10_000, 1_000),
 }  # fmt: skip

@@ -4,6 +4,7 @@ time, and what a turn of the loop is at whose top a checkpoint is taken."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,12 +43,16 @@ print(turns, sum)
 
 @dataclass(frozen=True)
 class Work:
-    """A program's arguments, made in a folder; `at`: the site under `cairn run`, if it has one."""
+    """
+    A program's arguments, made in a folder; `at`: the site under `cairn run`, if it has one;
+    `typed`: a file in that folder, its input.
+    """
 
     arguments: Callable[[Path, Settings], list[str]]
     at: str
     per: str
     clean: str = ""  # what differs from run to run in its output
+    typed: str = os.devnull
 
 
 def _hmmer(folder: Path, settings: Settings) -> list[str]:
@@ -109,6 +114,21 @@ def _x264(folder: Path, settings: Settings) -> list[str]:
     return [*size, "--quiet", "--muxer", "raw", "-o", "/dev/stdout", str(folder / "frames.yuv")]
 
 
+def _gnugo(folder: Path, settings: Settings) -> list[str]:
+    """A game against itself."""
+    moves = ["genmove black", "genmove white"] * (3 if settings.quick else 20)
+    (folder / "game").write_text("\n".join(["boardsize 9", *moves, "showboard", "quit\n"]))
+    return ["--mode", "gtp", "--gtp-input", str(folder / "game"), "--seed", "1", "--level", "1"]
+
+
+def _sjeng(folder: Path, settings: Settings) -> list[str]:
+    position = "r1bqkb1r/pppp1ppp/2n2n2/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4"
+    depth = 5 if settings.quick else 7
+    words = ["xboard", "new", f"setboard {position}", f"sd {depth}", "go", "go", "quit\n"]
+    (folder / "typed").write_text("\n".join(words))
+    return []
+
+
 WORKS = {
     "hmmer": Work(_hmmer, "func:p7_pli_NewSeq", "sequence", r"#.*"),
     "sqlite": Work(_sqlite, "", "statement", r"\d+\.\d+s"),
@@ -116,5 +136,7 @@ WORKS = {
     "perl": Work(_perl, "func:Perl_pp_time", "turn"),
     "libquantum": Work(_libquantum, "func:quantum_decohere", "gate"),
     "x264": Work(_x264, "func:x264_8_encoder_encode", "frame"),
+    "gnugo": Work(_gnugo, "func:attack", "call of attack()"),
+    "sjeng": Work(_sjeng, "func:eval", "position", typed="typed"),
     "bzip2": Work(_bzip2, "func:BZ2_compressBlock", "block of 100 kB"),
 }
