@@ -2,24 +2,32 @@
 """
 Real programs with an oracle at their sites (tests/compiler/checked_site.c): now and then an
 interval is undone in a copy of the process, and every byte compared with what it was at the
-checkpoint. The program goes on, and must answer as the plain one does.
+checkpoint. The program itself goes back, too, where the interval begins, and must answer as the
+plain one does.
+
+    lmc_checks.py [--build DIR] [PROGRAM...]      fetch and build them, and say what was compared
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "demo"))
+
 from lmc_programs import BuildError, built, built_checked
-from lmc_recipes import Recipe
+from lmc_recipes import RECIPES, Recipe
 from lmc_runs import WORKS, one_run
 from lmc_services import SERVICES
-from rounds import RunLog
+from rounds import RunLog, reason_of
 from servers import ServerError
 from smc import Settings
 
@@ -107,3 +115,27 @@ def measure(settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]
                 yield {**out, "missing": figures["trouble"]}
             else:
                 yield {**out, **figures}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--build", type=Path, default=Path("build"))
+    parser.add_argument("programs", nargs="*", default=list(RECIPES))
+    arguments = parser.parse_args()
+    build, status = arguments.build.resolve(), 0
+    settings = Settings(build=build, rounds=1, toy=False, quick=True)
+    for name in arguments.programs:
+        for tracker in ("shadow", "undolog"):
+            try:
+                found = one_check(name, built(name, build), tracker, settings)
+            except (BuildError, ServerError, OSError, RuntimeError) as error:
+                found = {"wrong": 1, "first": reason_of(error)}
+            status |= found["wrong"] > 0
+            print(name, tracker, *(f"{key}={value}" for key, value in found.items()), flush=True)
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

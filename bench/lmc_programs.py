@@ -271,6 +271,9 @@ def built_checked(name: str, build: Path, tracker: str) -> Path:
     builder = Builder(recipe_of(name), build)
     source, checker = ROOT / "tests" / "compiler" / "checked_site.c", STORE / "checked_site.o"
     words = ["-O1", "-fno-lto", "-fno-omit-frame-pointer", "-fPIE", f"-I{ROOT}/include"]
+    out = builder.recipe.path(f"checked-{tracker}")
+    if out.exists() and out.stat().st_mtime < source.stat().st_mtime:
+        out.unlink()
     clang = plain_cc(builder.cairn_cc, STORE / "bin")
     subprocess.run([clang, *words, "-c", source, "-o", checker], check=True)
     return builder.link(f"checked-{tracker}", f"-fcairn-tracker={tracker} -Wl,{checker}")

@@ -139,9 +139,10 @@ RECIPES = {
             "./configure --with-included-apr --with-mpm=prefork --disable-shared --enable-static"
             ' --enable-modules=none --enable-authz-core=static --enable-unixd=static CC="$CC"'
             ' CFLAGS="$FLAGS" LDFLAGS="$FLAGS" && make -j$JOBS',
-            # Debian's apr asks for the folder that it is installed in.
+            # Debian's apr asks for the folder that it is installed in, and its rules say the date.
             prepare="sed -i 's,^APR_SOURCE_DIR=.*,APR_SOURCE_DIR=@apr_srcdir@,'"
-            " srclib/apr/apr-config.in && ./buildconf",
+            """ srclib/apr/apr-config.in && sed -i 's/BUILD_DATETIME/"today"/' server/buildmark.c"""
+            " && ./buildconf",
             packages=("autoconf", "libtool", "libpcre2-dev", "libexpat1-dev"),
             parts={"srclib/apr": "apr", "srclib/apr-util": "apr-util"},
         ),

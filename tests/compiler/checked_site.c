@@ -4,7 +4,7 @@
  * without hooks, into such a program: its __cairn_site is taken in place of the run-time's. Every
  * so many checkpoints all memory of the process is copied (snapshot.h); where the interval ends, a
  * copy of the process goes back to the checkpoint and compares every byte. The program itself goes
- * on, and must answer as always.
+ * back, too, before the interval has changed anything, goes on, and must answer as always.
  *
  * The copy of the process has the engine's memory, too, which other children find empty. Not
  * compared, because it is libc's own: the heap of brk, thread-local variables of libraries. Run it
@@ -222,9 +222,13 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 		checker->armed = true;
 	}
 	err = cairn_checkpoint(checker->session, &id);
-	if (err == CAIRN_RESTORED)
+	if (err == CAIRN_RESTORED && getpid() != checker->owner)
 		compare(checker->copy.id);
-	CHECK_OK(err);
+	if (err != CAIRN_RESTORED) {
+		CHECK_OK(err);
+		checker->copy.id = id;
+		if (checker->armed)
+			CHECK_OK(cairn_restore(checker->session, id)); /* it does not return here */
+	}
 	CHECK(!pthread_sigmask(SIG_SETMASK, &blocked, NULL));
-	checker->copy.id = id;
 }
