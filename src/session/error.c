@@ -51,6 +51,7 @@ static const struct error_text error_texts[] = {
 	{ -ENOSPC, "ENOSPC: no space left" },
 	{ -ENOSYS, "ENOSYS: the kernel does not have that call, or a filter hides it" },
 	{ -EOPNOTSUPP, "EOPNOTSUPP: not supported" },
+	{ -EUSERS, "EUSERS: too many threads" },
 };
 
 CRN_API const char *cairn_strerror(int code)

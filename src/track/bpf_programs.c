@@ -12,6 +12,7 @@
 #define PROGRAM_MAX 128
 #define EXITING       4 /* PF_EXITING, in task_struct.flags */
 #define FUTEX_EXITING 1 /* FUTEX_STATE_EXITING */
+#define FUTEX_DEAD    2 /* FUTEX_STATE_DEAD */
 #define SI            104 /* in struct pt_regs */
 #define DI            112
 #define ORIG_AX       120 /* -1 but in a system call */
@@ -33,7 +34,7 @@ _Static_assert(CRN_IMAGE_SLOTS <= 1u << (CRN_IMAGE_NUMBER_SHIFT - CRN_IMAGE_SLOT
 /* Whose faults and locks, where in the kernel's structures, and where they are noted. */
 struct target {
 	uint64_t mm;
-	uint32_t task_mm, pagefault_disabled, flags, futex_state, io_uring;
+	uint32_t task_mm, pagefault_disabled, flags, futex_state, io_uring, clear_tid;
 	int map;
 	uint32_t slots; /* of images; 0: none */
 };
@@ -224,11 +225,35 @@ static int install_kernel(const struct target *k)
 		CRN_BPF_IF_REG(CRN_BPF_JEQ, 1, 8, out) /* others: */
 
 /*
+ * r0 ends: an entry, if it has written to memory for the last time, futexes and the word that tells
+ * of its end included. The end of the program.
+ */
+static size_t put_over(const struct target *k, struct crn_bpf_insn *to)
+{
+	const int end = CRN_ARRAY_SIZE(record) - RECORD_END;
+	const struct crn_bpf_insn over[] = {
+		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 0, k->futex_state),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, FUTEX_DEAD, 5 + end),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, k->clear_tid),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, 0, 3 + end),
+		CRN_BPF_MOV(8, 0),
+		CRN_BPF_SET(7, -1), /* CRN_TASK_OVER */
+		CRN_BPF_SET(6, 0),
+	};
+
+	crn_copy(to, over, sizeof(over));
+	crn_copy(to + CRN_ARRAY_SIZE(over), record, sizeof(record));
+	return CRN_ARRAY_SIZE(over) + CRN_ARRAY_SIZE(record);
+}
+
+/*
  * Somebody has the lock to read, for a fault if r7 says so: what did he want it for? Most want
- * nothing that is cause for doubt. Then the end.
+ * nothing that is cause for doubt. Then the end. Images are counted by their entries: there are no
+ * others.
  */
 static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 {
+	const int over = k->slots ? 26 /* end: */ : 28 /* put_over */;
 	const struct crn_bpf_insn doubt[] = {
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16),
 		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 37), /* end: */
@@ -243,7 +268,7 @@ static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 0, k->futex_state),
 		CRN_BPF_IF(CRN_BPF_JEQ, 1, FUTEX_EXITING, 2), /* call: */
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, k->io_uring),
-		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 26), /* end: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, over),
 		/* call: in which system call? */
 		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 7, 0, k->task_mm),
@@ -279,7 +304,7 @@ static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 	};
 
 	crn_copy(to, doubt, sizeof(doubt));
-	return CRN_ARRAY_SIZE(doubt);
+	return CRN_ARRAY_SIZE(doubt) + put_over(k, to + CRN_ARRAY_SIZE(doubt));
 }
 
 /* ctx: address space, write, success */
@@ -367,14 +392,14 @@ static int load_ident(const struct target *k)
 static int find_offsets(struct target *k)
 {
 	static const char *const members[] = { "mm", "pagefault_disabled", "flags", "futex_state",
-		"io_uring" };
-	uint32_t offsets[5];
-	int err = crn_btf_offsets("task_struct", members, offsets, 5);
+		"io_uring", "clear_child_tid" };
+	uint32_t offsets[6];
+	int err = crn_btf_offsets("task_struct", members, offsets, 6);
 
 	if (err == -ENOENT) {
 		/* Nothing is excused then: `mm` in their place is never 0. */
 		err = crn_btf_offsets("task_struct", members, offsets, 2);
-		offsets[2] = offsets[3] = offsets[4] = offsets[0];
+		offsets[2] = offsets[3] = offsets[4] = offsets[5] = offsets[0];
 	}
 	CRN_TRY(err);
 	k->task_mm = offsets[0];
@@ -382,6 +407,7 @@ static int find_offsets(struct target *k)
 	k->flags = offsets[2];
 	k->futex_state = offsets[3];
 	k->io_uring = offsets[4];
+	k->clear_tid = offsets[5];
 	return 0;
 }
 

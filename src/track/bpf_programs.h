@@ -30,6 +30,8 @@ struct crn_ring_entry {
 	uint64_t image; /* flags, slot, number; `reads` at that time << 32 */
 };
 
+#define CRN_TASK_OVER UINT64_MAX /* in place of an address: the task ends, and so do its faults */
+
 #define CRN_IMAGE_SLOT_SHIFT   2
 #define CRN_IMAGE_NUMBER_SHIFT 14
 #define CRN_IMAGE_NUMBERS      (1u << (32 - CRN_IMAGE_NUMBER_SHIFT)) /* then again from 0 */

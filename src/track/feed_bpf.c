@@ -18,6 +18,8 @@
  * for doubt, and as long as one is inside at a drain, the next drain doubts as well. Faults in
  * kernel mode, on the buffers of read(2), take the lock too: one that follows such a fault in the
  * same task is no cause. A writer of the lock finds nobody else inside, which sets the count right.
+ * The last thing that a task does to us is to take the lock once more: then it is forgotten, so
+ * that threads may come and go.
  *
  * bpf_programs.h says how the programs hand over what they see, and the order of images.
  */
@@ -237,6 +239,17 @@ static void note_task(struct bpf_feed *f, uint64_t task, uintptr_t page)
 	f->tasks[i] = (struct task){ task, page, task == f->shared->own_task };
 }
 
+/* It will not fault again; another may be given its place. */
+static void forget_task(struct bpf_feed *f, uint64_t task)
+{
+	for (size_t i = 0; i < f->task_count; i++) {
+		if (f->tasks[i].task == task) {
+			f->tasks[i] = f->tasks[--f->task_count];
+			return;
+		}
+	}
+}
+
 /* Wait until entry i is complete. */
 static bool is_complete(const struct crn_ring_entry *e, uint64_t i)
 {
@@ -277,6 +290,10 @@ static int drain_ring(struct bpf_feed *f, entry_fn fn, void *arg)
 		} else if (!is_complete(e, f->tail)) {
 			result = CRN_FEED_DOUBT;
 			break;
+		}
+		if (e->address == CRN_TASK_OVER) {
+			forget_task(f, e->task);
+			continue;
 		}
 		err = fn(f, e, arg);
 		if (err < 0) {

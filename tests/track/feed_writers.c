@@ -388,6 +388,28 @@ static void run_closed(void)
 	}
 }
 
+/* More threads than a feed remembers come, store and go: it is not given up for them. */
+static void run_gone(void)
+{
+	enum { ROUND = 40 }; /* at once, or the kernel would make each in the place of the last */
+	struct cairn_stats s = { .size = sizeof(s) };
+	pthread_t threads[ROUND];
+
+	open_area();
+	for (volatile size_t round = 0; round < 40; round++) {
+		uint8_t *at = area + round * 70 * PAGE;
+
+		for (size_t i = 0; i < ROUND; i++)
+			CHECK(!pthread_create(&threads[i], NULL, thread_main, at + i * PAGE));
+		for (size_t i = 0; i < ROUND; i++)
+			CHECK(!pthread_join(threads[i], NULL));
+		check_page(round * 70 + ROUND - 1);
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	}
+	CHECK_OK(cairn_stats(c, &s));
+	CHECK(!strcmp(s.feed, feed_name));
+}
+
 /* A thread whose last fault, as far as a feed can tell, is not over: it spins. */
 static void *spinning_main(void *at)
 {
@@ -453,6 +475,8 @@ int main(int argc, char **argv)
 		run_scattered();
 	else if (!strcmp(name, "closed"))
 		run_closed();
+	else if (!strcmp(name, "gone"))
+		run_gone();
 	else if (!strcmp(name, "reused"))
 		run_reused();
 	else if (!strcmp(name, "quiet"))
