@@ -180,7 +180,9 @@ class Command:
         elif name == "profile" and not equals:
             self.profile = True
         elif name == "sites" and value:
-            self.profiled = value
+            self.profiled = value.removesuffix(":long")
+            if value.endswith(":long"):
+                self.switches["sites-long"] = "on"
         elif name == "keep" and value.isdigit() and 1 <= int(value) <= KEEP_MAX:
             self.keep = value
         elif name == "unit" and not equals:

@@ -98,7 +98,8 @@ void insert_loop_sites(Module &m, const Options &o, Report &report)
 				       << describe(want) << "\n";
 			continue;
 		}
-		call_site(*found->loop->getHeader()->getFirstInsertionPt(), site_count(m), 1, o);
+		call_site(*found->loop->getHeader()->getFirstInsertionPt(), site_count(m), 1, o,
+			o.sites_long);
 		keep(m, want);
 		report.site(describe(want), 1);
 	}

@@ -56,7 +56,7 @@ Options Options::parse(const char *text)
 	struct { const char *key; bool *to; } const switches[] = {
 		{ "save", &o.save }, { "link", &o.link }, { "off", &o.off },
 		{ "lto", &o.lto }, { "profile", &o.profile },
-		{ "may-lack-sites", &o.may_lack_sites },
+		{ "may-lack-sites", &o.may_lack_sites }, { "sites-long", &o.sites_long },
 		{ "guard", &o.guard }, { "threads", &o.threads },
 		{ "stack", &o.stack }, { "fresh", &o.fresh }, { "loops", &o.loops },
 		{ "segments", &o.segments }, { "aggregate", &o.aggregate },

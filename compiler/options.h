@@ -28,6 +28,7 @@ struct Options {
 	bool off = false;         // do nothing
 	bool lto = false;         // units get their hooks when all are linked
 	bool profile = false;     // count loops, and put no hooks in (loop_counters.h)
+	bool sites_long = false;  // intervals of the profile's sites are long
 	bool may_lack_sites = false; // of a profile: not one of its loops has to be here
 	bool guard = false;       // stray stores stop (src/rt/stray_guard.c)
 	bool threads = false;     // hooks of several threads at once (LMC, IV-D)

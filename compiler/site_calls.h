@@ -18,7 +18,7 @@ void insert_sites(llvm::Module &m, const Options &o, Report &report);
 // A site before that instruction. `count`: how often it was passed since its last checkpoint; sites
 // that take one every so many-th time together share it.
 void call_site(llvm::Instruction &before, llvm::GlobalVariable *count, unsigned every,
-	const Options &o, bool is_long = false);
+	const Options &o, bool is_long);
 llvm::GlobalVariable *site_count(llvm::Module &m);
 
 } // namespace cairn

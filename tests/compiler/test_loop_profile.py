@@ -355,6 +355,18 @@ class Sites(Folder):
         for words in ("-fcairn-keep=0", "-fcairn-keep=65537", "-fcairn-keep"):
             self.assertIn("-fcairn-keep", self.cc(words, "program.c", status=1).stderr)
 
+    def test_long_intervals(self) -> None:
+        """Those of a profile's sites may be marked long."""
+        self.cc("-fcairn-profile", self.source(KEEPS))
+        self.profile("./a.out", "1")
+        for mark in ("", ":long"):
+            self.cc(f"-fcairn-sites=counts{mark}", "-fcairn-hybrid", "program.c")
+            done = self.run_in("./a.out", "1", CAIRN_STATS="json")
+            long = json.loads(done.stderr.splitlines()[-1])["long_intervals"]
+            if mark and "no asynchronous write protection" in done.stderr:
+                self.skipTest("a tracker of pages for page mode (cairn doctor: async)")
+            self.assertEqual(long >= 10, bool(mark), done.stderr)
+
     # Two loops of one shape, of which the second never ends.
     EDITED = """
     #include <stdlib.h>

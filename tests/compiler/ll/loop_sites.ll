@@ -9,6 +9,7 @@
 ; RUN: CHECK lto=off,report=on
 ; RUN-TWICE: CHECK lto=off,report=on
 ; RUN: LTO lto=on
+; RUN: LONG lto=off,sites-long=on
 
 source_filename = "sites.c"
 target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
@@ -23,6 +24,7 @@ declare void @other()
 ; CHECK-NOT: hidden
 ; CHECK: ModuleID
 ; LTO-NOT: warning
+; LONG: call void @__cairn_site(ptr @cairn.passed{{.*}}, i32 1, i32 2)
 ; LTO: @__cairn_loop_of_the_profile = weak_odr constant i8 1
 
 ; CHECK-LABEL: define void @two(
