@@ -167,7 +167,7 @@ def ftp_load(server: Server, requests: int) -> float:
             client.quit()
         return rate
     except ftplib.all_errors as error:
-        raise ServerError(f"ftp: {error}") from error
+        raise ServerError(f"ftp: {error!r}\n{server.last_words()}") from error
     finally:
         for client in clients:
             client.close()
