@@ -304,15 +304,25 @@ void crn_keeper_read_events(struct crn_keeper *k, const int *where)
 uint32_t crn_keeper_await_log(const struct crn_keeper *k)
 {
 	struct crn_uffd_events *e = &((struct crn_keeper *)k)->readers.events;
+	const int64_t millisecond[2] = { 0, 1000000 };
 	uint32_t done, seen;
 
-	for (;;) {
+	for (int waited = 0; waited < END_WAIT_MS;) {
 		done = atomic_load(&e->done);
 		seen = atomic_load(&e->seen);
-		if (done == seen || !crn_keeper_reads(k))
+		if (done == seen)
 			return seen;
-		crn_yield();
+		if (crn_keeper_reads(k)) {
+			crn_yield();
+			continue;
+		}
+		/* Who was killed in the midst of one will never be done; is it the other one? */
+		if (!crn_keeper_lives(k) && !(k->readers.twin_owner & CRN_KEEPER_TID_MASK))
+			return seen;
+		crn_sys2(SYS_nanosleep, millisecond, NULL);
+		waited++;
 	}
+	return atomic_load(&e->seen);
 }
 
 static void plan_readers(struct crn_keeper *k)

@@ -138,8 +138,8 @@ static inline bool crn_keeper_reads(const struct crn_keeper *k)
 }
 
 /*
- * Wait until all that readers have counted is in the log and done, or a reader has been killed:
- * what it had begun has been done then. The count so far. Any context.
+ * Wait until all that readers have counted is in the log and done. Two seconds at most if one of
+ * them has been killed. The count so far. Any context.
  */
 uint32_t crn_keeper_await_log(const struct crn_keeper *k);
 

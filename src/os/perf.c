@@ -227,5 +227,8 @@ int crn_perf_shares_memory(int pid)
 {
 	long order = crn_sys5(SYS_kcmp, crn_getpid(), pid, KCMP_VM, 0, 0);
 
+	/* Where kcmp is forbidden, who is gone is known all the same. */
+	if (order < 0 && crn_sys2(SYS_kill, pid, 0) == -ESRCH)
+		return -ESRCH;
 	return order < 0 ? (int)order : order == 0;
 }

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/bits.h"
 #include "base/status.h"
+#include "os/keeper.h"
 #include "os/memory.h"
 #include "os/perf.h"
 #include "os/thread.h"
@@ -33,6 +34,7 @@ struct watched {
 
 struct crn_change_rings {
 	struct crn_arena *arena;
+	const struct crn_keeper *keeper;
 	int pid;
 	uint8_t *reserve;
 	struct watched threads[THREADS_MAX];
@@ -127,16 +129,20 @@ static void note_child(struct crn_change_rings *r, int pid)
 		r->children[r->child_count++] = pid;
 }
 
+static bool may_share(const struct crn_change_rings *r, int pid)
+{
+	int shares = pid == r->keeper->pid ? 0 : crn_perf_shares_memory(pid);
+
+	return shares && shares != -ESRCH;
+}
+
 static void forget_children(struct crn_change_rings *r)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < r->child_count; i++) {
-		int shares = crn_perf_shares_memory(r->children[i]);
-
-		if (shares && shares != -ESRCH)
+	for (size_t i = 0; i < r->child_count; i++)
+		if (may_share(r, r->children[i]))
 			r->children[kept++] = r->children[i];
-	}
 	r->child_count = kept;
 }
 
@@ -217,7 +223,8 @@ void crn_change_rings_note(struct crn_change_rings *r)
 
 /* ---- Life -------------------------------------------------------------------------------- */
 
-int crn_change_rings_open(struct crn_change_rings **out, struct crn_arena *arena)
+int crn_change_rings_open(struct crn_change_rings **out, struct crn_arena *arena,
+	const struct crn_keeper *keeper)
 {
 	struct crn_change_rings *r = crn_block_alloc(arena, sizeof(*r));
 	int err;
@@ -225,6 +232,7 @@ int crn_change_rings_open(struct crn_change_rings **out, struct crn_arena *arena
 	if (!r)
 		return CAIRN_EMEMORY;
 	r->arena = arena;
+	r->keeper = keeper;
 	r->pid = crn_getpid();
 	r->born = true;
 	err = crn_perf_reserve((void **)&r->reserve, THREADS_MAX * SLOT_BYTES);

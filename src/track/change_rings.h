@@ -18,9 +18,14 @@
 
 struct crn_arena;
 struct crn_change_rings;
+struct crn_keeper;
 
-/* For the threads that there are. 0, CAIRN_EMEMORY, or -errno: not permitted. */
-int crn_change_rings_open(struct crn_change_rings **out, struct crn_arena *arena);
+/*
+ * For the threads that there are; the keeper is a child that is no doubt. 0, CAIRN_EMEMORY, or
+ * -errno: not permitted.
+ */
+int crn_change_rings_open(struct crn_change_rings **out, struct crn_arena *arena,
+	const struct crn_keeper *keeper);
 /* NULL is fine. */
 void crn_change_rings_close(struct crn_change_rings *r);
 

@@ -32,7 +32,7 @@ static void begin(struct crn_undo_pages *u)
 	if (!env->areas_alone || (features & EVENTS) != EVENTS)
 		return;
 	if (!u->rings)
-		(void)crn_change_rings_open(&u->rings, env->arena);
+		(void)crn_change_rings_open(&u->rings, env->arena, env->keeper);
 	/* With WP_ASYNC it takes mappings of files as well. */
 	u->uffd = crn_uffd_open(EVENTS | (features & CRN_UFFD_WP_ASYNC), NULL);
 	if (u->uffd < 0)
