@@ -177,8 +177,8 @@ static const char *prove(struct crn_feed *feed, struct crn_track_env *env, int u
 	crn_range_list_close(&p.written);
 	crn_range_list_close(&p.open);
 	crn_memory_unmap(memory, len);
-	if (feed->ops->over)
-		feed->ops->over(feed, p.pages, p.pages + len);
+	if (feed->ops->forget)
+		feed->ops->forget(feed, p.pages, p.pages + len);
 	return missing;
 }
 

@@ -81,8 +81,6 @@ struct crn_feed_ops {
 	bool (*unsteady)(const struct crn_feed *feed);
 	/* The next drain has to doubt. */
 	void (*suspect)(struct crn_feed *feed);
-	/* Nobody has [begin, end) any more: faults there are no open pages. Or NULL. */
-	void (*over)(struct crn_feed *feed, uintptr_t begin, uintptr_t end);
 
 	/* ---- Feeds with images; else NULL ---- */
 

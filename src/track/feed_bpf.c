@@ -418,17 +418,6 @@ static void bpf_suspect(struct crn_feed *feed)
 	((struct bpf_feed *)feed)->doubt_again = true;
 }
 
-static void bpf_over(struct crn_feed *feed, uintptr_t begin, uintptr_t end)
-{
-	struct bpf_feed *f = (struct bpf_feed *)feed;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < f->task_count; i++)
-		if (f->tasks[i].page < begin || f->tasks[i].page >= end)
-			f->tasks[kept++] = f->tasks[i];
-	f->task_count = kept;
-}
-
 /* ---- Images ---------------------------------------------------------------- */
 
 struct images {
@@ -577,8 +566,7 @@ static uint64_t bpf_bytes(const struct crn_feed *feed)
 #define BPF_OPS                                                                          \
 	.close = bpf_close, .hold = bpf_hold, .drain = bpf_drain, .idle = bpf_idle,      \
 	.own = bpf_own, .own_closed = bpf_own_closed, .maps_quiet = bpf_maps_quiet,      \
-	.unsteady = bpf_unsteady, .suspect = bpf_suspect, .over = bpf_over,              \
-	.forget = bpf_forget
+	.unsteady = bpf_unsteady, .suspect = bpf_suspect, .forget = bpf_forget
 
 const struct crn_feed_ops crn_feed_bpf = { .name = "bpf", .open = bpf_open, BPF_OPS };
 
