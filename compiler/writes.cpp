@@ -133,10 +133,17 @@ private:
 		if (!f || !f->hasFnAttribute(writes_arguments))
 			return;
 		for (unsigned i = 0; i < c->arg_size(); i++)
-			if (uint64_t size = c->getParamDereferenceableBytes(i);
-				size && !c->onlyReadsMemory(i))
+			if (uint64_t size = size_behind(*c, i); size && !c->onlyReadsMemory(i))
 				found.writes.push_back(
 					{ c, c->getArgOperand(i), size, Align(1) });
+	}
+
+	// 0: not known. A result that is returned in memory is the caller's, too.
+	uint64_t size_behind(const CallBase &c, unsigned argument) const
+	{
+		if (Type *result = c.getParamStructRetType(argument))
+			return layout.getTypeAllocSize(result).getKnownMinValue();
+		return c.getParamDereferenceableBytes(argument);
 	}
 
 	// A wrapper would be gone when these return for the second time.
