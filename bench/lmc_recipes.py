@@ -240,7 +240,8 @@ RECIPES = {
             ("eval",),
             "sjeng",
             'rm -f sjeng; make sjeng CC="$CC"',
-            './configure CC="$CC" CFLAGS="$FLAGS -fcommon -w" LDFLAGS="$FLAGS" && make -j$JOBS',
+            './configure CC="$CC" CFLAGS="$FLAGS -std=gnu89 -fcommon -w" LDFLAGS="$FLAGS"'
+            " && make -j$JOBS",
             packages=("libgdbm-dev",),
         ),
         Recipe(
