@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/check.h"
 #include "base/copy.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "os/memory.h"
 #include "os/userfault.h"
@@ -544,6 +545,9 @@ int crn_async_grow_stack(struct crn_async *t, uintptr_t begin)
 	size_t i = span_find(t, begin);
 	struct crn_span *s = &t->spans[i];
 
+	if (i == t->span_count || !(s->flags & CRN_AREA_STACK))
+		crn_error("%#lx has been written, below %#lx", begin,
+			i < t->span_count ? s->begin : 0);
 	CRN_ASSERT(i < t->span_count && s->flags & CRN_AREA_STACK);
 	CRN_TRY(crn_mirror_cover(&t->mirror, begin, s->begin));
 	s->begin = begin;
