@@ -127,10 +127,16 @@ def main() -> int:
     build, status = arguments.build.resolve(), 0
     settings = Settings(build=build, rounds=1, toy=False, quick=True)
     for name in arguments.programs:
+        try:
+            recipe = built(name, build)
+        except BuildError as error:
+            print(name, error, flush=True)
+            status = 1
+            continue
         for tracker in ("shadow", "undolog"):
             try:
-                found = one_check(name, built(name, build), tracker, settings)
-            except (BuildError, ServerError, OSError, RuntimeError) as error:
+                found = one_check(name, recipe, tracker, settings)
+            except (ServerError, OSError, RuntimeError) as error:
                 found = {"wrong": 1, "first": reason_of(error)}
             status |= found["wrong"] > 0
             print(name, tracker, *(f"{key}={value}" for key, value in found.items()), flush=True)

@@ -49,10 +49,16 @@ def peak_kib(pid: int) -> int:
 
 
 def one_run(command: list[str], clean: str, typed: Path = Path(os.devnull)) -> dict[str, Any]:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, typed.open() as words:
+    """In an empty folder of its own: sjeng learns from run to run."""
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        typed.open() as words,
+        tempfile.TemporaryDirectory(prefix="cairn-bench-") as place,
+    ):
         environment = {**os.environ, "CAIRN_STATS": "json", "CAIRN_MEMORY_MAX": str(LIMIT)}
         process = subprocess.Popen(
-            command, stdin=words, stdout=out, stderr=err, env=environment
+            command, stdin=words, stdout=out, stderr=err, env=environment, cwd=place
         )
         peak, (pid, status, used) = 0, os.wait4(process.pid, os.WNOHANG)
         while not pid:

@@ -137,6 +137,6 @@ WORKS = {
     "libquantum": Work(_libquantum, "func:quantum_decohere", "gate"),
     "x264": Work(_x264, "func:x264_8_encoder_encode", "frame"),
     "gnugo": Work(_gnugo, "func:attack", "call of attack()"),
-    "sjeng": Work(_sjeng, "func:eval", "position", typed="typed"),
+    "sjeng": Work(_sjeng, "func:eval", "position", r"(?m)^(?!move ).*\n?", "typed"),
     "bzip2": Work(_bzip2, "func:BZ2_compressBlock", "block of 100 kB"),
 }
