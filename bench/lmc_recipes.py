@@ -205,7 +205,7 @@ RECIPES = {
             'rm -f ftpd/ftpd; make -C ftpd ftpd CC="$CC"',
             './configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --disable-clients'
             " --disable-servers --enable-ftpd --without-pam"
-            " && for part in lib libinetutils ftpd;"
+            " && for part in lib libinetutils libls ftpd;"
             " do make -j$JOBS -C $part || exit 1; done",
             # Guests are who the server is, where it is; figures are printed by exit.
             prepare=f"""{GENERATED} && sed -i 's/getpwnam (name)/getpwuid (getuid ())/'"""

@@ -140,6 +140,27 @@ static void advise_engine(int advice)
 	}
 }
 
+/* In the copy of the process: what others share with it is not put back, but a copy of that. */
+static void part_shared(void)
+{
+	char *text = checker->smaps.text, *line, *own = (char *)checker;
+	const char *flags;
+
+	read_smaps(&checker->smaps);
+	while ((line = next_mapping(&text, &flags))) {
+		char *rest, *begin = (char *)strtoul(line, &rest, 16), *copy;
+		size_t len = (size_t)((char *)strtoul(rest + 1, NULL, 16) - begin);
+
+		if (!strstr(flags, " sh") || !strstr(flags, " wr") ||
+			(own >= begin && own < begin + len))
+			continue;
+		copy = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(copy != MAP_FAILED);
+		memcpy(copy, begin, len);
+		CHECK(mremap(copy, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, begin) == begin);
+	}
+}
+
 /* In the copy of the process, back at the checkpoint. */
 static void compare(uint64_t id)
 {
@@ -166,8 +187,10 @@ static void check_interval(void)
 	advise_engine(MADV_KEEPONFORK);
 	pid = syscall(SYS_clone, 0ul, NULL, NULL, NULL, 0ul);
 	if (!pid) {
-		int err = cairn_restore(checker->session, checker->copy.id);
+		int err;
 
+		part_shared();
+		err = cairn_restore(checker->session, checker->copy.id);
 		tell("REFUSED %d %lu %s\n", checker->owner, (unsigned long)checker->copy.id,
 			cairn_strerror(err));
 		_exit(2);
