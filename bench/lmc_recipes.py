@@ -190,10 +190,10 @@ RECIPES = {
             " --enable-static --disable-doh --disable-linux-caps --disable-geoip --without-libxml2"
             " --without-json-c --without-zlib --without-jemalloc --without-gssapi --without-lmdb"
             " && make -j$JOBS -C lib && make bind.keys.h && make -j$JOBS -C bin/named named",
-            # Its configure has nothing against static libraries where it is developed.
-            prepare="""sed -i 's/^if test "$enable_static" != "no" &&/if false \&\&/' configure"""
-            f" && {GENERATED} && cd libuv && ./autogen.sh",
-            packages=("autoconf", "libtool", "libssl-dev", "pkg-config"),
+            # libuv takes the tools of the folder above; static libraries are for developers alone.
+            prepare="(cd libuv && ./autogen.sh) && autoreconf -fi &&"
+            """ sed -i 's/^if test "$enable_static" != "no" &&/if false \&\&/' configure""",
+            packages=("autoconf", "automake", "libtool", "libssl-dev", "pkg-config"),
             parts={"libuv": "libuv1"},
             options="-fcairn-threads",  # a loop for the network, one for timers
         ),

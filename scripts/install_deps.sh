@@ -48,7 +48,7 @@ packages_of() {
 	bench) echo python3-venv hmmer ;;
 	programs) # sources that `make bench BENCH=lmc` builds with cairn-cc
 		echo dpkg-dev make autoconf libtool tcl libdivsufsort-dev libpcre2-dev libexpat1-dev
-		echo libssl-dev libgdbm-dev pkg-config
+		echo automake libssl-dev libgdbm-dev pkg-config
 		echo apache2-utils redis-tools postgresql dnsperf
 		;;
 	lint) echo clang-format-14 shellcheck git ;;
