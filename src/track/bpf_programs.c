@@ -304,7 +304,8 @@ static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 	};
 
 	crn_copy(to, doubt, sizeof(doubt));
-	return CRN_ARRAY_SIZE(doubt) + put_over(k, to + CRN_ARRAY_SIZE(doubt));
+	/* What nothing jumps to would be refused. */
+	return CRN_ARRAY_SIZE(doubt) + (k->slots ? 0 : put_over(k, to + CRN_ARRAY_SIZE(doubt)));
 }
 
 /* ctx: address space, write, success */
