@@ -130,6 +130,7 @@ sessions = []
 with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
     while True:
         client = listener.accept()[0]
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # replies are two writes
         sessions = [one for one in sessions if one.poll() is None]
         sessions.append(subprocess.Popen(sys.argv[2:], stdin=client, stdout=client))
         client.close()
