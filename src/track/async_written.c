@@ -83,7 +83,7 @@ static int cover_stack_growth(struct crn_async *t)
 static int scan_runs(struct crn_async *t, bool protect)
 {
 	unsigned repairs = 0;
-	int err;
+	int err, refused = -EAGAIN;
 
 	CRN_TRY(crn_async_wake(t));
 again:
@@ -96,13 +96,15 @@ again:
 		if (err == -EPERM && repairs++ < REPAIRS_MAX) {
 			t->mixed = true; /* the run is scanned again */
 			err = crn_async_repair(t, run.begin, run.end);
+			/* EINVAL: nothing is mapped there by now, or what cannot be watched. */
+			refused = err == -EINVAL ? err : -EAGAIN;
 			/* Replaced once more between two of our calls: it is found again. */
-			if (err >= 0 || err == -ENOENT)
+			if (err >= 0 || err == -ENOENT || err == -EINVAL)
 				goto again;
 		}
 		if (err < 0) {
 			t->mixed = true;
-			return err == -EPERM ? -EAGAIN : err;
+			return err == -EPERM ? refused : err;
 		}
 	}
 	if (t->has_private_files && t->env->dropped)
