@@ -166,6 +166,11 @@ int crn_async_wake(struct crn_async *t);
  * else is mapped there; or negative.
  */
 int crn_async_stack_grows(struct crn_async *t, uintptr_t page);
+/*
+ * Of what a scan has reported, cut out what nobody tracks: a mapping that grows in place (mremap)
+ * takes its registration along, into a hole that a run goes over. 0 or CAIRN_EMEMORY.
+ */
+int crn_async_cut_strange(struct crn_async *t, struct crn_range_list *l);
 /* A written page below the stack's span: the stack has grown. */
 int crn_async_grow_stack(struct crn_async *t, uintptr_t begin);
 

@@ -540,6 +540,37 @@ int crn_async_plan(struct crn_async *t)
 	return 0;
 }
 
+/* The first part of [*begin, *end) that nobody tracks, and that no stack has grown over. */
+static bool next_strange(const struct crn_async *t, uintptr_t *begin, uintptr_t *end)
+{
+	const struct crn_span *s;
+
+	for (uintptr_t at = *begin; at < *end; at = s->end) {
+		s = crn_async_span_above(t, at);
+		if (s && (s->begin <= at || s->flags & CRN_AREA_STACK))
+			continue;
+		*begin = at;
+		*end = s ? CRN_MIN(*end, s->begin) : *end;
+		return true;
+	}
+	return false;
+}
+
+int crn_async_cut_strange(struct crn_async *t, struct crn_range_list *l)
+{
+	for (size_t i = 0; i < l->count;) {
+		uintptr_t begin = l->at[i].begin, end = l->at[i].end;
+
+		if (crn_likely(!next_strange(t, &begin, &end))) {
+			i++;
+			continue;
+		}
+		CRN_TRY(crn_range_list_cut(l, begin, end));
+		t->mixed = true;
+	}
+	return 0;
+}
+
 int crn_async_grow_stack(struct crn_async *t, uintptr_t begin)
 {
 	size_t i = span_find(t, begin);

@@ -126,6 +126,7 @@ static int scan_all(struct crn_async *t, bool protect)
 		crn_range_list_normalise(&t->dirty);
 		t->mixed = false;
 	}
+	CRN_TRY(crn_async_cut_strange(t, &t->dirty));
 	return cover_stack_growth(t);
 }
 
@@ -145,6 +146,7 @@ static void feed_lost(struct crn_async *t, const char *why)
 		why);
 	t->feed->ops->close(t->feed);
 	t->feed = NULL;
+	crn_range_list_shrink(&t->coming_open, 0); /* a scan sees those */
 }
 
 /* A reported page: */
@@ -429,6 +431,7 @@ static int audit(struct crn_async *t)
 	doubt = drain(t);
 	if (doubt)
 		return doubt;
+	CRN_TRY(crn_async_cut_strange(t, found));
 	CRN_TRY(cut_reported(t, found));
 	crn_range_list_normalise(found);
 	CRN_TRY(crn_async_without_hot(t, &t->turn, found));

@@ -31,6 +31,7 @@ static uint64_t newest;
 static bool could_open;
 static bool images;     /* the feed is bpf-images */
 static bool unfaulting; /* under it, the writer at work raises no fault */
+static unsigned asleep; /* threads that only sleep any more */
 static bool spins;      /* a thread has stored, and makes no call any more */
 
 static void open_area(void)
@@ -420,6 +421,14 @@ static void *spinning_main(void *at)
 	return NULL;
 }
 
+static void *sleeping_main(void *arg)
+{
+	__atomic_add_fetch(&asleep, 1, __ATOMIC_RELEASE);
+	for (;;)
+		pause();
+	return arg;
+}
+
 /* Where it has stored lies another area now, in a part that nobody has touched. */
 static void run_reused(void)
 {
@@ -441,6 +450,65 @@ static void run_reused(void)
 		store(area + p * PAGE);
 		check_page(p);
 		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	}
+}
+
+/* More threads than a feed remembers are there at once: it is given up, with all that it knew. */
+static void run_crowded(void)
+{
+	enum { COUNT = 300 };
+	struct cairn_stats s = { .size = sizeof(s) };
+	pthread_t thread;
+	uint8_t *other;
+
+	run_reused(); /* somebody has not come to the end of a fault where memory was added */
+	CHECK_OK(cairn_area_remove(c, area, PAGES * PAGE));
+	for (size_t i = 0; i < COUNT; i++)
+		CHECK(!pthread_create(&thread, NULL, sleeping_main, NULL));
+	while (__atomic_load_n(&asleep, __ATOMIC_ACQUIRE) < COUNT)
+		sched_yield();
+	for (int i = 0; i < 4; i++)
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	CHECK_OK(cairn_stats(c, &s));
+	CHECK(!strcmp(s.feed, "scan"));
+	other = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(other != MAP_FAILED);
+	CHECK_OK(cairn_area_add(c, other, PAGE));
+	CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	store(other);
+	CHECK_OK(cairn_rewind(c, newest));
+	CHECK_U64(*other, 0);
+}
+
+/* The mapping of an area grows in place, towards another one: what it grows by is no area. */
+static void run_grown(void)
+{
+	const size_t far = 1024 * PAGE; /* as much as one scan goes over, and more */
+	uint8_t *first, *last;
+
+	open_area();
+	first = mmap(NULL, 2 * far, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(first != MAP_FAILED && !munmap(first, 2 * far));
+	last = first + far;
+	CHECK(mmap(first, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		      0) == first);
+	CHECK(mmap(last, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		      0) == last);
+	*first = *last = 1;
+	CHECK_OK(cairn_area_add(c, first, PAGE));
+	CHECK_OK(cairn_area_add(c, last, PAGE));
+	CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	CHECK(mremap(first, PAGE, far, 0) == first);
+	for (volatile unsigned round = 0; round < 4; round++) {
+		for (size_t at = 0; at <= far; at += PAGE)
+			first[at] = 2;
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+		for (size_t at = 0; at <= far; at += PAGE)
+			first[at] = 3;
+		CHECK_OK(cairn_rewind(c, newest));
+		CHECK(*first == 2 && *last == 2);
+		for (size_t at = PAGE; at < far; at += PAGE)
+			CHECK_U64(first[at], 3);
 	}
 }
 
@@ -479,6 +547,10 @@ int main(int argc, char **argv)
 		run_gone();
 	else if (!strcmp(name, "reused"))
 		run_reused();
+	else if (!strcmp(name, "crowded"))
+		run_crowded();
+	else if (!strcmp(name, "grown"))
+		run_grown();
 	else if (!strcmp(name, "quiet"))
 		run_quiet();
 	else
