@@ -195,9 +195,13 @@ bool crn_change_rings_quiet(const struct crn_change_rings *r)
 {
 	if (!r || r->born || r->broken || r->child_count)
 		return false;
-	for (size_t i = 0; i < r->thread_count; i++)
-		if (crn_perf_head(r->threads[i].changes) != r->threads[i].noted)
+	for (size_t i = 0; i < r->thread_count; i++) {
+		const struct watched *t = &r->threads[i];
+
+		/* A birth during the look may be in `noted`, and its thread have no rings. */
+		if (crn_perf_head(t->changes) != t->noted || crn_perf_head(t->tasks) != t->read)
 			return false;
+	}
 	return true;
 }
 

@@ -16,7 +16,6 @@
 #include "os/descriptor.h"
 #include "os/host.h"
 #include "os/keeper.h"
-#include "os/pagemap.h"
 #include "os/thread.h"
 #include "os/userfault.h"
 #include "track/change_rings.h"
@@ -201,21 +200,21 @@ static void take_note(struct crn_undo_pages *u)
 	undo_gate_open(u);
 }
 
-/* What has gone by now has been seen to go: it cannot once more. */
+static int is_busy(void *self, int tid)
+{
+	return tid != *(const int *)self && !crn_thread_rests(tid);
+}
+
+/*
+ * Whoever rests is in the midst of no madvise. That a page is empty tells nothing: it may have been
+ * so before, or by another call.
+ */
 static void close_gone(struct crn_undo_pages *u)
 {
-	struct crn_page_run run;
-	size_t kept = 0;
+	int self = crn_gettid();
 
-	if (crn_thread_alone())
+	if (crn_thread_alone() || crn_thread_each(is_busy, &self) == 0)
 		crn_range_list_shrink(&u->open, 0);
-	for (size_t i = 0; i < u->open.count; i++) {
-		uintptr_t at = u->open.at[i].begin;
-
-		if (crn_pagemap_populated(u->pagemap, &at, u->open.at[i].end, &run, 1))
-			u->open.at[kept++] = u->open.at[i];
-	}
-	crn_range_list_shrink(&u->open, kept);
 }
 
 /* ---- Readers come and go ------------------------------------------------------------------ */

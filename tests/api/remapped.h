@@ -47,10 +47,12 @@ void perf_refused(void);
 void by_thread(void);
 void by_young_thread(void);
 void by_child(void);
+void born_within(void);
 void silent(void);
 
 /* ---- remapped_dropped.c ---- */
 void dropped(void);
 void mapped_over(void);
+void dropped_late(void);
 
 #endif

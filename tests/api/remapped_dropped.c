@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Content that goes from under pages, checkpoints that come before anybody looks. */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <time.h>
+#include "../track/child_find.h"
 #include "remapped.h"
 
 /* Pages that are open may go: their past is kept, and nothing is refused. */
@@ -133,4 +139,91 @@ void dropped(void)
 	drop_and_go_on(0, true);
 	drop_and_go_on(3000, false);
 	drop_and_go_on(3000, true);
+}
+
+/* ---- A drop that is announced long before it happens ---- */
+
+static atomic_bool dropping, has_dropped;
+
+/* Where the main thread runs, and only when that leaves the processor alone. */
+static void *drop_when_idle(void *arg)
+{
+	struct sched_param none = { 0 };
+
+	CHECK(sched_setaffinity(0, sizeof(cpu_set_t), arg) == 0);
+	CHECK(sched_setscheduler(0, SCHED_IDLE, &none) == 0);
+	dropping = true;
+	drop_open();
+	has_dropped = true;
+	return NULL;
+}
+
+static void signal_all(const char *name, int sig)
+{
+	pid_t pids[CHILDREN_MAX];
+	size_t count;
+
+	child_name = name;
+	count = children_find(pids);
+	for (size_t i = 0; i < count; i++)
+		CHECK(kill(pids[i], sig) == 0);
+}
+
+static void be_busy(long ms)
+{
+	struct timespec begin, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+}
+
+/* Of a page that is empty and open; it is closed with content by then. Has that been seen? */
+static bool drop_late(cpu_set_t *here)
+{
+	pthread_t other;
+	bool late;
+	int rc;
+
+	begin(map_at(NULL, PAGES, 0), "none");
+	drop_open();
+	dropping = has_dropped = false;
+	signal_all("cairn-keeper", SIGSTOP);
+	signal_all("cairn-twin", SIGSTOP);
+	CHECK(pthread_create(&other, NULL, drop_when_idle, here) == 0);
+	while (!dropping)
+		usleep(1000);
+	usleep(10000);
+	signal_all("cairn-keeper", SIGCONT);
+	signal_all("cairn-twin", SIGCONT);
+	be_busy(5); /* readers let the drop go on */
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	area[5 * PAGE] = 42;
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	memcpy(at_checkpoint, area, sizeof(at_checkpoint));
+	late = !has_dropped && at_checkpoint[5 * PAGE] == 42;
+	pthread_join(other, NULL);
+	rc = cairn_rewind(c, id);
+	if (late)
+		CHECK(rc == 0 ? is_restored() : rc == CAIRN_ELAYOUT);
+	CHECK_OK(cairn_close(c));
+	return late;
+}
+
+void dropped_late(void)
+{
+	cpu_set_t here;
+
+	begin(map_at(NULL, PAGES, 0), "none");
+	if (!events_are_read())
+		test_skip("userfaultfd with events");
+	CHECK_OK(cairn_close(c));
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	CHECK(sched_setaffinity(0, sizeof(here), &here) == 0);
+	for (int i = 0; i < 50; i++)
+		if (drop_late(&here))
+			return;
+	test_skip("a processor that is not busy");
 }

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <sys/ucontext.h>
 #include <sys/wait.h>
 #include "../lib/refused_call.h"
 #include "../track/child_find.h"
@@ -431,6 +432,59 @@ void by_child(void)
 {
 	maker = its_child;
 	rewinds();
+}
+
+/* ---- Born while somebody looks ---- */
+
+static void make_thread(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *interrupted = context;
+
+	if (!thread)
+		CHECK(pthread_create(&thread, NULL, make_change, NULL) == 0);
+	interrupted->uc_mcontext.gregs[REG_RAX] = 1; /* other memory */
+}
+
+/* Whoever looks compares memory with children: in the midst of that a thread is born. */
+static void trap_looks(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kcmp, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+	struct sigaction on_trap = { .sa_sigaction = make_thread, .sa_flags = SA_SIGINFO };
+
+	CHECK(sigaction(SIGSYS, &on_trap, NULL) == 0);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		test_skip("seccomp filters (CONFIG_SECCOMP_FILTER)");
+}
+
+void born_within(void)
+{
+	int status;
+	pid_t pid;
+
+	begin(map_at(NULL, PAGES, 0), "none");
+	for (int i = 0; i < 3; i++)
+		CHECK_OK(cairn_rewind(c, id));
+	trap_looks();
+	pid = fork();
+	if (pid == 0)
+		_exit(0);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	if (!thread)
+		test_skip("perf_event_open");
+	maker = its_thread;
+	maker(open_one);
+	area[9 * PAGE] = 1;
+	CHECK_RC(cairn_rewind(c, id), CAIRN_ELAYOUT);
+	thread_ends();
+	CHECK_OK(cairn_close(c));
 }
 
 /* ---- Without a system call ---- */
