@@ -7,7 +7,8 @@
 
 /*
  * Pages that nobody wrote, between two that are protected again, may be included in the same call:
- * setting what is set costs less than a call.
+ * setting what is set costs less than a call. Not where the program may have opened them itself
+ * without our knowledge: they would be closed before anybody has looked.
  */
 #define GAP_PAGES 8
 /* In a piece of this size one call for all costs less than one for each of so many runs. */
@@ -89,7 +90,7 @@ static size_t count_run(const struct crn_undo_pages *u, const struct undo_area *
 	size_t count, uintptr_t *end)
 {
 	uintptr_t exec = get(undo_word_of(a, u->saved[i])) & UNDO_EXEC;
-	uintptr_t gap = a->guard->dense ? 0 : GAP_PAGES * CRN_PAGE_SIZE;
+	uintptr_t gap = a->guard->dense || u->env->areas_alone ? 0 : GAP_PAGES * CRN_PAGE_SIZE;
 	size_t n = 1;
 
 	*end = u->saved[i] + CRN_PAGE_SIZE;

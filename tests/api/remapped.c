@@ -271,6 +271,7 @@ static const struct test_case cases[] = {
 	{ "dropped", dropped },
 	{ "mapped_over", mapped_over },
 	{ "dropped_late", dropped_late },
+	{ "opened_between", opened_between },
 	{ "silent", silent },
 	{ "untouched", untouched },
 	{ "hot", hot },

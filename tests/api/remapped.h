@@ -54,5 +54,6 @@ void silent(void);
 void dropped(void);
 void mapped_over(void);
 void dropped_late(void);
+void opened_between(void);
 
 #endif

@@ -227,3 +227,20 @@ void dropped_late(void)
 			return;
 	test_skip("a processor that is not busy");
 }
+
+/* By the program itself, between two pages that the tracker opens and closes. */
+void opened_between(void)
+{
+	uint64_t newer;
+	int rc;
+
+	begin(map_at(NULL, PAGES, 0), "none");
+	CHECK(mprotect((void *)(area + 9 * PAGE), PAGE, PROT_READ | PROT_WRITE) == 0);
+	for (size_t p = 8; p <= 10; p++)
+		area[p * PAGE] ^= 0xff;
+	rc = cairn_checkpoint(c, &newer);
+	CHECK(rc == CAIRN_TAKEN || rc == CAIRN_ELAYOUT);
+	rc = cairn_rewind(c, id);
+	CHECK(rc == 0 ? is_restored() : rc == CAIRN_ELAYOUT);
+	CHECK_OK(cairn_close(c));
+}
