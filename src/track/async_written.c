@@ -196,10 +196,9 @@ static int accept_fed(struct crn_async *t)
  * another report. A page that is there is found by the scan that doubt brings, and watched from
  * then on.
  */
-static int bring_to_life(uintptr_t page)
+static void bring_to_life(uintptr_t page)
 {
 	(void)crn_guarded_store((void *)page);
-	return CRN_FEED_DOUBT;
 }
 
 static int accept_open_page(struct crn_async *t, uintptr_t page)
@@ -214,7 +213,8 @@ static int accept_open_page(struct crn_async *t, uintptr_t page)
 	case FED_DOUBTFUL:
 		if (crn_async_span_above(t, page)->begin > page)
 			return crn_async_stack_grows(t, page);
-		return bring_to_life(page);
+		bring_to_life(page);
+		return CRN_FEED_DOUBT;
 	default:
 		return 0;
 	}

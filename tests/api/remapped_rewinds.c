@@ -448,19 +448,10 @@ static void make_thread(int sig, siginfo_t *info, void *context)
 /* Whoever looks compares memory with children: in the midst of that a thread is born. */
 static void trap_looks(void)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kcmp, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
 	struct sigaction on_trap = { .sa_sigaction = make_thread, .sa_flags = SA_SIGINFO };
 
 	CHECK(sigaction(SIGSYS, &on_trap, NULL) == 0);
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		test_skip("seccomp filters (CONFIG_SECCOMP_FILTER)");
+	filter_call(SYS_kcmp, SECCOMP_RET_TRAP, SECCOMP_RET_ALLOW);
 }
 
 void born_within(void)
@@ -503,17 +494,7 @@ static bool perf_tells(void)
 /* From now on the kernel refuses every call but the end; by _exit AddressSanitizer makes others. */
 static void refuse_all_calls(void)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		test_skip("seccomp filters (CONFIG_SECCOMP_FILTER)");
+	filter_call(SYS_exit_group, SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS);
 }
 
 void silent(void)
