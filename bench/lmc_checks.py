@@ -10,7 +10,6 @@ plain one does.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import sys
@@ -23,7 +22,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "demo"))
 
-from lmc_programs import BuildError, built, built_checked
+from lmc_programs import BuildError, asked, built, built_checked
 from lmc_recipes import RECIPES, Recipe
 from lmc_runs import WORKS, one_run
 from lmc_services import SERVICES
@@ -118,15 +117,10 @@ def measure(settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--build", type=Path, default=Path("build"))
-    parser.add_argument("programs", nargs="*", default=list(RECIPES))
-    arguments = parser.parse_args()
-    build, status = arguments.build.resolve(), 0
+    build, names = asked(__doc__, RECIPES)
+    status = 0
     settings = Settings(build=build, rounds=1, toy=False, quick=True)
-    for name in arguments.programs:
+    for name in names:
         try:
             recipe = built(name, build)
         except BuildError as error:

@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from lmc_recipes import RECIPES, RECIPES_32, ROOT, STORE, VARIANTS, Recipe
@@ -279,17 +280,23 @@ def built_checked(name: str, build: Path, tracker: str) -> Path:
     return builder.link(f"checked-{tracker}", f"-fcairn-tracker={tracker} -Wl,{checker}")
 
 
-def main() -> int:
+def asked(description: str | None, programs: Iterable[str]) -> tuple[Path, list[str]]:
+    """[--build DIR] [PROGRAM...] of the command line, all of them if it names none."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--build", type=Path, default=Path("build"))
-    parser.add_argument("programs", nargs="*")
+    parser.add_argument("programs", nargs="*", default=list(programs))
     arguments = parser.parse_args()
+    return arguments.build.resolve(), arguments.programs
+
+
+def main() -> int:
+    build, names = asked(__doc__, RECIPES)
     status = 0
-    for name in arguments.programs or RECIPES:
+    for name in names:
         try:
-            recipe = built(name, arguments.build)
+            recipe = built(name, build)
             print(f"{name}: {recipe.path('shadow')} and others", flush=True)
         except BuildError as error:
             print(f"lmc_programs.py: {error}", file=sys.stderr, flush=True)

@@ -11,7 +11,6 @@ then both serve the load of lmc_servers.py.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shutil
@@ -27,7 +26,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "demo"))
 
-from lmc_programs import Builder, BuildError, built, newest
+from lmc_programs import Builder, BuildError, asked, built, newest
 from lmc_programs import missing as missing_program
 from lmc_recipes import STORE, Recipe
 from lmc_servers import Point, one_run
@@ -108,7 +107,7 @@ def profile(recipe: Recipe, build: Path, folder: Path) -> Path:
     return file
 
 
-def asked(build: Path, *words: str | Path) -> str:
+def report(build: Path, *words: str | Path) -> str:
     done = subprocess.run(
         [build / "bin" / "cairn", "profile", "report", *words], capture_output=True, text=True
     )
@@ -158,8 +157,8 @@ def make(name: str, build: Path, folder: Path) -> tuple[Recipe, dict[str, Any], 
     """The program with its sites, what its profile said, and how many answers were the same."""
     recipe = built(name, build)
     file = profile(recipe, build, folder)
-    said = json.loads(asked(build, "--json", file))
-    loops = asked(build, "--sites", file)
+    said = json.loads(report(build, "--json", file))
+    loops = report(build, "--sites", file)
     variant(recipe, build, "sites", f"-fcairn-sites={file}", loops)
     return recipe, said, compare(recipe, folder)
 
@@ -190,15 +189,9 @@ def measure(settings: Settings, log: RunLog) -> Iterator[dict]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--build", type=Path, default=Path("build"))
-    parser.add_argument("programs", nargs="*", default=list(NAMES))
-    arguments = parser.parse_args()
-    build = arguments.build.resolve()
+    build, names = asked(__doc__, NAMES)
     settings = Settings(build=build, rounds=1, toy=False, quick=True)
-    for name in arguments.programs:
+    for name in names:
         reason = missing_program(name, build)
         if reason:
             print(f"{name}: {reason}", file=sys.stderr)
@@ -206,7 +199,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="cairn-sites-") as place:
             Path(place).chmod(0o755)
             recipe, _, same = make(name, build, Path(place))
-            print(asked(build, STORE / f"{name}.profile"))
+            print(report(build, STORE / f"{name}.profile"))
             print(f"{name}: {same} answers, byte by byte those of the program without hooks")
             for point in POINTS:
                 figures = one_run(recipe, SERVICES[name], point, settings, Path(place))
