@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "long_loops.h"
-#include "expander.h"
+#include "loop_analyses.h"
 #include "writes.h"
-#include "llvm/Analysis/AssumptionCache.h"
-#include "llvm/Analysis/LoopInfo.h"
-#include "llvm/Analysis/ScalarEvolution.h"
-#include "llvm/Analysis/ScalarEvolutionExpressions.h"
-#include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/ValueTracking.h"
-#include "llvm/IR/Dominators.h"
 #include "llvm/IR/IntrinsicInst.h"
-#include "llvm/IR/Module.h"
-#include "llvm/TargetParser/Triple.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 #include "llvm/Transforms/Utils/SSAUpdater.h"
 
@@ -38,14 +30,11 @@ struct Nest {
 	SmallVector<Gate, 4> gates;
 };
 
-class Finder {
+class Finder : LoopAnalyses {
 public:
 	Finder(Function &f, const Checkpoints &c, const Options &o, Report &r)
-		: options(o), report(r), intervals(f, c), layout(f.getParent()->getDataLayout()),
-		  word(Type::getInt64Ty(f.getContext())),
-		  library_table(Triple(f.getParent()->getTargetTriple())), library(library_table),
-		  dominators(f), assumptions(f), loops(dominators),
-		  evolution(f, library, assumptions, dominators, loops)
+		: LoopAnalyses(f), options(o), report(r), intervals(f, c),
+		  word(Type::getInt64Ty(f.getContext()))
 	{
 		Writes found = find_writes(f);
 
@@ -70,14 +59,7 @@ private:
 	const Options &options;
 	Report &report;
 	Intervals intervals;
-	const DataLayout &layout;
 	Type *word;
-	TargetLibraryInfoImpl library_table;
-	TargetLibraryInfo library;
-	DominatorTree dominators;
-	AssumptionCache assumptions;
-	LoopInfo loops;
-	ScalarEvolution evolution;
 	DenseMap<const BasicBlock *, unsigned> writes; // that may get hooks
 	DenseSet<const BasicBlock *> wild; // with a store to places that no step is known for
 

@@ -8,20 +8,12 @@
 // So the loop runs an exact number of times, the store in each of them, nothing in it can end it
 // otherwise or map memory, and what lies between two stores is less than a page.
 #include "loops.h"
-#include "expander.h"
+#include "loop_analyses.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
-#include "llvm/Analysis/AssumptionCache.h"
-#include "llvm/Analysis/LoopInfo.h"
-#include "llvm/Analysis/ScalarEvolution.h"
-#include "llvm/Analysis/ScalarEvolutionExpressions.h"
-#include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/Analysis/ValueTracking.h"
-#include "llvm/IR/Dominators.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/IntrinsicInst.h"
-#include "llvm/IR/Module.h"
-#include "llvm/TargetParser/Triple.h"
 
 using namespace llvm;
 
@@ -40,13 +32,10 @@ struct Run {
 	bool last;     // made in the round that leaves the loop, too
 };
 
-class Hoister {
+class Hoister : LoopAnalyses {
 public:
 	Hoister(Function &f, const Options &o, const Intervals &i)
-		: options(o), intervals(i), layout(f.getParent()->getDataLayout()),
-		  library_table(Triple(f.getParent()->getTargetTriple())), library(library_table),
-		  dominators(f), assumptions(f), loops(dominators),
-		  evolution(f, library, assumptions, dominators, loops)
+		: LoopAnalyses(f), options(o), intervals(i)
 	{
 	}
 
@@ -68,13 +57,6 @@ public:
 private:
 	const Options &options;
 	const Intervals &intervals;
-	const DataLayout &layout;
-	TargetLibraryInfoImpl library_table;
-	TargetLibraryInfo library;
-	DominatorTree dominators;
-	AssumptionCache assumptions;
-	LoopInfo loops;
-	ScalarEvolution evolution;
 
 	// Does nothing happen in it but what it computes, and is the number of its rounds known?
 	bool simple(const Loop &l)
