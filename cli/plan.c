@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "base/bits.h"
 #include "os/descriptor.h"
 #include "elf_file.h"
 #include "plan.h"
@@ -163,21 +164,13 @@ static bool lands_in(const struct scan *s, uint64_t from, uint64_t to)
  */
 static bool is_instruction(struct scan *s, uint64_t at)
 {
-	long low = 0, high = s->function_count;
-	size_t n;
+	size_t f, n;
 
-	while (low < high) {
-		long mid = (low + high) / 2;
-
-		if (s->functions[mid].end <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	if (low == s->function_count || s->functions[low].begin > at ||
-		s->functions[low].end > s->base + s->size)
+	CRN_FIRST(f, s->function_count, s->functions[f].end > at);
+	if (f == (size_t)s->function_count || s->functions[f].begin > at ||
+		s->functions[f].end > s->base + s->size)
 		return true;
-	n = decode(s, s->functions[low].begin, s->functions[low].end);
+	n = decode(s, s->functions[f].begin, s->functions[f].end);
 	for (size_t i = 0; i < n; i++)
 		if (s->insns[i].at == at)
 			return true;

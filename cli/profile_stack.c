@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <unistd.h>
+#include "base/bits.h"
 #include "elf_file.h"
 #include "profile.h"
 
@@ -131,20 +132,13 @@ static const struct object *object_of(Dwfl_Module *module, const char *path)
 /* The function around an address of the file; 0 if the unwind tables know none. */
 static uint64_t function_start(const struct object *object, uint64_t address, uint64_t *end)
 {
-	long low = 0, high = object->count;
+	size_t i;
 
-	while (low < high) {
-		long middle = (low + high) / 2;
-
-		if (object->functions[middle].begin <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low <= 0 || address >= object->functions[low - 1].end)
+	CRN_FIRST(i, object->count, object->functions[i].begin > address);
+	if (!i || address >= object->functions[i - 1].end)
 		return 0;
-	*end = object->functions[low - 1].end;
-	return object->functions[low - 1].begin;
+	*end = object->functions[i - 1].end;
+	return object->functions[i - 1].begin;
 }
 
 static void describe(struct profile_image *image, struct profile_frame *f, bool activation)

@@ -35,17 +35,10 @@ static void unlock(struct crn_program_maps *m)
 /* The first range that ends at or above addr. */
 static uint32_t first_at(const struct crn_program_maps *m, uintptr_t addr)
 {
-	uint32_t low = 0, high = m->count;
+	uint32_t i;
 
-	while (low < high) {
-		uint32_t mid = (low + high) / 2;
-
-		if (m->at[mid].end < addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	CRN_FIRST(i, m->count, m->at[i].end >= addr);
+	return i;
 }
 
 static bool insert(struct crn_program_maps *m, uint32_t i, struct crn_range r)

@@ -253,17 +253,10 @@ static inline bool crn_rt_take_shared(void *cursor, uintptr_t from, uintptr_t to
 /* Does the kernel notice stores there? All pages that are not in the list have their hooks. */
 static inline bool crn_rt_paged(const struct crn_rt *rt, uintptr_t addr)
 {
-	size_t low = 0, high = rt->paged_count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (rt->paged[mid].end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < rt->paged_count && rt->paged[low].begin <= addr;
+	CRN_FIRST(i, rt->paged_count, rt->paged[i].end > addr);
+	return i < rt->paged_count && rt->paged[i].begin <= addr;
 }
 
 static inline size_t crn_log_need(size_t len)

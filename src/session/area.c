@@ -9,17 +9,10 @@
 
 size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr)
 {
-	size_t low = 0, high = r->count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (r->at[mid].end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	CRN_FIRST(i, r->count, r->at[i].end > addr);
+	return i;
 }
 
 int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t end)
@@ -52,17 +45,10 @@ int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t 
 
 size_t crn_area_from(const cairn_t *c, uintptr_t addr)
 {
-	size_t low = 0, high = c->area_count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (c->areas[mid]->end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	CRN_FIRST(i, c->area_count, c->areas[i]->end > addr);
+	return i;
 }
 
 struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr)

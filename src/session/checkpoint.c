@@ -27,17 +27,10 @@ struct crn_mark *crn_mark_newest(const cairn_t *c)
 
 struct crn_mark *crn_mark_find(const cairn_t *c, uint64_t id)
 {
-	size_t low = 0, high = c->marks.count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (crn_mark_at(c, mid)->id < id)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < c->marks.count && crn_mark_at(c, low)->id == id ? crn_mark_at(c, low) : NULL;
+	CRN_FIRST(i, c->marks.count, crn_mark_at(c, i)->id >= id);
+	return i < c->marks.count && crn_mark_at(c, i)->id == id ? crn_mark_at(c, i) : NULL;
 }
 
 /* Its record may have gone for memory: then the mark is a name without content. */

@@ -85,18 +85,10 @@ int crn_exempt_all(cairn_t *c)
 
 static const struct crn_piece *awkward_at(const cairn_t *c, uintptr_t addr)
 {
-	size_t low = 0, high = c->awkward.count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (c->awkward.at[mid].end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < c->awkward.count && c->awkward.at[low].begin <= addr ? &c->awkward.at[low]
-									  : NULL;
+	CRN_FIRST(i, c->awkward.count, c->awkward.at[i].end > addr);
+	return i < c->awkward.count && c->awkward.at[i].begin <= addr ? &c->awkward.at[i] : NULL;
 }
 
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)

@@ -143,17 +143,10 @@ static void evict_listed(struct crn_async *t)
 
 static bool listed(const struct crn_range_list *l, uintptr_t page)
 {
-	size_t low = 0, high = l->count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (l->at[mid].end <= page)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < l->count && l->at[low].begin <= page;
+	CRN_FIRST(i, l->count, l->at[i].end > page);
+	return i < l->count && l->at[i].begin <= page;
 }
 
 static void promote(struct crn_async *t, uintptr_t page, uint32_t slot)

@@ -27,17 +27,10 @@ static int spans_reserve(struct crn_async *t, size_t more)
 /* The first span that ends above addr. */
 static size_t span_find(const struct crn_async *t, uintptr_t addr)
 {
-	size_t low = 0, high = t->span_count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (t->spans[mid].end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	CRN_FIRST(i, t->span_count, t->spans[i].end > addr);
+	return i;
 }
 
 const struct crn_span *crn_async_span_above(const struct crn_async *t, uintptr_t addr)

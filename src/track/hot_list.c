@@ -11,17 +11,10 @@ void crn_hot_list_close(struct crn_hot_list *l, struct crn_arena *arena)
 
 size_t crn_hot_list_from(const struct crn_hot_list *l, uintptr_t page)
 {
-	size_t low = 0, high = l->count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (l->at[mid].page < page)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	CRN_FIRST(i, l->count, l->at[i].page >= page);
+	return i;
 }
 
 struct crn_hot_entry *crn_hot_list_find(const struct crn_hot_list *l, uintptr_t page)

@@ -151,17 +151,10 @@ void undo_hold(void *t, bool on)
 /* The first area that ends above addr: its index, or area_count. */
 static size_t area_index(const struct crn_undo_pages *u, uintptr_t addr)
 {
-	size_t low = 0, high = u->area_count;
+	size_t i;
 
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (u->areas[mid]->end <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	CRN_FIRST(i, u->area_count, u->areas[i]->end > addr);
+	return i;
 }
 
 void undo_frame_drop(struct crn_undo_pages *u, uintptr_t word)
@@ -256,19 +249,12 @@ static int read_protections(struct crn_undo_pages *u, struct undo_area *a)
 bool undo_in_flight(const struct crn_undo_pages *u, uintptr_t page)
 {
 	const struct crn_range *r = u->env->in_flight;
-	size_t low = 0, high = u->env->in_flight_count;
+	size_t i;
 
 	if (u->open.count && crn_range_list_meets(&u->open, page, page + CRN_PAGE_SIZE))
 		return true;
-	while (low < high) {
-		size_t mid = (low + high) / 2;
-
-		if (r[mid].end <= page)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < u->env->in_flight_count && r[low].begin < page + CRN_PAGE_SIZE;
+	CRN_FIRST(i, u->env->in_flight_count, r[i].end > page);
+	return i < u->env->in_flight_count && r[i].begin < page + CRN_PAGE_SIZE;
 }
 
 /* Memory that turns out to be ours while a call of some thread has its buffer there. */
