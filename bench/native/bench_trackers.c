@@ -3,37 +3,56 @@
  * What a checkpoint costs with n pages written since the last, for each tracker, in an area of 64
  * MiB and of 1 GiB: the stores with their faults, plus cairn_checkpoint. The floor is copying these
  * pages. The pages are scattered and stay the same from interval to interval; none of them is hot.
+ *
+ * Beside each way in which `async` finds them runs a bare loop of the same technique, in the same
+ * round, behind it: `ratio` is the median over the rounds of what their two medians are to each
+ * other.
  */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bare_loop.h"
 #include "cairn/cairn.h"
 #include "measure.h"
 
 #define TABLE "trackers"
 
-/* `async` by the scan, by the feeds that need none, and by the one that needs no mirror. */
+/*
+ * `async` by the scan, by the feeds that need none, and by the one that needs no mirror; `bare`:
+ * the loop that it is held against, if any. A bare loop stands behind what it is for.
+ */
 static const struct {
-	const char *row, *tracker, *feed;
+	const char *row, *tracker, *feed, *bare;
+	enum bare_kind kind; /* of a bare loop */
 } trackers[] = {
-	{ "async", "async", "scan" },
-	{ "async+bpf", "async", "bpf" },
-	{ "async+perf", "async", "perf" },
-	{ "async+images", "async", "bpf-images" },
-	{ "softdirty", "softdirty", NULL },
-	{ "uffd", "uffd", NULL },
-	{ "mprotect", "mprotect", NULL },
-	{ "fork", "fork", NULL },
+	{ "async", "async", "scan", "bare scan", BARE_NONE },
+	{ "bare scan", "", NULL, NULL, BARE_SCAN },
+	{ "async+bpf", "async", "bpf", "bare bpf", BARE_NONE },
+	{ "bare bpf", "", NULL, NULL, BARE_BPF },
+	{ "async+images", "async", "bpf-images", "bare images", BARE_NONE },
+	{ "bare images", "", NULL, NULL, BARE_IMAGES },
+	{ "async+perf", "async", "perf", "bare perf", BARE_NONE },
+	{ "bare perf", "", NULL, NULL, BARE_PERF },
+	{ "softdirty", "softdirty", NULL, NULL, BARE_NONE },
+	{ "uffd", "uffd", NULL, NULL, BARE_NONE },
+	{ "mprotect", "mprotect", NULL, NULL, BARE_NONE },
+	{ "fork", "fork", NULL, NULL, BARE_NONE },
 };
 static const uint32_t counts[] = { 1, 5, 15, 50, 200, 1000 };
-#define TRACKERS (sizeof(trackers) / sizeof(trackers[0]))
-#define COUNTS   (sizeof(counts) / sizeof(counts[0]))
+#define TRACKERS   (sizeof(trackers) / sizeof(trackers[0]))
+#define COUNTS     (sizeof(counts) / sizeof(counts[0]))
+#define ROUNDS_MAX 21
+
+struct cost {
+	struct series total, stores, checkpoint;
+	uint64_t medians[ROUNDS_MAX]; /* of the total, round by round */
+	uint64_t bytes;               /* of mirror, undo pages and images */
+};
 
 struct figures {
-	struct series total[COUNTS], stores[COUNTS], checkpoint[COUNTS];
-	uint64_t bytes[COUNTS]; /* of mirror, undo pages and images */
-	int missing;            /* why there are none */
+	struct cost of[COUNTS];
+	const char *missing; /* why there are none, or NULL */
 };
 
 static struct figures figures[TRACKERS];
@@ -47,8 +66,8 @@ static int repeats(const char *tracker, size_t bytes, uint32_t count)
 	if (toy)
 		return 3;
 	if (slow)
-		return bytes > 64 * MIB ? 4 : 25;
-	return bytes > 64 * MIB ? (count >= 200 ? 20 : 40) : (count >= 200 ? 60 : 300);
+		return bytes > 64 * MIB ? 4 : 9;
+	return bytes > 64 * MIB ? (count >= 200 ? 20 : 40) : (count >= 200 ? 20 : 100);
 }
 
 static uint64_t held_bytes(cairn_t *session)
@@ -61,52 +80,101 @@ static uint64_t held_bytes(cairn_t *session)
 	return stats.mirror_bytes;
 }
 
-static void run_tracker(struct figures *f, size_t which, char *area, size_t bytes, int round)
-{
-	const char *tracker = trackers[which].tracker;
-	struct cairn_options options = CAIRN_OPTIONS_INIT;
+/* What takes the checkpoints: a session, or a bare loop. */
+struct subject {
+	const char *name;
 	cairn_t *session;
+	struct bare_loop *bare;
+};
+
+static void take_checkpoint(struct subject *s)
+{
 	uint64_t id;
 	int ret;
 
-	options.tracker = tracker;
+	if (s->bare) {
+		(void)bare_checkpoint(s->bare);
+		return;
+	}
+	ret = cairn_checkpoint(s->session, &id);
+	if (ret < 0)
+		fail(s->name, cairn_strerror(ret));
+}
+
+/* Intervals with `count` pages written, which are picked already. */
+static void run_intervals(
+	struct subject *s, struct cost *cost, char *area, uint32_t count, int repeat_count)
+{
+	for (int i = -2; i < repeat_count; i++) {
+		uint64_t begin = tick(), between, end;
+
+		touch_pages(area, pages, count);
+		between = tick();
+		take_checkpoint(s);
+		end = tick();
+		if (i < 0)
+			continue; /* the first ones meet cold caches and new pages */
+		series_add(&cost->total, begin, end);
+		series_add(&cost->stores, begin, between);
+		series_add(&cost->checkpoint, between, end);
+	}
+	for (uint32_t p = 0; s->bare && p < count; p++)
+		if (!bare_same(s->bare, pages[p]))
+			fail(s->name, "has missed a write");
+}
+
+static void run_counts(struct figures *f, struct subject *s, char *area, size_t bytes, int round)
+{
+	for (size_t n = 0; n < COUNTS; n++) {
+		struct cost *cost = &f->of[n];
+		struct series before = cost->total;
+
+		cost->total = (struct series){ 0 };
+		pick_pages(pages, counts[n], bytes / PAGE, round + 1);
+		run_intervals(s, cost, area, counts[n], repeats(s->name, bytes, counts[n]));
+		cost->medians[round] = series_quantile(&cost->total, 0.5);
+		for (size_t i = 0; i < before.count; i++)
+			series_put(&cost->total, before.values[i]);
+		series_free(&before);
+		if (s->session)
+			cost->bytes = held_bytes(s->session);
+	}
+}
+
+static const char *open_session(struct subject *s, size_t which, char *area, size_t bytes)
+{
+	struct cairn_options options = CAIRN_OPTIONS_INIT;
+	int ret;
+
+	options.tracker = s->name;
 	options.feed = trackers[which].feed;
 	options.strategy = "none"; /* the tracker's own price */
 	options.surface = "none";
 	options.memory_max = 4 * bytes + 256 * MIB;
-	ret = cairn_open(&session, &options);
+	ret = cairn_open(&s->session, &options);
 	if (ret == 0) {
-		ret = cairn_area_add(session, area, bytes);
+		ret = cairn_area_add(s->session, area, bytes);
 		if (ret < 0)
-			(void)cairn_close(session);
+			(void)cairn_close(s->session);
 	}
-	f->missing = ret;
-	if (ret < 0)
+	return ret < 0 ? cairn_strerror(ret) : NULL;
+}
+
+static void run_tracker(struct figures *f, size_t which, char *area, size_t bytes, int round)
+{
+	struct subject s = { .name = trackers[which].tracker };
+
+	if (trackers[which].kind != BARE_NONE)
+		f->missing = bare_open(&s.bare, trackers[which].kind, area, bytes);
+	else
+		f->missing = open_session(&s, which, area, bytes);
+	if (f->missing)
 		return;
-	for (size_t n = 0; n < COUNTS; n++) {
-		int repeat_count = repeats(tracker, bytes, counts[n]);
-
-		pick_pages(pages, counts[n], bytes / PAGE, round + 1);
-		for (int i = -2; i < repeat_count; i++) {
-			uint64_t begin = tick(), between, end;
-
-			touch_pages(area, pages, counts[n]);
-			between = tick();
-			ret = cairn_checkpoint(session, &id);
-			end = tick();
-			if (ret < 0)
-				fail(tracker, cairn_strerror(ret));
-			if (i < 0)
-				continue; /* the first ones meet cold caches and new pages */
-			series_add(&f->total[n], begin, end);
-			series_add(&f->stores[n], begin, between);
-			series_add(&f->checkpoint[n], between, end);
-		}
-		f->bytes[n] = held_bytes(session);
-	}
-	ret = cairn_close(session);
-	if (ret < 0)
-		fail("cairn_close", cairn_strerror(ret));
+	run_counts(f, &s, area, bytes, round);
+	if (s.bare)
+		bare_close(s.bare);
+	else if (cairn_close(s.session) < 0)
+		fail("cairn_close", s.name);
 }
 
 /* Copying the same pages: no checkpoint that keeps old content can cost less. */
@@ -114,7 +182,7 @@ static void run_floor(char *area, char *copy, size_t bytes, int round)
 {
 	for (size_t n = 0; n < COUNTS; n++) {
 		pick_pages(pages, counts[n], bytes / PAGE, round + 1);
-		for (int i = -2; i < (toy ? 3 : 200); i++) {
+		for (int i = -2; i < (toy ? 3 : 100); i++) {
 			uint64_t begin = tick();
 
 			touch_pages(area, pages, counts[n]);
@@ -126,31 +194,60 @@ static void run_floor(char *area, char *copy, size_t bytes, int round)
 	}
 }
 
-static void emit_all(size_t bytes)
+/* What its rounds were to those of its bare loop, as members of a JSON object; or "". */
+static const char *ratio_text(size_t t, size_t n, int rounds)
 {
-	size_t mib = bytes / MIB;
+	static char text[160];
+	struct series ratios = { 0 };
+	size_t bare = 0;
 
+	text[0] = 0;
+	while (bare < TRACKERS && trackers[t].bare &&
+		strcmp(trackers[bare].row, trackers[t].bare) != 0)
+		bare++;
+	if (!trackers[t].bare || figures[bare].missing)
+		return text;
+	for (int r = 0; r < rounds; r++)
+		series_put(&ratios, 1e4 * figures[t].of[n].medians[r] /
+				(figures[bare].of[n].medians[r] + 1));
+	snprintf(text, sizeof(text),
+		",\"bare\":\"%s\",\"ratio\":%.3f,\"ratio_p10\":%.3f,\"ratio_p90\":%.3f",
+		trackers[t].bare, series_quantile(&ratios, 0.5) / 1e4,
+		series_quantile(&ratios, 0.1) / 1e4, series_quantile(&ratios, 0.9) / 1e4);
+	series_free(&ratios);
+	return text;
+}
+
+static void emit_tracker(size_t t, size_t bytes, int rounds)
+{
 	for (size_t n = 0; n < COUNTS; n++) {
-		emit(TABLE, "memcpy", &floors[n], 1, "\"mib\":%zu,\"pages\":%u", mib, counts[n]);
+		struct cost *c = &figures[t].of[n];
+
+		emit(TABLE, trackers[t].row, &c->total, 1,
+			"\"mib\":%zu,\"pages\":%u,\"stores\":%llu,\"checkpoint\":%llu,"
+			"\"bytes\":%llu%s",
+			bytes / MIB, counts[n],
+			(unsigned long long)series_quantile(&c->stores, 0.5),
+			(unsigned long long)series_quantile(&c->checkpoint, 0.5),
+			(unsigned long long)c->bytes, ratio_text(t, n, rounds));
+		series_free(&c->total);
+		series_free(&c->stores);
+		series_free(&c->checkpoint);
+	}
+}
+
+static void emit_all(size_t bytes, int rounds)
+{
+	for (size_t n = 0; n < COUNTS; n++) {
+		emit(TABLE, "memcpy", &floors[n], 1, "\"mib\":%zu,\"pages\":%u", bytes / MIB,
+			counts[n]);
 		series_free(&floors[n]);
 	}
 	for (size_t t = 0; t < TRACKERS; t++) {
-		struct figures *f = &figures[t];
-
-		if (f->missing)
-			emit_missing(TABLE, trackers[t].row, cairn_strerror(f->missing));
-		for (size_t n = 0; n < COUNTS && !f->missing; n++) {
-			emit(TABLE, trackers[t].row, &f->total[n], 1,
-				"\"mib\":%zu,\"pages\":%u,\"stores\":%llu,\"checkpoint\":%llu,"
-				"\"bytes\":%llu",
-				mib, counts[n],
-				(unsigned long long)series_quantile(&f->stores[n], 0.5),
-				(unsigned long long)series_quantile(&f->checkpoint[n], 0.5),
-				(unsigned long long)f->bytes[n]);
-			series_free(&f->total[n]);
-			series_free(&f->stores[n]);
-			series_free(&f->checkpoint[n]);
-		}
+		if (figures[t].missing)
+			emit_missing(TABLE, trackers[t].row, figures[t].missing);
+		else
+			emit_tracker(t, bytes, rounds);
 	}
 }
 
@@ -166,7 +263,7 @@ int main(int argc, char **argv)
 	measure_begin(argc, argv);
 	for (int s = 0; s < (toy ? 1 : 2); s++) {
 		size_t bytes = toy ? 8 * MIB : sizes[s];
-		int rounds = toy ? 1 : s == 0 ? 7 : 3;
+		int rounds = toy ? 1 : s == 0 ? ROUNDS_MAX : 3;
 		char *area, *copy;
 
 		if (!enough_memory(bytes)) {
@@ -180,7 +277,7 @@ int main(int argc, char **argv)
 			for (size_t t = 0; t < TRACKERS; t++)
 				run_tracker(&figures[t], t, area, bytes, round);
 		}
-		emit_all(bytes);
+		emit_all(bytes, rounds);
 	}
 	return 0;
 }

@@ -64,17 +64,22 @@ void measure_begin(int argc, char **argv)
 	calibrate();
 }
 
-void series_add(struct series *s, uint64_t begin, uint64_t end)
+void series_put(struct series *s, uint64_t value)
 {
-	uint64_t cycles = end - begin;
-
 	if (s->count == s->size) {
 		s->size = s->size ? s->size * 2 : 256;
 		s->values = realloc(s->values, s->size * sizeof(*s->values));
 		if (!s->values)
 			fail("measure", "out of memory");
 	}
-	s->values[s->count++] = cycles > tick_cost ? cycles - tick_cost : 0;
+	s->values[s->count++] = value;
+}
+
+void series_add(struct series *s, uint64_t begin, uint64_t end)
+{
+	uint64_t cycles = end - begin;
+
+	series_put(s, cycles > tick_cost ? cycles - tick_cost : 0);
 }
 
 static int compare(const void *a, const void *b)

@@ -44,6 +44,8 @@ struct series {
 
 /* Add end - begin, minus what measuring costs. */
 void series_add(struct series *s, uint64_t begin, uint64_t end);
+/* Add a value as it is. */
+void series_put(struct series *s, uint64_t value);
 uint64_t series_quantile(struct series *s, double q);
 void series_free(struct series *s);
 

@@ -15,10 +15,6 @@
 #define FEATURE_WP_ASYNC       (1ull << 15)
 #define USER_MODE_ONLY         1
 
-struct scan_region {
-	uint64_t begin, end, categories;
-};
-
 struct scan_arguments {
 	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
 	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
@@ -47,21 +43,34 @@ const char *tracking_open(struct tracking *t, void *base, size_t bytes)
 	return NULL;
 }
 
-long tracking_scan(struct tracking *t, void *base, size_t bytes, bool protect)
+void tracking_close(struct tracking *t)
 {
-	struct scan_region regions[64];
+	close(t->pagemap);
+	close(t->uffd);
+}
+
+long tracking_runs(struct tracking *t, void *base, size_t bytes, bool protect,
+	struct tracking_run *runs, size_t room)
+{
 	struct scan_arguments scan = { .size = sizeof(scan),
 		.flags = protect ? SCAN_PROTECT : SCAN_CHECK_ASYNC,
 		.start = (uintptr_t)base,
 		.end = (uintptr_t)base + bytes,
-		.vec = (uintptr_t)regions,
-		.vec_len = 64,
+		.vec = (uintptr_t)runs,
+		.vec_len = room,
 		.category_mask = PAGE_WRITTEN,
 		.return_mask = PAGE_WRITTEN };
-	long count = ioctl(t->pagemap, SCAN, &scan), pages = 0;
+
+	return ioctl(t->pagemap, SCAN, &scan);
+}
+
+long tracking_scan(struct tracking *t, void *base, size_t bytes, bool protect)
+{
+	struct tracking_run runs[64];
+	long count = tracking_runs(t, base, bytes, protect, runs, 64), pages = 0;
 
 	for (long i = 0; i < count; i++)
-		pages += (regions[i].end - regions[i].begin) / PAGE;
+		pages += (runs[i].end - runs[i].begin) / PAGE;
 	return count < 0 ? count : pages;
 }
 
