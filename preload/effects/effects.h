@@ -6,6 +6,7 @@
  *	output_memory.c opens the memory that the kernel is about to write (signal trackers)
  *	in_flight.c     keeps it open while the call lasts
  *	descriptor_table.c  what each descriptor is
+ *	both_ends.c     who has the other end of a pipe or of a local socket
  *	inverse.c       the journal of inverses
  *	log_append.c    files that are cut back
  *	stream.c        bytes, datagrams, errors and sockets taken since the checkpoint, given again after a restore
@@ -130,7 +131,7 @@ struct crn_fd {
 	uint8_t kind;  /* enum crn_fd_kind */
 	uint8_t flags; /* enum crn_fd_flags */
 	uint16_t file; /* regular: index into files, 0 if none */
-	uint8_t hold;  /* a stream socket: enum crn_fd_hold (hold.h) */
+	uint8_t hold;  /* a stream socket, a pipe, an eventfd: enum crn_fd_hold (hold.h) */
 	uint32_t seek_round;    /* the offset was journalled in this round */
 	uint32_t credit;        /* bytes that its send buffer is known to have room for */
 	uint32_t connection;    /* a number that both ends share; 0: not asked yet */
@@ -170,6 +171,13 @@ bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino);
 bool crn_fd_has_twin(int fd);
 /* crn_fd.hold of this object (a stream socket), by whatever number: enum crn_fd_hold. */
 void crn_fd_hold_set(int fd, uint8_t hold);
+/*
+ * both_ends.c. The numbers by which a process has this `kind` ("pipe", "socket") of object: how
+ * many, at most max; -errno.
+ */
+long crn_fd_numbers(int pid, const char *kind, uint64_t ino, int *out, long max);
+/* The inode of the local socket that this one is connected to; 0: the kernel does not tell. */
+uint64_t crn_local_peer(uint64_t ino);
 /*
  * So many bytes may be held for this stream socket, by this number; by another one only after the
  * kernel was asked again.

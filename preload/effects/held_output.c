@@ -93,7 +93,8 @@ struct crn_held *crn_held_add(struct crn_hold *h, int fd, enum crn_held_kind kin
 {
 	struct crn_held *p = crn_held_at(h, h->last);
 
-	if (h->used && kind == CRN_HELD_BYTES && p->kind == kind && p->fd == fd && p->more == more)
+	if (h->used && (kind == CRN_HELD_BYTES || kind == CRN_HELD_WRITE) && p->kind == kind &&
+		p->fd == fd && p->more == more)
 		return p;
 	h->last = (h->used + 7) & ~7u;
 	p = crn_held_at(h, h->last);
@@ -145,6 +146,36 @@ static bool owes_error(struct crn_call *call, int fd)
 	return true;
 }
 
+/* An eventfd is not added to beyond its end. */
+static bool is_count(const struct bytes *b)
+{
+	uint64_t value;
+
+	return b->iov[0].iov_len == sizeof(value) &&
+		crn_user_copy(&value, b->iov[0].iov_base, sizeof(value)) == 0 &&
+		value <= UINT32_MAX;
+}
+
+/* What the process writes to itself. */
+static bool take_wakeup(struct crn_call *call, struct crn_fd *f, const struct bytes *b)
+{
+	struct crn_hold *h = crn_agent->effects->hold;
+	const struct crn_hold before = *h;
+	struct crn_held *p;
+
+	if ((call->nr != SYS_write && call->nr != SYS_writev) ||
+		(f->kind == CRN_FD_EVENT && !is_count(b)) ||
+		!crn_hold_may_wake((int)call->args[0], f, b->size))
+		return false;
+	p = crn_held_add(h, (int)call->args[0], CRN_HELD_WRITE, false);
+	if (!copy_in(p, b)) {
+		*h = before;
+		return false;
+	}
+	crn_held_taken(call, p, (long)b->size, !before.used);
+	return true;
+}
+
 bool crn_hold_take(struct crn_call *call)
 {
 	struct crn_hold *h = crn_agent->effects->hold;
@@ -156,8 +187,12 @@ bool crn_hold_take(struct crn_call *call)
 
 	if (call->nr == SYS_sendfile)
 		return crn_hold_file(call);
-	if (f->kind != CRN_FD_STREAM || !describe(call, &b))
+	if (f->kind != CRN_FD_STREAM && f->kind != CRN_FD_PIPE && f->kind != CRN_FD_EVENT)
 		return false;
+	if (!describe(call, &b))
+		return false;
+	if (f->kind != CRN_FD_STREAM)
+		return take_wakeup(call, f, &b);
 	if (f->hold == CRN_FDH_NEVER)
 		return owes_error(call, fd);
 	if ((b.flags & ~(unsigned)(MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE)) ||
@@ -247,6 +282,9 @@ void crn_hold_send(void)
 		switch ((enum crn_held_kind)p->kind) {
 		case CRN_HELD_BYTES:
 			send_bytes(p);
+			break;
+		case CRN_HELD_WRITE:
+			crn_hold_write(p);
 			break;
 		case CRN_HELD_END:
 			crn_sys2(SYS_shutdown, p->fd, SHUT_WR);

@@ -21,6 +21,7 @@
  *
  *	held_output.c  the buffer, the real sends
  *	held_endings.c files, shutdown and close in the same list
+ *	held_wakeups.c what the process writes to itself
  *	hold_credit.c  may bytes for this socket be held?
  *	hold_rules.c   which calls may run while bytes are held
  *
@@ -32,7 +33,8 @@
 #include "effects/effects.h"
 
 enum crn_held_kind {
-	CRN_HELD_BYTES, /* one or more sends to one descriptor, in a row */
+	CRN_HELD_BYTES, /* one or more sends to one socket, in a row */
+	CRN_HELD_WRITE, /* the same to a pipe or an eventfd */
 	CRN_HELD_END,   /* shutdown(SHUT_WR) */
 	CRN_HELD_CLOSE, /* fd is a high duplicate, which is closed */
 };
@@ -67,6 +69,7 @@ enum crn_fd_hold {
 	CRN_FDH_UNKNOWN,
 	CRN_FDH_TCP,
 	CRN_FDH_LOCAL, /* a local stream socket with a name, to another process */
+	CRN_FDH_OWN,   /* a pipe, a pair of nameless sockets: this process has the other end too */
 	CRN_FDH_NEVER, /* or not any more: shut down, reset, failed */
 };
 
@@ -121,6 +124,17 @@ bool crn_hold_shutdown(struct crn_call *call);
 bool crn_hold_may_close(int fd);
 /* It was closed; its connection lives on under `high`. */
 void crn_hold_closed(struct crn_thread *t, int fd, int high, uint32_t connection);
+
+/* ---- held_wakeups.c -------------------------------------------------------------------------- */
+
+/* May `n` bytes for this pipe or eventfd be held? */
+bool crn_hold_may_wake(int fd, struct crn_fd *f, size_t n);
+/* Is the other end of this nameless local socket ours as well? */
+bool crn_hold_is_pair(int fd);
+/* Would a read of this descriptor find what is held? */
+bool crn_hold_wakes(int fd, struct crn_fd *f);
+/* Really write it: CRN_HELD_WRITE. */
+void crn_hold_write(const struct crn_held *p);
 
 /* ---- hold_credit.c --------------------------------------------------------------------------- */
 

@@ -68,10 +68,7 @@ static bool is_plain_tcp(int fd)
 		lowat == 0;
 }
 
-/*
- * A pair of nameless local sockets may have both ends in this process (a daemon's channel to
- * itself), and nothing tells. One with a name was made by connect; whose, the kernel knows.
- */
+/* One with a name was made by connect; whose, the kernel knows. */
 static bool is_foreign_local(int fd)
 {
 	struct sockaddr_un a;
@@ -97,7 +94,8 @@ static enum crn_fd_hold judge(int fd)
 		return !is_open_tcp(fd) ? CRN_FDH_UNKNOWN
 			: is_plain_tcp(fd) ? CRN_FDH_TCP : CRN_FDH_NEVER;
 	if (domain == AF_UNIX)
-		return is_foreign_local(fd) ? CRN_FDH_LOCAL : CRN_FDH_NEVER;
+		return is_foreign_local(fd) ? CRN_FDH_LOCAL
+			: crn_hold_is_pair(fd) ? CRN_FDH_OWN : CRN_FDH_NEVER;
 	return CRN_FDH_NEVER;
 }
 
@@ -110,7 +108,7 @@ static uint32_t ask(int fd, struct crn_fd *f)
 		f->hold = (uint8_t)judge(fd);
 	else if (f->hold == CRN_FDH_TCP && !is_open_tcp(fd))
 		return 0;
-	if (f->hold != CRN_FDH_TCP && f->hold != CRN_FDH_LOCAL)
+	if (f->hold != CRN_FDH_TCP && f->hold != CRN_FDH_LOCAL && f->hold != CRN_FDH_OWN)
 		return 0;
 	if (option(fd, SOL_SOCKET, SO_MEMINFO_OPTION, info, sizeof(info)) !=
 		(long)sizeof(info))

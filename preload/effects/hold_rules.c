@@ -110,7 +110,7 @@ static enum due due_output(const struct crn_call *call, const struct crn_row *ro
 static enum due due_input(const struct crn_call *call)
 {
 	int fd = (int)call->args[0], flags = 0;
-	const struct crn_fd *f = crn_fd_look(fd);
+	struct crn_fd *f = crn_fd_look(fd);
 
 	if (f->kind == CRN_FD_REGULAR || f->kind == CRN_FD_DIRECTORY ||
 		f->kind == CRN_FD_NULL || f->kind == CRN_FD_CLOSED)
@@ -124,7 +124,9 @@ static enum due due_input(const struct crn_call *call)
 	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_PEEK | MSG_CMSG_CLOEXEC | MSG_TRUNC |
 		MSG_WAITFORONE))
 		return COMMIT;
-	return (flags & MSG_DONTWAIT) || never_waits(fd) ? NOTHING : COMMIT;
+	if (!(flags & MSG_DONTWAIT) && !never_waits(fd))
+		return COMMIT;
+	return crn_hold_wakes(fd, f) ? SEND : NOTHING;
 }
 
 /* Opening a FIFO waits for the other side, and a device may do anything. */

@@ -12,10 +12,6 @@
  * end of the stream. Runs in a recovery, so time does not matter much.
  */
 #include <fcntl.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <linux/sock_diag.h>
-#include <linux/unix_diag.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -30,50 +26,11 @@
 #endif
 #define NUMBERS_MAX 64
 
-struct dirent_head {
-	uint64_t inode, offset;
-	uint16_t length;
-	uint8_t type;
-	char name[];
-};
-
-/* The numbers by which a process has this socket: how many, at most max; -errno. */
-static long numbers_of(int pid, uint64_t ino, int *out, long max)
-{
-	char path[48], wanted[40], target[40], list[2048] __attribute__((aligned(8)));
-	long got, count = 0;
-	int dir;
-
-	crn_format(wanted, sizeof(wanted), "socket:[%lu]", ino);
-	crn_format(path, sizeof(path), "/proc/%d/fd", pid);
-	dir = (int)crn_sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
-	if (dir < 0)
-		return dir;
-	while ((got = crn_sys3(SYS_getdents64, dir, list, sizeof(list))) > 0) {
-		for (long at = 0; at < got && count < max;) {
-			const struct dirent_head *d = (const struct dirent_head *)(list + at);
-			long n = crn_sys4(
-				SYS_readlinkat, dir, d->name, target, sizeof(target) - 1);
-
-			at += d->length;
-			target[CRN_MAX(n, 0)] = '\0';
-			if (!crn_streq(target, wanted))
-				continue;
-			out[count] = 0;
-			for (const char *c = d->name; *c >= '0' && *c <= '9'; c++)
-				out[count] = out[count] * 10 + (*c - '0');
-			count++;
-		}
-	}
-	crn_sys1(SYS_close, dir);
-	return got < 0 ? got : count;
-}
-
 static bool has_it(int pid, uint64_t ino)
 {
 	int number;
 
-	return numbers_of(pid, ino, &number, 1) > 0;
+	return crn_fd_numbers(pid, "socket", ino, &number, 1) > 0;
 }
 
 /*
@@ -106,43 +63,6 @@ static bool is_shared(uint64_t ino)
 	return false;
 }
 
-/* The inode of the socket that this one is connected to; 0: the kernel does not tell. */
-static uint64_t peer_of(uint64_t ino)
-{
-	struct {
-		struct nlmsghdr head;
-		struct unix_diag_req body;
-	} ask = {
-		.head = {sizeof(ask), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0},
-		.body = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_ino = (uint32_t)ino,
-			.udiag_show = UDIAG_SHOW_PEER, .udiag_cookie = {~0u, ~0u}},
-	};
-	struct {
-		struct nlmsghdr head;
-		struct unix_diag_msg body;
-		uint8_t rest[256];
-	} answer;
-	int s = (int)crn_sys3(
-		SYS_socket, AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	uint32_t peer = 0;
-	long n;
-
-	if (s < 0)
-		return 0;
-	n = crn_sys6(SYS_sendto, s, (long)&ask, sizeof(ask), 0, 0, 0);
-	if (n >= 0)
-		n = crn_sys6(SYS_recvfrom, s, (long)&answer, sizeof(answer), MSG_DONTWAIT, 0, 0);
-	crn_sys1(SYS_close, s);
-	n -= (long)sizeof(answer.head) + (long)sizeof(answer.body);
-	if (n < 0 || answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
-		answer.body.udiag_ino != (uint32_t)ino)
-		return 0;
-	for (const struct rtattr *a = (const void *)answer.rest; RTA_OK(a, n); a = RTA_NEXT(a, n))
-		if (a->rta_type == UNIX_DIAG_PEER)
-			crn_copy(&peer, RTA_DATA(a), sizeof(peer));
-	return peer;
-}
-
 /* One byte for us, by the peer's descriptor. */
 static bool send_as_peer(int fd, uint64_t ino)
 {
@@ -150,13 +70,13 @@ static bool send_as_peer(int fd, uint64_t ino)
 		int32_t pid, uid, gid;
 	} who = {0};
 	unsigned len = sizeof(who);
-	uint64_t peer = peer_of(ino);
+	uint64_t peer = crn_local_peer(ino);
 	int number, pidfd, theirs = -1;
 	bool sent = false;
 	struct stat st;
 
 	if (!peer || crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 ||
-		who.pid <= 0 || numbers_of(who.pid, peer, &number, 1) != 1)
+		who.pid <= 0 || crn_fd_numbers(who.pid, "socket", peer, &number, 1) != 1)
 		return false;
 	pidfd = (int)crn_sys2(SYS_pidfd_open, who.pid, 0);
 	if (pidfd >= 0)
@@ -192,7 +112,7 @@ static int dead_socket(int like)
 bool crn_local_reset(int fd, uint64_t ino)
 {
 	int numbers[NUMBERS_MAX], dead, unread = 0;
-	long count = numbers_of(crn_agent->pid, ino, numbers, NUMBERS_MAX);
+	long count = crn_fd_numbers(crn_agent->pid, "socket", ino, numbers, NUMBERS_MAX);
 
 	if (count <= 0 || count == NUMBERS_MAX || is_shared(ino))
 		return false;

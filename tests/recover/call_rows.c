@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 enum way way;
 struct outside *outside;
 static const char *current = "?";
-static int decoy[2], sink[2];
+static int decoy[2];
 
 _Noreturn void fail(const char *file, int line, const char *what)
 {
@@ -47,13 +48,14 @@ static void crash(void)
 {
 	char c;
 
-	CHECK(read(decoy[0], &c, 1) == 1);
+	/* One that might wait would be preceded by a checkpoint if anything is held. */
+	CHECK(recv(decoy[0], &c, 1, MSG_DONTWAIT) == 1);
 	*(volatile int *)8 = 0;
 }
 
 void tick(void)
 {
-	CHECK(write(sink[1], "x", 1) == 1);
+	CHECK(kill(getpid(), 0) == 0);
 }
 
 void crash_once(void)
@@ -108,7 +110,7 @@ int main(int argc, char **argv)
 		return 2;
 	way = !strcmp(argv[1], "raw") ? RAW : !strcmp(argv[1], "stdio") ? STDIO : LIBC;
 	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(outside != MAP_FAILED && pipe(sink) == 0);
+	CHECK(outside != MAP_FAILED);
 	letters();
 	for (size_t t = 0; t < sizeof(tables) / sizeof(tables[0]); t++) {
 		for (const struct row *row = tables[t]; row->name; row++) {

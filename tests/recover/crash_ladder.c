@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -321,6 +322,91 @@ static void in_handler(void)
 	printf("handled %d\n", outside[1]);
 }
 
+static int waker[2]; /* the ends of what a handler writes to; of an eventfd both */
+
+static void wake(int sig)
+{
+	const uint64_t one = 1;
+
+	if (write(waker[1], &one, sizeof(one)) != sizeof(one))
+		_exit(4);
+}
+
+/*
+ * A handler that tells somebody something comes between the read of the request and its crash: no
+ * checkpoint may lie there, to which the restore would go, and crash again.
+ */
+static void crash_behind(int sig, void (*handler)(int))
+{
+	sigset_t set;
+	int pair[2];
+	ssize_t n;
+	char c;
+
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(sig, handler);
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || write(pair[1], "x", 1) != 1 ||
+		kill(getpid(), sig))
+		_exit(3);
+	wake_up();
+	wake_up();
+	n = recv(pair[0], &c, 1, MSG_DONTWAIT);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+	if (n == 1)
+		crash();
+}
+
+static void woken_once(void)
+{
+	uint64_t count = 0;
+
+	crash_behind(SIGUSR1, wake);
+	wake_up();
+	if (read(waker[0], &count, sizeof(count)) != sizeof(count) || count != 1 ||
+		read(waker[0], &count, sizeof(count)) != -1)
+		_exit(5);
+	puts("woken once");
+}
+
+static void wake_by_pipe(void)
+{
+	if (pipe2(waker, O_NONBLOCK))
+		_exit(3);
+	woken_once();
+}
+
+static void wake_by_pair(void)
+{
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, waker))
+		_exit(3);
+	woken_once();
+}
+
+static void wake_by_event(void)
+{
+	waker[0] = waker[1] = eventfd(0, EFD_NONBLOCK);
+	woken_once();
+}
+
+/* A child has both ends, too. */
+static void wake_by_shared_pipe(void)
+{
+	pid_t child;
+
+	if (pipe2(waker, O_NONBLOCK))
+		_exit(3);
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	woken_once();
+	kill(child, SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -340,6 +426,10 @@ int main(int argc, char **argv)
 		{ "read_only", read_only },
 		{ "signals", signals },
 		{ "in_handler", in_handler },
+		{ "pipe", wake_by_pipe },
+		{ "pair", wake_by_pair },
+		{ "event", wake_by_event },
+		{ "shared_pipe", wake_by_shared_pipe },
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);

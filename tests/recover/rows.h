@@ -45,7 +45,7 @@ _Noreturn void fail(const char *file, int line, const char *what);
 /* After an output: crash the first time that this is passed. */
 void crash_once(void);
 
-/* Somebody is told something: a checkpoint. */
+/* A call that others might see: a checkpoint. */
 void tick(void);
 
 /* A scratch file of 26 letters; its name. */

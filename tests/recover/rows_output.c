@@ -6,11 +6,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,11 +23,12 @@
 static int fd, other;
 static char name[64], name_two[64];
 
+/* In packets, and so never held; nor is what goes through the sockets below. */
 static void setup_pipe(void)
 {
 	int pair[2];
 
-	CHECK(pipe2(pair, O_NONBLOCK) == 0);
+	CHECK(pipe2(pair, O_NONBLOCK | O_DIRECT) == 0);
 	fd = pair[0];
 	other = pair[1];
 }
@@ -34,7 +37,7 @@ static void setup_socket(void)
 {
 	int pair[2];
 
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
 	fd = pair[0];
 	other = pair[1];
 }
@@ -91,6 +94,112 @@ static void body_fprintf(bool again)
 	CHECK(f && fprintf(f, "%s", "told") == 4 && fflush(f) == 0);
 	told_once();
 	fclose(f);
+}
+
+/* What a process writes to itself is no output: it is undone, and comes once. */
+static void setup_own_pipe(void)
+{
+	int pair[2];
+
+	CHECK(pipe2(pair, O_NONBLOCK) == 0 && write(pair[1], "old", 3) == 3);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void setup_own_pair(void)
+{
+	int pair[2];
+
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+	CHECK(write(pair[1], "old", 3) == 3);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void setup_own_event(void)
+{
+	fd = other = eventfd(3, EFD_NONBLOCK);
+	CHECK(fd >= 0);
+}
+
+static void body_own(bool again)
+{
+	struct iovec iov[2] = {{"ne", 2}, {"w", 1}};
+	char b[32];
+
+	CHECK(CALL(write, other, "new", 3) == 3 && CALL(writev, other, iov, 2) == 3);
+	if (!again)
+		return;
+	CHECK(poll(NULL, 0, 0) == 0 && read(fd, b, 32) == 9 && !memcmp(b, "oldnewnew", 9));
+	CHECK(read(fd, b, 32) == -1 && errno == EAGAIN);
+	close(fd);
+	close(other);
+}
+
+static void body_own_event(bool again)
+{
+	const uint64_t more[2] = {1, 5};
+	uint64_t n;
+
+	CHECK(CALL(write, other, &more[0], 8) == 8 && CALL(write, other, &more[1], 8) == 8);
+	if (!again)
+		return;
+	CHECK(poll(NULL, 0, 0) == 0 && read(fd, &n, 8) == 8 && n == 9);
+	CHECK(read(fd, &n, 8) == -1 && errno == EAGAIN);
+	close(fd);
+}
+
+/* Whoever reads what he has just written finds it, behind what was there. */
+static void body_own_read(bool again)
+{
+	int twin = dup(fd);
+	char b[32];
+	ssize_t n;
+
+	if (!again)
+		return;
+	CHECK(CALL(write, other, "new", 3) == 3);
+	n = CALL(read, twin, b, 32);
+	CHECK(n == 6 && !memcmp(b, "oldnew", 6));
+	CHECK(CALL(write, other, "late", 4) == 4 && read(fd, b, 32) == 4);
+	close(twin);
+	close(fd);
+	close(other);
+}
+
+static void body_own_count(bool again)
+{
+	int twin = dup(fd);
+	uint64_t n = 6;
+
+	if (!again)
+		return;
+	CHECK(CALL(write, other, &n, 8) == 8 && CALL(read, twin, &n, 8) == 8 && n == 9);
+	close(twin);
+	close(fd);
+}
+
+/* As much as the pipe takes, and not more; nobody is left to read: as ever. */
+static void body_own_full(bool again)
+{
+	char b[4096];
+	size_t sum = 3;
+	ssize_t n;
+
+	memset(b, 'f', sizeof(b));
+	if (!again)
+		return;
+	while ((n = CALL(write, other, b, 1000)) > 0)
+		sum += (size_t)n;
+	CHECK(n == -1 && errno == EAGAIN && sum >= 60000);
+	while ((n = read(fd, b, sizeof(b))) > 0)
+		sum -= (size_t)n;
+	CHECK(n == -1 && errno == EAGAIN && sum == 0);
+	CHECK(write(other, "x", 1) == 1 && close(fd) == 0);
+	signal(SIGPIPE, SIG_IGN);
+	CHECK(CALL(write, other, "x", 1) == -1 && errno == EPIPE);
+	signal(SIGPIPE, SIG_DFL);
+	close(other);
 }
 
 /*
@@ -391,6 +500,13 @@ static void body_log_synced(bool again)
 
 const struct row rows_output[] = {
 	{"write_pipe", setup_pipe, body_write, false, false, true},
+	{"own_pipe", setup_own_pipe, body_own, false, false, false},
+	{"own_pair", setup_own_pair, body_own, false, false, false},
+	{"own_event", setup_own_event, body_own_event, false, false, false},
+	{"own_pipe_read", setup_own_pipe, body_own_read, false, false, false},
+	{"own_pair_read", setup_own_pair, body_own_read, false, false, false},
+	{"own_event_read", setup_own_event, body_own_count, false, false, false},
+	{"own_pipe_full", setup_own_pipe, body_own_full, false, false, false},
 	{"writev_socket", setup_socket, body_writev, false, false, true},
 	{"sendto", setup_socket, body_sendto, false, false, true},
 	{"sendmsg", setup_socket, body_sendmsg, false, false, true},

@@ -43,6 +43,10 @@ CASES = {
     "read_only": Case(0, 2, "survived both"),
     "signals": Case(0, 2, "survived both"),
     "in_handler": Case(0, 1, "handled 1"),
+    "pipe": Case(0, 1, "woken once"),
+    "pair": Case(0, 1, "woken once"),
+    "event": Case(0, 1, "woken once"),
+    "shared_pipe": Case(0, 1, "woken once"),
 }
 
 

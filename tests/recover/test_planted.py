@@ -41,6 +41,8 @@ ROWS = {
     "PLANT_EPOLL": "epoll_edge_only",
     "PLANT_SIGNALS": "signal_delivered",
     "PLANT_OUTPUTS": "write_pipe",
+    "PLANT_HELD": "own_pipe",
+    "PLANT_RULES": "own_pipe_read",
 }
 
 

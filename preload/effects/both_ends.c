@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who has which end: the numbers by which a process has a pipe or a socket, and which socket is the
+ * other end of a local one. Asked rarely, of /proc and of the kernel's socket monitor.
+ */
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <sys/socket.h>
+#include "base/copy.h"
+#include "base/log.h"
+#include "effects/effects.h"
+
+struct dirent_head {
+	uint64_t inode, offset;
+	uint16_t length;
+	uint8_t type;
+	char name[];
+};
+
+long crn_fd_numbers(int pid, const char *kind, uint64_t ino, int *out, long max)
+{
+	char path[48], wanted[40], target[40], list[2048] __attribute__((aligned(8)));
+	long got, count = 0;
+	int dir;
+
+	crn_format(wanted, sizeof(wanted), "%s:[%lu]", kind, ino);
+	crn_format(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = (int)crn_sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (dir < 0)
+		return dir;
+	while ((got = crn_sys3(SYS_getdents64, dir, list, sizeof(list))) > 0) {
+		for (long at = 0; at < got && count < max;) {
+			const struct dirent_head *d = (const struct dirent_head *)(list + at);
+			long n = crn_sys4(
+				SYS_readlinkat, dir, d->name, target, sizeof(target) - 1);
+
+			at += d->length;
+			target[CRN_MAX(n, 0)] = '\0';
+			if (!crn_streq(target, wanted))
+				continue;
+			out[count] = 0;
+			for (const char *c = d->name; *c >= '0' && *c <= '9'; c++)
+				out[count] = out[count] * 10 + (*c - '0');
+			count++;
+		}
+	}
+	crn_sys1(SYS_close, dir);
+	return got < 0 ? got : count;
+}
+
+uint64_t crn_local_peer(uint64_t ino)
+{
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_req body;
+	} ask = {
+		.head = {sizeof(ask), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0},
+		.body = {.sdiag_family = AF_UNIX, .udiag_states = ~0u, .udiag_ino = (uint32_t)ino,
+			.udiag_show = UDIAG_SHOW_PEER, .udiag_cookie = {~0u, ~0u}},
+	};
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_msg body;
+		uint8_t rest[256];
+	} answer;
+	int s = (int)crn_sys3(
+		SYS_socket, AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	uint32_t peer = 0;
+	long n;
+
+	if (s < 0)
+		return 0;
+	n = crn_sys6(SYS_sendto, s, (long)&ask, sizeof(ask), 0, 0, 0);
+	if (n >= 0)
+		n = crn_sys6(SYS_recvfrom, s, (long)&answer, sizeof(answer), MSG_DONTWAIT, 0, 0);
+	crn_sys1(SYS_close, s);
+	n -= (long)sizeof(answer.head) + (long)sizeof(answer.body);
+	if (n < 0 || answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+		answer.body.udiag_ino != (uint32_t)ino)
+		return 0;
+	for (const struct rtattr *a = (const void *)answer.rest; RTA_OK(a, n); a = RTA_NEXT(a, n))
+		if (a->rta_type == UNIX_DIAG_PEER)
+			crn_copy(&peer, RTA_DATA(a), sizeof(peer));
+	return peer;
+}
