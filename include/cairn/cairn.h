@@ -194,10 +194,10 @@ CRN_API int cairn_close(cairn_t *c);
  * removed. With surface "none" such a call of the program waits until the session's keeper, a
  * process, has noticed; while that is stopped, or (under "uffd") when it and its twin have been
  * killed, until the next cairn_checkpoint, _restore or _rewind. Remove the area first, and there is
- * nothing to wait for. Where there is no keeper, for shared areas, for private ones of files under
- * "uffd", and (under "mprotect") from the death of keeper and twin to the next call, clean pages
- * whose content goes while they stay unwritable are not found out: by MADV_DONTNEED,
- * MREMAP_DONTUNMAP, read-only memory that is mapped over them.
+ * nothing to wait for. Where there is no keeper, for shared areas, and (under "mprotect", and for
+ * files under "uffd") from the death of keeper and twin to the next call, clean pages whose content
+ * goes while they stay unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only
+ * memory that is mapped over them.
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);

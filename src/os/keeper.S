@@ -24,11 +24,13 @@
 	.set ROBUST, 40
 	.set NAME, 72
 	.set FIRST, 88
-	.set SECOND, 96
-	.set REVENTS, 6 /* struct crn_keeper_reader */
+	.set SECOND, 104
+	.set FILES, 2
+	.set FILE, 8 /* struct crn_keeper_file */
+	.set REVENTS, 6
 
 	.text
-	.balign 512
+	.balign 1024
 	.globl crn_keeper_sleep
 	.hidden crn_keeper_sleep
 	.type crn_keeper_sleep, @function
@@ -114,8 +116,40 @@ twin:	movl	$157, %eax		/* prctl(PR_SET_NAME) */
 	lock addl $0x10000, COUNT(%r13)
 	jmp	sleep
 
+	/* Once in vain, to see whether it may: there is room for no event. */
+reader:	xorl	%eax, %eax		/* read */
+	movslq	(%rbx), %rdi
+	movq	LOG(%r13), %rsi
+	xorl	%edx, %edx
+	syscall
+	cmpq	$-22, %rax		/* EINVAL */
+	jne	4f
+	movl	$7, %eax		/* poll */
+	movq	%rbx, %rdi
+	movl	$FILES, %esi
+	xorl	%edx, %edx
+	syscall
+	testq	%rax, %rax
+	js	4f
+	lock incl COUNT(%r13)
+
+1:	movl	$7, %eax		/* poll */
+	movq	%rbx, %rdi
+	movl	$FILES, %esi
+	movq	$-1, %rdx
+	syscall
+	cmpq	$-4, %rax		/* EINTR */
+	je	1b
+	testq	%rax, %rax
+	jle	5f
+	movq	%rbx, %r15
+
+	/* Of each file one event, so that none waits for the other's causers to end */
+2:	cmpw	$0, REVENTS(%r15)
+	je	3f
+	cmpw	$1, REVENTS(%r15)	/* POLLIN, and no error */
+	jne	5f
 	/* read() into the place of the log that the count before names, which is empty till then */
-	.macro	READ
 	movl	$1, %r14d
 	lock xaddl %r14d, SEEN(%r13)
 	andl	$LOG_MASK, %r14d
@@ -123,56 +157,29 @@ twin:	movl	$157, %eax		/* prctl(PR_SET_NAME) */
 	addq	LOG(%r13), %r14
 	movb	$0, (%r14)
 	xorl	%eax, %eax
-	movslq	(%rbx), %rdi
+	movslq	(%r15), %rdi
 	movq	%r14, %rsi
 	movl	$32, %edx
 	syscall
-	.endm
-
-	/* Once in vain, to see whether it may. */
-reader:	READ
-	lock incl DONE(%r13)
-	cmpq	$-11, %rax		/* EAGAIN */
-	je	1f
 	testq	%rax, %rax
-	jle	4f
-	movl	$1, DROPPED(%r13)	/* there was one: it may be that */
-1:	movl	$7, %eax		/* poll */
-	movq	%rbx, %rdi
-	movl	$1, %esi
-	xorl	%edx, %edx
-	syscall
-	testq	%rax, %rax
-	js	4f
-	lock incl COUNT(%r13)
-
-2:	movl	$7, %eax		/* poll */
-	movq	%rbx, %rdi
-	movl	$1, %esi
-	movq	$-1, %rdx
-	syscall
-	cmpq	$-4, %rax		/* EINTR */
-	je	2b
-	cmpq	$1, %rax
-	jne	5f
-	cmpw	$1, REVENTS(%rbx)	/* POLLIN, and no error */
-	jne	5f
-	READ
-	testq	%rax, %rax
-	jle	3f
+	jle	8f
 	cmpb	$0x15, (%r14)		/* UFFD_EVENT_REMOVE */
 	jb	6f
-	ja	3f
+	ja	8f
 	movl	$1, DROPPED(%r13)
-	jmp	3f
+	jmp	8f
 	/* Remapped: what has moved is registered, and as protected as it was */
 6:	movl	$16, %eax		/* ioctl */
-	movslq	(%rbx), %rdi
+	movslq	(%r15), %rdi
 	movl	$0x8010aa01, %esi	/* UFFDIO_UNREGISTER */
 	leaq	16(%r14), %rdx
 	syscall
-3:	lock incl DONE(%r13)
-	jmp	2b
+8:	lock incl DONE(%r13)
+3:	addq	$FILE, %r15
+	leaq	(FILES * FILE)(%rbx), %rax
+	cmpq	%rax, %r15
+	jb	2b
+	jmp	1b
 
 5:	lock decl COUNT(%r13)
 	jmp	7f
@@ -182,5 +189,5 @@ reader:	READ
 	syscall
 	hlt
 	.size crn_keeper_sleep, . - crn_keeper_sleep
-	.space	512 - (. - crn_keeper_sleep) /* refused if it is too long for one page */
+	.org	crn_keeper_sleep + 1024 /* refused if it is too long for one page */
 	.section .note.GNU-stack, "", @progbits

@@ -2,11 +2,13 @@
 #include "os/keeper.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include "base/bits.h"
+#include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -36,8 +38,9 @@ _Static_assert(offsetof(struct crn_keeper_readers, twin_owner) == 32, "keeper.S"
 _Static_assert(offsetof(struct crn_keeper_readers, robust) == 40, "keeper.S");
 _Static_assert(offsetof(struct crn_keeper_readers, name) == 72, "keeper.S");
 _Static_assert(offsetof(struct crn_keeper_readers, reader[0]) == 88, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_readers, reader[1]) == 96, "keeper.S");
-_Static_assert(offsetof(struct crn_keeper_reader, revents) == 6, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, reader[1]) == 104, "keeper.S");
+_Static_assert(CRN_KEEPER_FILES == 2 && sizeof(struct crn_keeper_file) == 8, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_file, revents) == 6, "keeper.S");
 
 /* keeper.S: give the gaps back, sleep until the lifeline ends. */
 _Noreturn void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd);
@@ -163,7 +166,7 @@ static _Noreturn void child(struct crn_keeper *k, int lifeline_fd)
 {
 	int err = prepare(k, lifeline_fd);
 
-	if (err >= 0 && k->events_of)
+	if (err >= 0 && k->events_of[0])
 		begin_readers(k, lifeline_fd);
 	plan_gaps(k);
 	/* The parent goes on: giving the memory back takes as long as the fork took. */
@@ -298,7 +301,25 @@ static int prove(const struct crn_keeper *k, const struct crn_keeper_entry *e)
 
 void crn_keeper_read_events(struct crn_keeper *k, const int *where)
 {
-	k->events_of = where;
+	size_t i = 0;
+
+	while (i < CRN_KEEPER_FILES && k->events_of[i])
+		i++;
+	CRN_ASSERT(i < CRN_KEEPER_FILES);
+	k->events_of[i] = where;
+}
+
+static void read_no_more(struct crn_keeper *k, const int *where)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < CRN_KEEPER_FILES; i++) {
+		const int *one = k->events_of[i];
+
+		k->events_of[i] = NULL;
+		if (one && one != where)
+			k->events_of[kept++] = one;
+	}
 }
 
 uint32_t crn_keeper_await_log(const struct crn_keeper *k)
@@ -332,9 +353,11 @@ static void plan_readers(struct crn_keeper *k)
 
 	crn_copy(r->name, name, sizeof(name));
 	plan_death(&r->robust, &r->twin_owner);
-	for (size_t i = 0; k->events_of && i < CRN_ARRAY_SIZE(r->reader); i++) {
-		r->reader[i].fd = *k->events_of;
-		r->reader[i].events = 1; /* POLLIN */
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(r->reader) * CRN_KEEPER_FILES; i++) {
+		const int *where = k->events_of[i % CRN_KEEPER_FILES];
+
+		r->reader[i / CRN_KEEPER_FILES].file[i % CRN_KEEPER_FILES] =
+			(struct crn_keeper_file){ .fd = where ? *where : -1, .events = POLLIN };
 	}
 	/* One that was killed in between would be waited for. */
 	atomic_store(&r->events.done, atomic_load(&r->events.seen));
@@ -377,6 +400,10 @@ int crn_keeper_start(struct crn_keeper *k)
 		return 0;
 	if (!k->births_left || children_elsewhere())
 		return -EAGAIN;
+	/* One that reads of a part of them would be taken for one that reads of all. */
+	for (size_t i = 0; i < CRN_KEEPER_FILES; i++)
+		if (k->events_of[i] && *k->events_of[i] < 0)
+			return -EBADF;
 	k->births_left--;
 	end(k);
 	err = give_birth(k);
@@ -446,6 +473,7 @@ static bool is_ours(const struct crn_keeper *k, const struct crn_keeper_entry *e
 
 void crn_keeper_drop(struct crn_keeper *k, int *where)
 {
+	read_no_more(k, where);
 	for (size_t i = 0; i < CRN_KEEPER_MAX; i++) {
 		struct crn_keeper_entry *e = &k->entries[i];
 
@@ -454,8 +482,6 @@ void crn_keeper_drop(struct crn_keeper *k, int *where)
 		if (is_ours(k, e))
 			crn_fd_close(*where);
 		e->where = NULL;
-		if (k->events_of == where)
-			k->events_of = NULL;
 		*where = -1;
 		return;
 	}

@@ -18,7 +18,7 @@
  * __WALL, in a session of its own, without a descriptor, directory or lock of the program's. It is
  * born as a fork of the program and gives the memory back at once: the price is that of one fork.
  *
- * It may be told to read the events of a userfaultfd (struct crn_uffd_events), which let the calls
+ * It may be told to read the events of userfaultfds (struct crn_uffd_events), which let the calls
  * sleep that change a mapping: a load tells whether one has. Lest a process that somebody kills
  * leaves such calls asleep, it then has a twin in the same memory, which reads them as well.
  *
@@ -39,6 +39,7 @@
 #include "os/userfault.h"
 
 #define CRN_KEEPER_MAX      32
+#define CRN_KEEPER_FILES    2           /* whose events are read */
 #define CRN_KEEPER_TID_MASK 0x3fffffffu /* FUTEX_TID_MASK */
 
 struct crn_keeper_entry {
@@ -71,8 +72,10 @@ struct crn_keeper_readers {
 	struct crn_keeper_robust robust;
 	char name[16]; /* of the twin's */
 	struct crn_keeper_reader {
-		int32_t fd;
-		int16_t events, revents;
+		struct crn_keeper_file { /* struct pollfd; fd is -1: none */
+			int32_t fd;
+			int16_t events, revents;
+		} file[CRN_KEEPER_FILES];
 	} reader[2];
 };
 
@@ -87,7 +90,8 @@ struct crn_keeper {
 	void *lifeline; /* mapping, or NULL */
 	uint32_t births_left;
 	_Atomic uint32_t busy; /* somebody mends */
-	const int *events_of;  /* the userfaultfd whose events are read, or NULL */
+	/* Userfaultfds whose events are read; NULL behind the last. */
+	const int *events_of[CRN_KEEPER_FILES];
 	struct crn_keeper_readers readers;
 	struct crn_keeper_entry entries[CRN_KEEPER_MAX];
 	struct crn_uffd_event log[CRN_UFFD_LOG];
@@ -109,7 +113,8 @@ void crn_keeper_drop(struct crn_keeper *k, int *where);
 
 /*
  * From crn_keeper_start on events of this userfaultfd, which is held, are read, by the process and
- * by its twin: whoever causes one waits for that, for ever if there is nobody left.
+ * by its twin, until it is dropped: whoever causes one waits for that, for ever if there is nobody
+ * left. CRN_KEEPER_FILES at most.
  */
 void crn_keeper_read_events(struct crn_keeper *k, const int *where);
 
@@ -157,7 +162,7 @@ int crn_keeper_mend(struct crn_keeper *k);
 int crn_keeper_renew(struct crn_keeper *k);
 static inline int crn_keeper_check(struct crn_keeper *k)
 {
-	bool all = k->events_of ? crn_keeper_reads(k) : crn_keeper_lives(k);
+	bool all = k->events_of[0] ? crn_keeper_reads(k) : crn_keeper_lives(k);
 
 	return __builtin_expect(all, 1) ? 0 : crn_keeper_renew(k);
 }

@@ -138,77 +138,64 @@ bool crn_page_cuttable(const cairn_t *c, uintptr_t page)
 bool crn_cut_page(const cairn_t *c, uintptr_t page)
 {
 	const struct crn_area *area = c->cut ? crn_area_at(c, page) : NULL;
+	uint8_t byte;
 
-	return area && area->flags & CRN_AREA_FILE && !crn_memory_readable(&page, 1);
+	return area && area->flags & CRN_AREA_FILE &&
+		c->env.load((struct crn_track_env *)&c->env, &byte, page, 1) < 0;
 }
 
 /*
- * Another thread may cut the file at this moment: then there is nothing left to put back, as if it
- * had been cut a moment later.
+ * Where the kernel does not write around a protection (shared memory, a sandbox): open the page for
+ * a moment. Where nothing is mapped any more, or the file ends before, another thread has done that
+ * just now: then there is nothing left to put back, as if it had been done a moment later.
  */
-static void put_guarded(cairn_t *c, uintptr_t addr, const void *old, size_t len)
+static void put_opened(cairn_t *c, uintptr_t addr, const void *from, size_t len)
 {
-	long err;
+	void *page = (void *)crn_page_down(addr);
+	struct crn_mapping m;
 
-	if (!old) {
-		crn_fill(c->scratch, 0, len);
-		old = c->scratch;
+	if (crn_maps_find(&c->maps, addr, &m) <= 0)
+		return;
+	if (crn_memory_protect(page, CRN_PAGE_SIZE, m.prot | PROT_READ | PROT_WRITE) < 0) {
+		crn_error("cannot put back %zx: protected", addr);
+		return;
 	}
-	err = crn_memory_poke((void *)addr, old, len);
-	if (err < 0 && err != -EFAULT)
-		err = crn_memory_force_write(addr, old, len);
-	/* A sandbox that allows neither. */
-	if (err < 0 && err != -EFAULT && err != -EIO)
-		crn_copy((void *)addr, old, len);
+	(void)crn_guarded_copy((void *)addr, from, len);
+	(void)crn_memory_protect(page, CRN_PAGE_SIZE, m.prot);
 }
 
-/*
- * A guard page that has come since the checkpoint goes again. What the program has made unwritable
- * meanwhile, in an area whose layout nobody follows, is written all the same. Where nothing is
- * mapped any more another thread has unmapped it just now: as if it had a moment later.
- */
-static void put(uintptr_t addr, const void *old, size_t len)
+/* What the program has made unwritable meanwhile is written all the same. */
+static void put_forced(cairn_t *c, uintptr_t addr, const void *from, size_t len)
 {
-	static const uint8_t zeros[CRN_PAGE_SIZE];
+	if (crn_memory_force_write(addr, from, len) < 0)
+		put_opened(c, addr, from, len);
+}
+
+static const uint8_t zeros[CRN_PAGE_SIZE];
+
+/* A guard page that has come since the checkpoint goes again. */
+static void put(cairn_t *c, uintptr_t addr, const void *old, size_t len)
+{
 	const void *from = old ? old : zeros;
-	int err;
 
 	if (crn_likely(crn_guarded_copy((void *)addr, from, len) >= 0))
 		return;
-	if (crn_memory_unguard((void *)crn_page_down(addr)) >= 0 &&
-		crn_guarded_copy((void *)addr, from, len) >= 0)
-		return;
-	err = crn_memory_force_write(addr, from, len);
-	if (err < 0 && err != -EIO)
-		crn_error("cannot put back %zx: protected", addr);
+	if (crn_memory_unguard((void *)crn_page_down(addr)) < 0 ||
+		crn_guarded_copy((void *)addr, from, len) < 0)
+		put_forced(c, addr, from, len);
 }
 
 static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 {
 	const struct crn_piece *p = c->awkward.count ? awkward_at(c, addr) : NULL;
-	uintptr_t page = crn_page_down(addr);
+	const void *from = old ? old : zeros;
 
-	if (p && !(p->prot & PROT_WRITE)) {
-		if (!old) {
-			crn_fill(c->scratch, 0, len);
-			old = c->scratch;
-		}
-		if (crn_memory_force_write(addr, old, len) >= 0)
-			return;
-		/* Refused by policy: open the page for a moment. */
-		if (crn_memory_protect(
-			    (void *)page, CRN_PAGE_SIZE, p->prot | PROT_READ | PROT_WRITE) < 0) {
-			crn_error("cannot put back %zx: protected", addr);
-			return;
-		}
-		crn_copy((void *)addr, old, len);
-		(void)crn_memory_protect((void *)page, CRN_PAGE_SIZE, p->prot);
-		return;
-	}
-	if (crn_page_cuttable(c, page))
-		put_guarded(c, addr, old, len);
-	else
-		put(addr, old, len);
+	if (p && !(p->prot & PROT_WRITE))
+		put_forced(c, addr, from, len);
+	else if (!crn_page_cuttable(c, crn_page_down(addr)))
+		put(c, addr, old, len);
+	else if (crn_memory_poke((void *)addr, from, len) < 0)
+		put_forced(c, addr, from, len);
 }
 
 /* ---- Storing --------------------------------------------------------------------------------- */
@@ -299,7 +286,7 @@ static void store_page(cairn_t *c, uintptr_t page, const void *old)
 
 	if (crn_likely(old && crn_page_quiet(c, page))) {
 		c->put++;
-		put(page, old, CRN_PAGE_SIZE);
+		put(c, page, old, CRN_PAGE_SIZE);
 		return;
 	}
 	/* It was no more there then than it is now, or the restore would have been refused. */

@@ -290,7 +290,6 @@ static void images_close(void *t)
 	struct crn_undo_pages *u = t;
 
 	crn_debug("feed %s: %lu scans", u->feed->ops->name, (unsigned long)u->scans);
-	crn_range_list_close(&u->open);
 	crn_range_list_close(&u->unreported);
 	crn_range_list_close(&u->strange);
 	while (u->area_count)
@@ -316,7 +315,6 @@ static int images_open(void **out, struct crn_track_env *env)
 		goto err_feed;
 	u->feed = feed;
 	u->uffd = fd;
-	crn_range_list_open(&u->open, env->arena);
 	crn_range_list_open(&u->unreported, env->arena);
 	crn_range_list_open(&u->strange, env->arena);
 	err = u->pagemap < 0 ? u->pagemap : crn_keeper_hold(env->keeper, &u->uffd, NULL);

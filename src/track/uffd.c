@@ -5,8 +5,8 @@
  * of `mprotect`, and mappings are never split.
  *
  * The kernel offers this for private anonymous memory only; areas of files and shared areas are
- * guarded by mprotect. A system call that writes to a clean page fails with EFAULT, as under
- * `mprotect`.
+ * guarded by mprotect (and undo_told.c). A system call that writes to a clean page fails with
+ * EFAULT, as under `mprotect`.
  */
 #include <errno.h>
 #include "base/status.h"
@@ -60,13 +60,13 @@ static int unprotect(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, b
 	return 0;
 }
 
-void undo_unregister(struct crn_undo_pages *u, struct undo_area *a)
+void undo_unregister(struct crn_undo_pages *u, const int *uffd, const struct undo_area *a)
 {
 	struct crn_mapping m;
 	int err;
 
 	do
-		err = crn_uffd_unregister(u->uffd, a->begin, a->end - a->begin);
+		err = crn_uffd_unregister(*uffd, a->begin, a->end - a->begin);
 	while (again(u, err));
 	if (err >= 0)
 		return;
@@ -75,8 +75,13 @@ void undo_unregister(struct crn_undo_pages *u, struct undo_area *a)
 	while (crn_maps_next(&u->maps, &m) > 0 && m.begin < a->end) {
 		uintptr_t from = CRN_MAX(m.begin, a->begin), to = CRN_MIN(m.end, a->end);
 
-		crn_uffd_unregister(u->uffd, from, to - from);
+		crn_uffd_unregister(*uffd, from, to - from);
 	}
+}
+
+static void uffd_end(struct crn_undo_pages *u, struct undo_area *a)
+{
+	undo_unregister(u, &u->uffd, a);
 }
 
 /* ---- Events ------------------------------------------------------------------------------ */
@@ -131,7 +136,7 @@ static void leave_events(struct crn_undo_pages *u)
 			continue;
 		a->guard = &undo_guard_mprotect;
 		if (a->guard->begin(u, a) >= 0)
-			undo_unregister(u, a);
+			uffd_end(u, a);
 		else
 			a->guard = &undo_guard_uffd;
 	}
@@ -160,7 +165,7 @@ static int uffd_begin(struct crn_undo_pages *u, struct undo_area *a)
 	if (err >= 0)
 		err = undo_protect_closed(u, a, a->begin, a->end, false);
 	if (err < 0)
-		undo_unregister(u, a);
+		uffd_end(u, a);
 	return err;
 }
 
@@ -168,7 +173,7 @@ const struct undo_guard undo_guard_uffd = {
 	.signal = SIGBUS,
 	.code = BUS_ADRERR,
 	.begin = uffd_begin,
-	.end = undo_unregister,
+	.end = uffd_end,
 	.protect = protect,
 	.open = unprotect,
 	.whole = undo_whole_uffd,
@@ -195,6 +200,7 @@ static int uffd_open(void **t, struct crn_track_env *env)
 	}
 	if (u->events)
 		crn_keeper_read_events(env->keeper, &u->uffd);
+	undo_told_open(u);
 	*t = u;
 	return 0;
 }
@@ -205,6 +211,7 @@ static int uffd_open(void **t, struct crn_track_env *env)
  */
 static int whole(struct crn_undo_pages *u)
 {
+	undo_told_keep(u);
 	CRN_TRY(crn_keeper_check(u->env->keeper));
 	if (crn_unlikely(u->events && !crn_keeper_reads(u->env->keeper)))
 		leave_events(u);

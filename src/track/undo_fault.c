@@ -35,7 +35,7 @@ static enum verdict not_refused(const struct crn_undo_pages *u, uintptr_t page)
 		crn_signal_mask(SIG_UNBLOCK, 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1));
 	if (crn_guarded_store((void *)page) >= 0)
 		return SERVED;
-	if (!u->events)
+	if (!u->events && !u->tells)
 		return NOT_OURS;
 	/* Protected memory that the program has moved is let go soon. */
 	(void)crn_keeper_await_log(u->env->keeper);

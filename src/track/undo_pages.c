@@ -419,7 +419,8 @@ int undo_open(
 		return err;
 	u->env = env;
 	u->guard = guard;
-	u->uffd = -1;
+	u->uffd = u->told_fd = -1;
+	crn_range_list_open(&u->open, env->arena);
 	u->maps_buffer = crn_block_alloc_open(env->arena, CRN_MAPS_BUFFER);
 	if (!u->maps_buffer)
 		goto err_block;
@@ -454,6 +455,7 @@ void undo_close(void *t)
 		undo_area_drop(u, u->areas[u->area_count - 1]->area);
 	crn_faults_close(u->handler);
 	undo_told_close(u);
+	crn_range_list_close(&u->open);
 	crn_keeper_drop(u->env->keeper, &u->uffd);
 	crn_keeper_drop(u->env->keeper, &u->pagemap);
 	crn_maps_close(&u->maps);

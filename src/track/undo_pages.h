@@ -66,8 +66,8 @@ enum undo_flags {
 	 */
 	UNDO_EMPTY = 1u << 11,
 	/*
-	 * Tracker mprotect: its content was saved when an event that takes it away was there, and
-	 * not taken note of (undo_told.c).
+	 * Guarded by mprotect: its content was saved when an event that takes it away was there,
+	 * and not taken note of (undo_told.c).
 	 */
 	UNDO_DOUBT = UNDO_EMPTY,
 	UNDO_FLAGS = 0xfffu,
@@ -127,8 +127,11 @@ struct crn_undo_pages {
 	int uffd, pagemap;
 	bool events;   /* of uffd, are read by the keeper: they tell of changed mappings */
 	uint32_t looked; /* `seen` of these, when all mappings were whole */
-	struct crn_change_rings *rings; /* tracker mprotect: tell of others; or NULL */
-	uint32_t noted; /* tracker mprotect: `seen`, when events were last taken note of */
+	/* What mprotect guards: undo_told.c. */
+	int told_fd; /* a userfaultfd for its events alone; or -1: the keeper may have it */
+	bool tells;  /* they are read by the keeper */
+	struct crn_change_rings *rings; /* tell of others; or NULL */
+	uint32_t noted; /* `seen`, when events were last taken note of */
 
 	struct undo_area **areas; /* sorted by address */
 	size_t area_count, area_cap;
@@ -152,7 +155,7 @@ struct crn_undo_pages {
 	/* Under feed bpf-images (images.c), else NULL and empty: */
 	struct crn_feed *feed;
 	struct crn_range_list open;       /* pages that stay open because a fault may not be over,
-					     or (undo_told.c) a madvise */
+					     or (undo_told.c: without a feed) a madvise */
 	struct crn_range_list unreported; /* scratch */
 	/* Written pages that were protected with others and have not been reported by then. */
 	struct crn_range_list strange;
@@ -253,7 +256,7 @@ void undo_whole_lost(struct crn_undo_pages *u, struct undo_area *a);
 /* Before a clean page is saved: if it is not protected any more, its area has lost content. */
 void undo_whole_page(struct crn_undo_pages *u, uintptr_t page);
 
-/* ---- undo_told.c: tracker mprotect is told of changed mappings ---- */
+/* ---- undo_told.c: changes of what mprotect guards are told ---- */
 /* Nothing happens if it cannot be: then each look asks. */
 void undo_told_open(struct crn_undo_pages *u);
 void undo_told_close(struct crn_undo_pages *u);
@@ -263,8 +266,7 @@ void undo_told_drop(struct crn_undo_pages *u, struct undo_area *a);
 /* An event has come that is not taken note of yet. */
 static inline bool undo_told_more(const struct crn_undo_pages *u)
 {
-	return u->events && u->guard == &undo_guard_mprotect &&
-		atomic_load(&u->env->keeper->readers.events.seen) != u->noted;
+	return u->tells && atomic_load(&u->env->keeper->readers.events.seen) != u->noted;
 }
 /* UNDO_DOUBT, or 0, for a page whose content has just been copied. Any context. */
 uintptr_t undo_told_pending(const struct crn_undo_pages *u, uintptr_t page);
@@ -279,14 +281,14 @@ static inline uintptr_t undo_told_doubt(const struct crn_undo_pages *u, uintptr_
 void undo_told_note(struct crn_undo_pages *u);
 static inline void undo_told_keep(struct crn_undo_pages *u)
 {
-	if (crn_unlikely(undo_told_more(u) || u->open.count ||
-			(u->events && !crn_keeper_reads(u->env->keeper))))
+	if (crn_unlikely(undo_told_more(u) || (u->open.count && !u->feed) ||
+			(u->tells && !crn_keeper_reads(u->env->keeper))))
 		undo_told_note(u);
 }
 
 /* ---- uffd.c ---- */
 /* Also when parts of the area are gone, or belong to somebody else by now. */
-void undo_unregister(struct crn_undo_pages *u, struct undo_area *a);
+void undo_unregister(struct crn_undo_pages *u, const int *uffd, const struct undo_area *a);
 
 /* ---- undo_interval.c: what track.h's table asks for ---- */
 int undo_interval_begin(void *t);

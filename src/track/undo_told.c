@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tracker `mprotect` is told that a mapping has changed, so that it need not ask at each look
+ * What mprotect guards (all private areas under tracker `mprotect`, those of files under `uffd`):
+ * the tracker is told that a mapping has changed, so that it need not ask at each look
  * (undo_whole.c): of mmap and mprotect by perf (change_rings.h), of what takes memory away by a
  * userfaultfd that protects nothing. Areas are registered with it for its events alone, which the
  * keeper reads and logs.
@@ -23,40 +24,28 @@
 
 #define EVENTS (CRN_UFFD_EVENT_UNMAP | CRN_UFFD_EVENT_REMOVE | CRN_UFFD_EVENT_REMAP)
 
-static void begin(struct crn_undo_pages *u)
+void undo_told_open(struct crn_undo_pages *u)
 {
 	struct crn_track_env *env = u->env;
 	uint64_t features = env->host->uffd_features;
 
 	if (!env->areas_alone || (features & EVENTS) != EVENTS)
 		return;
-	if (!u->rings)
-		(void)crn_change_rings_open(&u->rings, env->arena, env->keeper);
 	/* With WP_ASYNC it takes mappings of files as well. */
-	u->uffd = crn_uffd_open(EVENTS | (features & CRN_UFFD_WP_ASYNC), NULL);
-	if (u->uffd < 0)
+	u->told_fd = crn_uffd_open(EVENTS | (features & CRN_UFFD_WP_ASYNC), NULL);
+	if (u->told_fd < 0)
 		return;
-	crn_keeper_read_events(env->keeper, &u->uffd);
-	u->events = crn_keeper_hold(env->keeper, &u->uffd, NULL) >= 0;
-	if (!u->events) {
-		crn_keeper_read_events(env->keeper, NULL);
-		crn_keeper_drop(env->keeper, &u->uffd);
-	}
-}
-
-void undo_told_open(struct crn_undo_pages *u)
-{
-	crn_range_list_open(&u->open, u->env->arena);
-	begin(u);
+	u->noted = atomic_load(&env->keeper->readers.events.seen);
+	crn_keeper_read_events(env->keeper, &u->told_fd);
+	u->tells = crn_keeper_hold(env->keeper, &u->told_fd, NULL) >= 0;
+	if (!u->tells)
+		crn_keeper_drop(env->keeper, &u->told_fd);
 }
 
 void undo_told_close(struct crn_undo_pages *u)
 {
-	if (u->guard != &undo_guard_mprotect)
-		return;
 	crn_change_rings_close(u->rings);
-	u->rings = NULL;
-	crn_range_list_close(&u->open);
+	crn_keeper_drop(u->env->keeper, &u->told_fd);
 }
 
 /* ---- Registered areas -------------------------------------------------------------------- */
@@ -65,28 +54,31 @@ void undo_told_close(struct crn_undo_pages *u)
 static bool fetch(struct crn_undo_pages *u)
 {
 	(void)crn_keeper_mend(u->env->keeper);
-	return u->uffd >= 0;
+	return u->told_fd >= 0;
 }
 
+/* The keeper keeps it. */
 static void give_back(struct crn_undo_pages *u)
 {
-	crn_fd_close(u->uffd);
-	u->uffd = -1;
+	crn_fd_close(u->told_fd);
+	u->told_fd = -1;
+}
+
+static bool can_enlist(const struct crn_undo_pages *u, const struct undo_area *a)
+{
+	return u->tells && a->guard == &undo_guard_mprotect && !(a->area->flags & CRN_AREA_SHARED);
 }
 
 /* What nobody reads of must not be registered: its munmap would sleep for ever. */
 static void enlist(struct crn_undo_pages *u, struct undo_area *a)
 {
-	bool reads;
-
-	if (u->guard != &undo_guard_mprotect || a->guard != u->guard ||
-		a->area->flags & CRN_AREA_SHARED)
+	a->torn = a->told = false;
+	if (!can_enlist(u, a) || !crn_keeper_reads(u->env->keeper) || !fetch(u))
 		return;
-	reads = u->events && crn_keeper_reads(u->env->keeper) && fetch(u);
-	a->torn = false;
-	a->told = reads && crn_uffd_register(u->uffd, a->begin, a->end - a->begin) >= 0;
-	if (reads)
-		give_back(u);
+	a->told = crn_uffd_register(u->told_fd, a->begin, a->end - a->begin) >= 0;
+	give_back(u);
+	if (a->told && !u->rings)
+		(void)crn_change_rings_open(&u->rings, u->env->arena, u->env->keeper);
 }
 
 /* ---- Taking note ------------------------------------------------------------------------- */
@@ -219,14 +211,15 @@ static void close_gone(struct crn_undo_pages *u)
 
 /* ---- Readers come and go ------------------------------------------------------------------ */
 
-/* Who waits for readers goes on when the last descriptor is closed. */
+/* Who waits for readers goes on when the last descriptor is closed. Nothing is quiet any more. */
 static void forget(struct crn_undo_pages *u)
 {
 	take_note(u);
+	u->looked = u->noted - 1;
 	for (size_t i = 0; i < u->area_count; i++)
 		u->areas[i]->told = false;
-	u->events = false;
-	crn_keeper_drop(u->env->keeper, &u->uffd);
+	u->tells = false;
+	crn_keeper_drop(u->env->keeper, &u->told_fd);
 	crn_keeper_dismiss(u->env->keeper);
 }
 
@@ -240,7 +233,7 @@ void undo_told_add(struct crn_undo_pages *u, struct undo_area *a)
 void undo_told_drop(struct crn_undo_pages *u, struct undo_area *a)
 {
 	if (a->told && fetch(u)) {
-		undo_unregister(u, a);
+		undo_unregister(u, &u->told_fd, a);
 		give_back(u);
 	}
 	a->told = false;
@@ -256,10 +249,10 @@ static void renew(struct crn_undo_pages *u)
 		return;
 	}
 	forget(u);
-	begin(u);
-	if (u->events && !crn_keeper_reads(k))
+	undo_told_open(u);
+	if (u->tells && !crn_keeper_reads(k))
 		(void)crn_keeper_start(k);
-	if (u->events && !crn_keeper_reads(k))
+	if (u->tells && !crn_keeper_reads(k))
 		forget(u);
 	for (size_t i = 0; i < u->area_count; i++)
 		enlist(u, u->areas[i]);
@@ -267,9 +260,9 @@ static void renew(struct crn_undo_pages *u)
 
 void undo_told_note(struct crn_undo_pages *u)
 {
-	if (u->events && !crn_keeper_reads(u->env->keeper))
+	if (u->tells && !crn_keeper_reads(u->env->keeper))
 		renew(u);
-	if (u->events && undo_told_more(u))
+	if (undo_told_more(u))
 		take_note(u);
 	if (u->open.count)
 		close_gone(u);

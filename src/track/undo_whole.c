@@ -150,12 +150,21 @@ int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a)
 	return u->events ? all_marked(u, a, a->begin, a->end) : ask(u, a);
 }
 
-/* No call that changes a mapping has returned since all were whole. */
-static bool is_quiet(const struct crn_undo_pages *u)
+/* Areas of two kinds: those of userfaultfd, and those that are told of (undo_told.c). */
+struct quiet {
+	bool protected, told;
+};
+
+/* No call that changes a mapping of the kind has returned since all were whole. */
+static struct quiet is_quiet(const struct crn_undo_pages *u)
 {
-	return u->events && crn_keeper_lives(u->env->keeper) &&
-		atomic_load(&u->env->keeper->readers.events.seen) == u->looked &&
-		(u->guard == &undo_guard_uffd || crn_change_rings_quiet(u->rings));
+	bool quiet = crn_keeper_lives(u->env->keeper) &&
+		atomic_load(&u->env->keeper->readers.events.seen) == u->looked;
+
+	return (struct quiet){
+		.protected = quiet && u->events,
+		.told = quiet && u->tells && crn_change_rings_quiet(u->rings),
+	};
 }
 
 void undo_whole_lost(struct crn_undo_pages *u, struct undo_area *a)
@@ -182,24 +191,26 @@ void undo_whole_page(struct crn_undo_pages *u, uintptr_t page)
  */
 static void note_whole(struct crn_undo_pages *u, uint32_t done, uint32_t seen)
 {
-	if (!u->events || done != seen)
+	if (done != seen)
 		return;
-	if (u->guard == &undo_guard_uffd && atomic_load(&u->env->keeper->readers.events.dropped))
+	if (u->events && atomic_load(&u->env->keeper->readers.events.dropped))
 		return;
 	/* Of what has come since it was last taken note of the look has seen nothing. */
-	u->looked = u->guard == &undo_guard_uffd ? seen : u->noted;
+	if (u->events || u->tells)
+		u->looked = u->tells ? u->noted : seen;
 }
 
 /* ---- All areas --------------------------------------------------------------------------- */
 
-static bool needs_look(const struct undo_area *a, uintptr_t begin, uintptr_t end, bool quiet)
+static bool needs_look(
+	const struct undo_area *a, uintptr_t begin, uintptr_t end, struct quiet quiet)
 {
 	if (a->end <= begin || a->begin >= end || !a->guard || !a->guard->whole)
 		return false;
-	return !quiet || !(a->told || a->guard == &undo_guard_uffd);
+	return !(a->told ? quiet.told : a->guard == &undo_guard_uffd && quiet.protected);
 }
 
-static int look(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool quiet)
+static int look(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, struct quiet quiet)
 {
 	int err = 0;
 
@@ -222,25 +233,25 @@ int undo_whole(void *t, uintptr_t begin, uintptr_t end)
 	struct crn_undo_pages *u = t;
 	struct crn_uffd_events *e = &u->env->keeper->readers.events;
 	uint32_t done, seen;
-	bool quiet;
+	struct quiet quiet;
 	int err = 0;
 
-	if (u->guard == &undo_guard_mprotect)
-		undo_told_keep(u);
-	seen = u->events ? crn_keeper_await_log(u->env->keeper) : 0;
+	undo_told_keep(u);
+	seen = u->events || u->tells ? crn_keeper_await_log(u->env->keeper) : 0;
 	done = atomic_load(&e->done);
 	quiet = is_quiet(u);
 
 	/* Without the file nothing is protected: that is another answer. */
-	if (u->events && !quiet && u->guard == &undo_guard_uffd)
+	if (u->events && !quiet.protected)
 		err = CRN_MIN(crn_keeper_mend(u->env->keeper), 0);
-	if (!quiet)
+	if (!quiet.told)
 		crn_change_rings_look(u->rings);
 	if (err >= 0)
 		err = look(u, begin, end, quiet);
-	if (err < 0 || quiet || begin != 0 || end != UINTPTR_MAX)
+	if (err < 0 || begin != 0 || end != UINTPTR_MAX)
 		return err;
 	note_whole(u, done, seen);
-	crn_change_rings_note(u->rings);
+	if (!quiet.told)
+		crn_change_rings_note(u->rings);
 	return 0;
 }

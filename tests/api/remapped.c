@@ -23,6 +23,22 @@ uint8_t *map_at(void *at, size_t pages, int fixed)
 	return p;
 }
 
+enum kind kind;
+
+uint8_t *map_area(void)
+{
+	int fd = kind == OF_FILE || kind == SHARED_FILE ? test_file() : -1;
+	int flags = kind == SHARED || kind == SHARED_FILE ? MAP_SHARED : MAP_PRIVATE;
+	uint8_t *p;
+
+	CHECK(fd < 0 || ftruncate(fd, PAGES * PAGE) == 0);
+	p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
+		flags | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
+	CHECK(p != MAP_FAILED);
+	close(fd);
+	return p;
+}
+
 bool told_of_nothing(void)
 {
 	return !strcmp(tracker, "uffd") || !strcmp(tracker, "mprotect");
@@ -270,6 +286,10 @@ static const struct test_case cases[] = {
 	{ "born_within", born_within },
 	{ "dropped", dropped },
 	{ "mapped_over", mapped_over },
+	{ "dropped_of_file", dropped_of_file },
+	{ "mapped_over_of_file", mapped_over_of_file },
+	{ "rewinds_of_file", rewinds_of_file },
+	{ "closed", closed },
 	{ "dropped_late", dropped_late },
 	{ "opened_between", opened_between },
 	{ "silent", silent },

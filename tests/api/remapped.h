@@ -18,6 +18,9 @@ extern uint8_t *area, at_checkpoint[PAGES * PAGE];
 extern uint64_t id; /* of the checkpoint */
 
 uint8_t *map_at(void *at, size_t pages, int fixed);
+/* What areas are. */
+extern enum kind { PLAIN, OF_FILE, SHARED, SHARED_FILE, KINDS } kind;
+uint8_t *map_area(void);
 /* Does the tracker not follow mappings by itself? */
 bool told_of_nothing(void);
 /* An area of which pages 4 to 7 have been written since the checkpoint. */
@@ -53,6 +56,10 @@ void silent(void);
 /* ---- remapped_dropped.c ---- */
 void dropped(void);
 void mapped_over(void);
+void dropped_of_file(void);
+void mapped_over_of_file(void);
+void closed(void);
+void rewinds_of_file(void);
 void dropped_late(void);
 void opened_between(void);
 

@@ -12,7 +12,7 @@
 /* Pages that are open may go: their past is kept, and nothing is refused. */
 static void drop_and_checkpoint(void)
 {
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	thread_begins();
 	for (int i = 0; i < 10; i++) {
 		CHECK_OK(cairn_area_touch(c, area + 5 * PAGE, PAGE));
@@ -34,7 +34,7 @@ static void drop_and_checkpoint(void)
 /* What is stored to, or touched, after somebody else has gone, and goes then. */
 static void drop_one_by_one(void)
 {
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	for (size_t k = 5; k < 16; k++) {
 		if (k % 2)
 			area[k * PAGE] ^= 1;
@@ -52,7 +52,7 @@ static void check_over_open(bool looks, void (*then)(void), bool told)
 {
 	int rc;
 
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	over_open();
 	if (looks) {
 		CHECK_OK(cairn_rewind(c, id));
@@ -92,7 +92,7 @@ void mapped_over(void)
 /* An area that was added anew after a loss has lost nothing. */
 static void drop_and_add(void)
 {
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	drop_clean();
 	CHECK_OK(cairn_area_remove(c, area, PAGES * PAGE));
 	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
@@ -109,7 +109,7 @@ static void drop_and_go_on(size_t calls, bool checkpoint)
 {
 	int rc;
 
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	if (told_of_nothing() && !events_are_read())
 		test_skip("userfaultfd with events");
 	drop_clean();
@@ -139,6 +139,18 @@ void dropped(void)
 	drop_and_go_on(0, true);
 	drop_and_go_on(3000, false);
 	drop_and_go_on(3000, true);
+}
+
+void dropped_of_file(void)
+{
+	kind = OF_FILE;
+	dropped();
+}
+
+void mapped_over_of_file(void)
+{
+	kind = OF_FILE;
+	mapped_over();
 }
 
 /* ---- A drop that is announced long before it happens ---- */
@@ -186,7 +198,7 @@ static bool drop_late(cpu_set_t *here)
 	bool late;
 	int rc;
 
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	drop_open();
 	dropping = has_dropped = false;
 	signal_all("cairn-keeper", SIGSTOP);
@@ -215,7 +227,7 @@ void dropped_late(void)
 {
 	cpu_set_t here;
 
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	if (!events_are_read())
 		test_skip("userfaultfd with events");
 	CHECK_OK(cairn_close(c));
@@ -234,7 +246,7 @@ void opened_between(void)
 	uint64_t newer;
 	int rc;
 
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	CHECK(mprotect((void *)(area + 9 * PAGE), PAGE, PROT_READ | PROT_WRITE) == 0);
 	for (size_t p = 8; p <= 10; p++)
 		area[p * PAGE] ^= 0xff;
@@ -243,4 +255,38 @@ void opened_between(void)
 	rc = cairn_rewind(c, id);
 	CHECK(rc == 0 ? is_restored() : rc == CAIRN_ELAYOUT);
 	CHECK_OK(cairn_close(c));
+}
+
+static bool is_writable(void *at)
+{
+	int fd = open("/dev/zero", O_RDONLY);
+	ssize_t n = read(fd, at, 1);
+
+	close(fd);
+	return n == 1;
+}
+
+/*
+ * What the program makes unwritable, or hides, goes back all the same; it stays so, but
+ * for trackers that follow protections.
+ */
+static void check_closed(int prot)
+{
+	begin(map_area(), "none");
+	CHECK(mprotect(area, PAGES * PAGE, prot) == 0);
+	for (int i = 0; i < 2; i++) {
+		CHECK_OK(cairn_rewind(c, id));
+		CHECK(!told_of_nothing() || !is_writable(area + 5 * PAGE));
+		CHECK(mprotect(area, PAGES * PAGE, PROT_READ) == 0);
+		CHECK(is_restored());
+	}
+	CHECK_OK(cairn_close(c));
+}
+
+void closed(void)
+{
+	for (kind = PLAIN; kind < KINDS; kind++) {
+		check_closed(PROT_READ);
+		check_closed(PROT_NONE);
+	}
 }

@@ -49,10 +49,22 @@ static void over_shared(void)
 		      MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area + 9 * PAGE);
 }
 
+/* Files are guarded by mprotect. */
+static bool closes_by_uffd(void)
+{
+	return !strcmp(tracker, "uffd") && kind == PLAIN;
+}
+
+/* Memory that the tracker has closed and does not let go when it is moved. */
+static bool moves_closed(void)
+{
+	return told_of_nothing() && !closes_by_uffd();
+}
+
 static void move(uint8_t *from, uint8_t *to)
 {
 	CHECK(mremap(from, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
-	if (strcmp(tracker, "mprotect"))
+	if (!moves_closed())
 		*to = 1;
 }
 
@@ -131,7 +143,7 @@ static void move_content(void)
 
 	if (to == MAP_FAILED)
 		test_skip("MREMAP_DONTUNMAP (Linux 5.7)");
-	if (strcmp(tracker, "mprotect")) /* which has closed the mapping itself */
+	if (!moves_closed())
 		*(volatile uint8_t *)to = 1;
 }
 
@@ -319,10 +331,10 @@ static void between(size_t which, int rewinds)
 	int rc;
 
 	if (told_of_nothing())
-		wanted = strcmp(tracker, "uffd") ? changes[which].mprotect : changes[which].uffd;
+		wanted = closes_by_uffd() ? changes[which].uffd : changes[which].mprotect;
 	if (wanted == UNTOLD)
 		return;
-	begin(map_at(NULL, PAGES, 0), "none");
+	begin(map_area(), "none");
 	if (wanted == EVENT) {
 		if (!events_are_read()) {
 			CHECK_OK(cairn_close(c));
@@ -348,7 +360,8 @@ static void between(size_t which, int rewinds)
 		CHECK_RC(cairn_rewind(c, id), rc);
 	} else {
 		open_all();
-		CHECK(is_restored());
+		if (!is_restored())
+			test_fail("change %zu after %d rewinds: not restored", which, rewinds);
 	}
 	thread_ends();
 	CHECK_OK(cairn_close(c));
@@ -365,6 +378,13 @@ void rewinds(void)
 	all_between(0);
 	all_between(1);
 	all_between(7);
+}
+
+void rewinds_of_file(void)
+{
+	kind = OF_FILE;
+	rewinds();
+	keeper_killed();
 }
 
 void keeper_killed(void)
