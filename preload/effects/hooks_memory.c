@@ -220,9 +220,20 @@ static bool takes_away(const struct crn_call *call)
 
 static enum crn_maps_kind kind_of(long nr)
 {
-	if (nr == SYS_mprotect || nr == SYS_pkey_mprotect)
+	switch (nr) {
+	case SYS_mprotect:
+	case SYS_pkey_mprotect:
 		return CRN_MAPS_PROTECTS;
-	return nr == SYS_munmap ? CRN_MAPS_UNMAPS : CRN_MAPS_OTHER;
+	case SYS_munmap:
+		return CRN_MAPS_UNMAPS;
+	case SYS_mmap:
+		return CRN_MAPS_MAPS;
+	case SYS_mremap:
+		return CRN_MAPS_MOVES;
+	case SYS_brk:
+		return CRN_MAPS_BREAK;
+	}
+	return CRN_MAPS_OTHER;
 }
 
 /* Whole pages; empty if the kernel will refuse them anyway. */

@@ -18,6 +18,14 @@ void crn_maps_changed(cairn_t *c)
 	__atomic_store_n(&c->control->maps_stale, true, __ATOMIC_RELEASE);
 }
 
+/* Private memory of no file, to write to, that is mapped like most of it. */
+static bool plain(int prot, int flags)
+{
+	const int all = MAP_TYPE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_HUGETLB | MAP_LOCKED;
+
+	return prot & PROT_WRITE && (flags & all) == (MAP_PRIVATE | MAP_ANONYMOUS);
+}
+
 /* Both ends in pages; one word holds them, or all of the map is looked at. */
 static void note_added(cairn_t *c, uint64_t begin, uint64_t end)
 {
@@ -37,6 +45,17 @@ static void note_added(cairn_t *c, uint64_t begin, uint64_t end)
 		__ATOMIC_RELEASE, __ATOMIC_RELAXED));
 }
 
+/*
+ * The kernel joins two mappings only if they are alike, and never when both have been written
+ * before they were. A heap that grows by a page between checkpoints would be a mapping for each,
+ * of which a process may have 65530.
+ */
+static void resemble(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	if (c->mode == CRN_SURFACE_ALL && c->ops->page.resemble && begin < end)
+		c->ops->page.resemble(c->tracker, begin, end - begin);
+}
+
 void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len)
 {
 	const int shared = MAP_SHARED, anonymous = MAP_ANONYMOUS;
@@ -46,6 +65,8 @@ void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len)
 		crn_maps_changed(c); /* something may have been there */
 	else if (flags & anonymous || (!(flags & shared) && prot & PROT_WRITE))
 		note_added(c, crn_pages(addr), crn_pages(crn_page_up(addr + len)));
+	if (plain(prot, flags))
+		resemble(c, addr, crn_page_up(addr + len));
 }
 
 /* ---- The program's own mprotect -------------------------------------------------------------- */
@@ -88,19 +109,48 @@ static bool takes_nothing(const cairn_t *c, const struct crn_range *r)
 	return i == c->area_count || c->areas[i]->begin >= r->end;
 }
 
+/* Is all of it mapped, and nothing of it a file? Only where that is cheap to ask. */
+static bool no_file(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_mapping m;
+
+	for (; begin < end; begin = m.end)
+		if (!c->maps.query || crn_maps_find(&c->maps, begin, &m) != 1 ||
+			crn_mapping_flags(&m))
+			return false;
+	return true;
+}
+
 /*
  * The kernel takes permissions along when it moves a mapping or lets it grow, to where the tracker
  * does not know them, and refuses to move one that they have split. And where one ends another may
  * begin before the next look, of the same size and kind, and open: what is known of its pages would
  * be wrong. So areas end here. Their content is not saved: nothing can take such a call back.
  */
-static void let_go(cairn_t *c, const struct crn_range ends[2])
+static void let_go(cairn_t *c, enum crn_maps_kind kind, const struct crn_range ends[2])
 {
 	if (!takes_permissions(c))
 		return;
 	for (int i = 0; i < 2; i++)
 		if (ends[i].begin < ends[i].end)
 			crn_area_let_go(c, ends[i].begin, ends[i].end);
+	/* An area that was a part of a mapping would split it now, and mremap wants one. */
+	if (kind == CRN_MAPS_MOVES && no_file(c, ends[0].begin, ends[0].end))
+		resemble(c, ends[0].begin, ends[0].end);
+}
+
+/* A call that succeeded has given the program memory: ends[0].end is where brk's ended before. */
+static void given(cairn_t *c, enum crn_maps_kind kind, const long args[6],
+	const struct crn_range ends[2], long result)
+{
+	uintptr_t begin = (uintptr_t)args[0], end = begin + crn_page_up((size_t)args[1]);
+
+	if (kind == CRN_MAPS_BREAK)
+		resemble(c, crn_page_up(ends[0].end), crn_page_up((uintptr_t)result));
+	else if (kind == CRN_MAPS_MAPS && plain((int)args[2], (int)args[3]))
+		resemble(c, begin, end);
+	else if (kind == CRN_MAPS_PROTECTS && args[2] & PROT_WRITE && no_file(c, begin, end))
+		resemble(c, begin, end);
 }
 
 long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind kind,
@@ -116,12 +166,14 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 	if (tell && locked)
 		changing(c, addr, len);
 	if (locked)
-		let_go(c, ends);
+		let_go(c, kind, ends);
 	result = crn_memory_call(nr, args);
 	if (tell && locked && result >= 0)
 		(void)c->ops->page.protection(c->tracker, addr, len, (int)args[2]);
 	if (!nothing)
 		crn_maps_changed(c);
+	if (locked && (unsigned long)result < -4095ul)
+		given(c, kind, args, ends, result);
 	if (locked)
 		crn_unlock(c);
 	return result;

@@ -56,7 +56,14 @@ void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len)
  * tracker with it; an munmap of what is no part of the surface is no change. `ends`: what the call
  * unmaps, moves, replaces or extends; empty ranges are allowed.
  */
-enum crn_maps_kind { CRN_MAPS_OTHER, CRN_MAPS_PROTECTS, CRN_MAPS_UNMAPS };
+enum crn_maps_kind {
+	CRN_MAPS_OTHER,
+	CRN_MAPS_PROTECTS,
+	CRN_MAPS_UNMAPS,
+	CRN_MAPS_MAPS,
+	CRN_MAPS_MOVES,
+	CRN_MAPS_BREAK, /* ends[0].end is the break before the call, also if it rises */
+};
 long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind kind,
 	const struct crn_range ends[2]);
 

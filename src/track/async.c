@@ -24,6 +24,7 @@
 #include "os/descriptor.h"
 #include "os/host.h"
 #include "os/keeper.h"
+#include "os/memory.h"
 #include "os/userfault.h"
 
 #define FEATURES                                                                    \
@@ -283,6 +284,14 @@ static int async_unprotect(void *tracker, uintptr_t addr, size_t len)
 	return 0;
 }
 
+static void async_resemble(void *tracker, uintptr_t addr, size_t len)
+{
+	struct crn_async *t = tracker;
+
+	(void)crn_memory_advise((void *)addr, len, MADV_NOHUGEPAGE);
+	(void)crn_uffd_register(t->uffd, addr, len);
+}
+
 static int async_set_hot(void *tracker, uintptr_t addr, size_t len, bool hot)
 {
 	return 0; /* the kernel may write to any page */
@@ -411,7 +420,8 @@ const struct crn_tracker_ops crn_tracker_async = {
 	.feed = async_feed,
 	.page = { .unprotect = async_unprotect,
 		.set_hot = async_set_hot,
-		.collect = async_collect },
+		.collect = async_collect,
+		.resemble = async_resemble },
 	.bytes = async_bytes,
 	.faults = async_faults,
 	.eager = async_eager,

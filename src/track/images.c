@@ -436,6 +436,7 @@ const struct crn_tracker_ops crn_tracker_async_images = {
 		.set_hot = images_set_hot,
 		.collect = images_collect,
 		.protection = images_protection,
+		.resemble = undo_resemble,
 	},
 	.bytes = images_bytes,
 	.faults = undo_faults,

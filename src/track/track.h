@@ -177,6 +177,13 @@ struct crn_page_ops {
 	 * before. NULL: the tracker does not mind.
 	 */
 	int (*protection)(void *t, uintptr_t addr, size_t len, int prot);
+	/*
+	 * The program has just been given this private anonymous memory, which will be an area:
+	 * make its mapping like those of areas, so that the kernel joins it to one beside it. Later
+	 * is too late, for the kernel does not join two that have been written apart. Tracks
+	 * nothing; needs no lock. NULL: areas have mappings like all others.
+	 */
+	void (*resemble)(void *t, uintptr_t addr, size_t len);
 };
 
 /* Since the session was opened. */

@@ -284,6 +284,15 @@ int undo_protect_closed(
 	return 0;
 }
 
+void undo_resemble(void *t, uintptr_t addr, size_t len)
+{
+	struct crn_undo_pages *u = t;
+
+	(void)crn_memory_advise((void *)addr, len, MADV_NOHUGEPAGE);
+	if (u->guard != &undo_guard_mprotect)
+		(void)crn_uffd_register(u->uffd, addr, len);
+}
+
 static int area_begin(struct crn_undo_pages *u, struct undo_area *a)
 {
 	bool plain = !(a->area->flags & (CRN_AREA_FILE | CRN_AREA_SHARED));

@@ -183,6 +183,7 @@ int undo_open(
 void undo_close(void *t);
 int undo_area_add(void *t, struct crn_area *area);
 void undo_area_drop(void *t, struct crn_area *area);
+void undo_resemble(void *t, uintptr_t addr, size_t len);
 struct undo_area *undo_find(const struct crn_undo_pages *u, uintptr_t addr);
 /* The area of a page that has one; consecutive pages are nearly always of the `last` one. */
 static inline struct undo_area *undo_area_of(
@@ -369,6 +370,7 @@ bool undo_store_fault(void *tracker, int sig, const siginfo_t *info);
 	.look = undo_look, .whole = undo_whole, .bytes = undo_bytes, .faults = undo_faults, \
 	.eager = undo_eager,                                                                \
 	.page = { .unprotect = undo_unprotect, .set_hot = undo_set_hot,                     \
-		.collect = undo_collect, .protection = undo_protection }
+		.collect = undo_collect, .protection = undo_protection, \
+		.resemble = undo_resemble }
 
 #endif
