@@ -270,6 +270,15 @@ int crn_layout_replace(cairn_t *c)
 	return find_awkward(c);
 }
 
+/*
+ * Areas are explicit, and the tracker itself finds out what has become of them when the past is
+ * asked for (crn_mappings_check): they stay, for the program to remove.
+ */
+static bool finds_exchanges(const cairn_t *c)
+{
+	return c->ops->whole && !c->control->watched && c->mode == CRN_SURFACE_NONE;
+}
+
 static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow how)
 {
 	struct crn_changes *record = &crn_mark_newest(c)->changes;
@@ -282,7 +291,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 	for (size_t i = 0; i < found->count; i++) {
 		const struct crn_change *change = &found->at[i];
 
-		if (change->kind == CRN_CHANGE_GONE) {
+		if (change->kind == CRN_CHANGE_GONE && !finds_exchanges(c)) {
 			CRN_TRY(crn_area_vanish(c, change->piece.begin, change->piece.end, found));
 			crn_debug("gone %zx-%zx after %lu", change->piece.begin,
 				change->piece.end, (unsigned long)crn_mark_newest(c)->id);

@@ -191,6 +191,42 @@ static void checkpoint_between(void)
 	check_exchanged(21, 1);
 }
 
+/* The program adds and removes other areas meanwhile: the session reads the map then. */
+static void other_comes_and_goes(bool hole)
+{
+	uint8_t *other = map_at(NULL, 1, 0);
+	uint64_t newer;
+	int rc;
+
+	begin(map_area(), "none");
+	CHECK_OK(cairn_area_add(c, other, PAGE));
+	if (hole)
+		CHECK(munmap(area + 9 * PAGE, PAGE) == 0);
+	else
+		map_at(area + 9 * PAGE, 1, MAP_FIXED);
+	CHECK_OK(cairn_area_remove(c, other, PAGE));
+	(void)!cairn_checkpoint(c, &newer);
+	if (!hole) {
+		check_exchanged(9, 1);
+	} else {
+		rc = cairn_rewind(c, id);
+		CHECK(rc == 0 ? is_restored() : rc == CAIRN_ELAYOUT);
+		if (told_of_nothing())
+			CHECK_OK(cairn_area_remove(c, area, PAGES * PAGE));
+	}
+	CHECK_OK(cairn_close(c));
+}
+
+static void beside_removed(void)
+{
+	for (kind = PLAIN; kind < KINDS; kind++) {
+		if (kind >= SHARED && !strcmp(tracker, "fork"))
+			break; /* it takes no shared areas */
+		other_comes_and_goes(false);
+		other_comes_and_goes(true);
+	}
+}
+
 /* ---- No false alarm ---- */
 
 static void rounds(void)
@@ -290,6 +326,7 @@ static const struct test_case cases[] = {
 	{ "mapped_over_of_file", mapped_over_of_file },
 	{ "rewinds_of_file", rewinds_of_file },
 	{ "closed", closed },
+	{ "beside_removed", beside_removed },
 	{ "dropped_late", dropped_late },
 	{ "opened_between", opened_between },
 	{ "silent", silent },
