@@ -211,8 +211,9 @@ static void probe_bpf(struct crn_host *h)
 static void probe_perf(struct crn_host *h)
 {
 	struct crn_perf_points points = { 0 };
-	struct crn_perf_event fault = { .kind = CRN_PERF_FAULTS, .tid = crn_gettid(), .cpu = -1 };
 	struct crn_perf_event lock = { .kind = CRN_PERF_POINT, .tid = crn_gettid(), .cpu = -1 };
+	struct crn_perf_event fault = {
+		.kind = CRN_PERF_KERNEL_FAULTS, .tid = lock.tid, .cpu = -1 };
 	struct crn_perf_event other = { .kind = CRN_PERF_POINT_TASK, .tid = -1, .cpu = 0 };
 	struct crn_perf_event change = { .kind = CRN_PERF_CHANGES, .tid = lock.tid, .cpu = -1 };
 	const size_t ring = 2 * CRN_PAGE_SIZE;

@@ -89,6 +89,54 @@ static int open_event(const struct perf_event_attr *attr, struct crn_perf_event 
 	return (int)call.result;
 }
 
+/* What is particular to a kind. */
+static void describe(struct perf_event_attr *attr, enum crn_perf_kind kind)
+{
+	switch (kind) {
+	case CRN_PERF_USER_FAULTS:
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_PAGE_FAULTS;
+		attr->sample_type = PERF_SAMPLE_ADDR;
+		attr->exclude_kernel = 1;
+		break;
+	case CRN_PERF_KERNEL_FAULTS:
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_PAGE_FAULTS;
+		attr->sample_type = PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR;
+		attr->exclude_user = 1;
+		break;
+	case CRN_PERF_POINT:
+		attr->sample_type = PERF_SAMPLE_TIME;
+		break;
+	case CRN_PERF_POINT_TASK:
+		attr->sample_type = PERF_SAMPLE_TID;
+		break;
+	case CRN_PERF_POINT_RAW:
+		attr->sample_type = PERF_SAMPLE_RAW;
+		break;
+	case CRN_PERF_TASKS:
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_DUMMY;
+		attr->sample_period = 0;
+		attr->exclude_kernel = 1;
+		attr->task = 1;
+		break;
+	case CRN_PERF_USER_TIME:
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_CPU_CLOCK;
+		attr->sample_period = USER_TIME_NS;
+		attr->exclude_kernel = 1;
+		break;
+	case CRN_PERF_CHANGES:
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_DUMMY;
+		attr->sample_period = 0;
+		attr->exclude_kernel = 1;
+		attr->mmap = attr->mmap_data = 1; /* executable ones, and the others */
+		break;
+	}
+}
+
 int crn_perf_open(struct crn_perf_event *e, void *at, size_t pages)
 {
 	struct perf_event_attr attr = {
@@ -103,46 +151,10 @@ int crn_perf_open(struct crn_perf_event *e, void *at, size_t pages)
 		.use_clockid = 1, /* one that never goes back from one processor to the next */
 		.clockid = CLOCK_MONOTONIC,
 	};
-	int fd, prot = PROT_READ | PROT_WRITE;
+	int fd, prot = e->kind == CRN_PERF_CHANGES ? PROT_READ : PROT_READ | PROT_WRITE;
 	long err = 0;
 
-	switch (e->kind) {
-	case CRN_PERF_FAULTS:
-		attr.type = PERF_TYPE_SOFTWARE;
-		attr.config = PERF_COUNT_SW_PAGE_FAULTS;
-		attr.sample_type = PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR;
-		break;
-	case CRN_PERF_POINT:
-		attr.sample_type = PERF_SAMPLE_TIME;
-		break;
-	case CRN_PERF_POINT_TASK:
-		attr.sample_type = PERF_SAMPLE_TID;
-		break;
-	case CRN_PERF_POINT_RAW:
-		attr.sample_type = PERF_SAMPLE_RAW;
-		break;
-	case CRN_PERF_TASKS:
-		attr.type = PERF_TYPE_SOFTWARE;
-		attr.config = PERF_COUNT_SW_DUMMY;
-		attr.sample_period = 0;
-		attr.exclude_kernel = 1;
-		attr.task = 1;
-		break;
-	case CRN_PERF_USER_TIME:
-		attr.type = PERF_TYPE_SOFTWARE;
-		attr.config = PERF_COUNT_SW_CPU_CLOCK;
-		attr.sample_period = USER_TIME_NS;
-		attr.exclude_kernel = 1;
-		break;
-	case CRN_PERF_CHANGES:
-		attr.type = PERF_TYPE_SOFTWARE;
-		attr.config = PERF_COUNT_SW_DUMMY;
-		attr.sample_period = 0;
-		attr.exclude_kernel = 1;
-		attr.mmap = attr.mmap_data = 1; /* executable ones, and the others */
-		prot = PROT_READ;
-		break;
-	}
+	describe(&attr, e->kind);
 	CRN_TRY(fd = open_event(&attr, e));
 	if (e->filter)
 		err = crn_sys3(SYS_ioctl, fd, PERF_EVENT_IOC_SET_FILTER, e->filter);

@@ -6,7 +6,8 @@
  *
  *	page fault	its page was written. (Read faults are told as well, which is no harm)
  *	lock taken	by somebody who changes a mapping, or may write without a fault: doubt;
- *			but the first one after a fault in kernel mode is that fault's
+ *			but the first one after a fault in kernel mode is that fault's. (Those in
+ *			user mode take none)
  *
  * A ring is a thread's. The births of threads are recorded, in the ring of the parent: there is
  * doubt until the child has a ring, and has been seen outside of any fault that its ring does not
@@ -227,8 +228,10 @@ static int hand_out(struct crn_perf_feed *f, int self, struct crn_range_list *wr
 		struct crn_perf_thread *t = &f->threads[i];
 
 		err = crn_perf_thread_drain(t, written);
-		if (t->open && t->tid != self && !t->ended)
-			(void)crn_range_list_add(open, t->open, t->open + CRN_PAGE_SIZE);
+		for (int k = 0; k < CRN_FAULT_RINGS && t->tid != self && !t->ended; k++)
+			if (t->open[k])
+				(void)crn_range_list_add(
+					open, t->open[k], t->open[k] + CRN_PAGE_SIZE);
 		if (t->ended && err >= 0) {
 			/* Somebody may get its number, and would not be seen. */
 			f->broken |= t->tid == f->opener;
@@ -247,7 +250,7 @@ static int perf_drain(
 	int self = crn_gettid(), err;
 	bool doubt;
 
-	CRN_TRY(crn_range_list_reserve(open, CRN_PERF_THREADS));
+	CRN_TRY(crn_range_list_reserve(open, CRN_FAULT_RINGS * CRN_PERF_THREADS));
 	note(f);
 	if (!crn_perf_thread_find(f, self))
 		f->born = true;

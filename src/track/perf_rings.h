@@ -3,12 +3,12 @@
  * What the files of feed perf share: feed_perf.c is the feed, perf_threads.c the rings of our
  * threads, perf_others.c those that show what everybody else does to our address space.
  *
- *	of a thread	its page faults; its takings of the lock of an address space; its births of
- *			others, and its own end
+ *	of a thread	its page faults in user mode; those in kernel mode; its takings of the lock
+ *			of an address space; its births of others, and its own end
  *	of a processor	takings of our lock by anybody; processors that come and go
  *
- * A ring of faults is read twice: `noted` is how far faults have been put in order with locks,
- * `drained` how far their pages have been handed out. drained <= noted <= the kernel's head.
+ * A ring of faults is read twice: `noted` is how far those in kernel mode have been put in order
+ * with locks, `drained` how far pages have been handed out. drained <= noted <= the kernel's head.
  */
 #ifndef CRN_PERF_RINGS_H
 #define CRN_PERF_RINGS_H
@@ -19,24 +19,34 @@
 #include "os/perf.h"
 #include "track/feed.h"
 
-#define CRN_PERF_FAULT_PAGES 32u /* 5461 faults */
+#define CRN_PERF_FAULT_PAGES 16u /* 4096 faults in user mode, 2730 in kernel mode */
 #define CRN_PERF_LOCK_PAGES  8u  /* 2048 takings, or 819 births */
 #define CRN_PERF_THREADS     256u
 #define CRN_PERF_CHILDREN    256u
 #define CRN_PERF_ENDED       32u
 
-enum crn_perf_rings { CRN_RING_FAULTS, CRN_RING_TAKEN, CRN_RING_TASKS, CRN_RINGS };
+enum crn_perf_rings {
+	CRN_RING_USER, /* faults in user mode */
+	CRN_RING_KERNEL,
+	CRN_RING_TAKEN,
+	CRN_RING_TASKS,
+	CRN_RINGS
+};
+#define CRN_FAULT_RINGS CRN_RING_TAKEN /* the first ones */
+
 
 struct crn_perf_thread {
 	int tid;
 	size_t slot; /* of the reserve */
 	uint8_t *at;
-	uint64_t noted[CRN_RINGS], drained;
+	uint64_t noted[CRN_RINGS], drained[CRN_FAULT_RINGS];
 	bool settled; /* it is in the midst of no fault that its rings do not show */
 	bool watched; /* until then: it is recorded that it runs in user mode */
-	bool kernel_fault; /* its last sign of life: the lock that it takes next is for that */
+	bool kernel_fault; /* the lock that it takes next is for that */
+	bool lost;  /* something, since its rings were looked at last */
 	bool ended;
-	uintptr_t open; /* page of a fault that may not be over; 0: none */
+	/* Pages of faults that may not be over: the last one of each ring. 0: none, or it is. */
+	uintptr_t open[CRN_FAULT_RINGS];
 };
 
 struct crn_perf_other {

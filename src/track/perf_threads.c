@@ -2,8 +2,8 @@
 /*
  * Rings for each thread of the process. An event lives as long as its ring is mapped.
  *
- *	slot of a thread: | faults | lock taken | births and end | is in user mode |
- *			   1 + 32 pages  1 + 8       1 + 8            1 + 1
+ *	slot of a thread: | user faults | kernel faults | lock taken | births, end | in user mode |
+ *			    1 + 16 pages   1 + 16          1 + 8        1 + 8         1 + 1
  */
 #include "track/perf_rings.h"
 #include <errno.h>
@@ -16,19 +16,23 @@
 #define FAULT_BYTES ((1 + CRN_PERF_FAULT_PAGES) * CRN_PAGE_SIZE)
 #define LOCK_BYTES  ((1 + CRN_PERF_LOCK_PAGES) * CRN_PAGE_SIZE)
 #define USER_BYTES  (2 * CRN_PAGE_SIZE)
-#define SLOT_BYTES  (FAULT_BYTES + (CRN_RINGS - 1) * LOCK_BYTES + USER_BYTES)
+#define SLOT_BYTES                           \
+	(CRN_FAULT_RINGS * FAULT_BYTES +     \
+		(CRN_RINGS - CRN_FAULT_RINGS) * LOCK_BYTES + USER_BYTES)
 
 /* Its first page holds nothing: its protection is changed, which takes the lock to write. */
 #define RESERVE_BYTES (CRN_PAGE_SIZE + CRN_PERF_THREADS * SLOT_BYTES)
 
 static size_t pages_of(enum crn_perf_rings ring)
 {
-	return ring == CRN_RING_FAULTS ? CRN_PERF_FAULT_PAGES : CRN_PERF_LOCK_PAGES;
+	return ring < CRN_FAULT_RINGS ? CRN_PERF_FAULT_PAGES : CRN_PERF_LOCK_PAGES;
 }
 
 static void *ring_of(const struct crn_perf_thread *t, enum crn_perf_rings ring)
 {
-	return t->at + (ring ? FAULT_BYTES + (ring - 1) * LOCK_BYTES : 0);
+	if (ring < CRN_FAULT_RINGS)
+		return t->at + ring * FAULT_BYTES;
+	return t->at + CRN_FAULT_RINGS * FAULT_BYTES + (ring - CRN_FAULT_RINGS) * LOCK_BYTES;
 }
 
 struct crn_perf_thread *crn_perf_thread_find(struct crn_perf_feed *f, int tid)
@@ -49,7 +53,8 @@ void crn_perf_opened_by(struct crn_perf_feed *f, int tid)
 static int open_rings(struct crn_perf_feed *f, struct crn_perf_thread *t)
 {
 	struct crn_perf_event events[CRN_RINGS] = {
-		[CRN_RING_FAULTS] = { .kind = CRN_PERF_FAULTS },
+		[CRN_RING_USER] = { .kind = CRN_PERF_USER_FAULTS },
+		[CRN_RING_KERNEL] = { .kind = CRN_PERF_KERNEL_FAULTS },
 		[CRN_RING_TAKEN] = { .kind = CRN_PERF_POINT, .point = f->points.acquired,
 			.filter = "success == 1", .keep = t->tid == f->opener, .fd = -1 },
 		[CRN_RING_TASKS] = { .kind = CRN_PERF_TASKS },
@@ -132,7 +137,8 @@ static void lose(struct crn_perf_feed *f, struct crn_perf_thread *t)
 {
 	f->takings++;
 	f->inside = true;
-	t->settled = t->kernel_fault = false;
+	t->kernel_fault = false;
+	t->lost = true;
 }
 
 static void note_child(struct crn_perf_feed *f, int pid)
@@ -184,38 +190,59 @@ void crn_perf_thread_forget_births(struct crn_perf_thread *t)
 	crn_perf_free_until(ring, t->noted[CRN_RING_TASKS]);
 }
 
+static void note_open(struct crn_perf_thread *t, enum crn_perf_rings ring, uint64_t at)
+{
+	size_t address = ring == CRN_RING_KERNEL; /* behind the time */
+
+	t->open[ring] = crn_page_down(
+		crn_perf_word(ring_of(t, ring), CRN_PERF_FAULT_PAGES, at, address));
+	t->settled = true;
+}
+
+static void note_user_faults(struct crn_perf_feed *f, struct crn_perf_thread *t, uint64_t head)
+{
+	const void *ring = ring_of(t, CRN_RING_USER);
+	uint64_t *at = &t->noted[CRN_RING_USER];
+
+	while (*at < head) {
+		struct crn_perf_record r = crn_perf_header(ring, CRN_PERF_FAULT_PAGES, *at);
+
+		if (r.type == CRN_PERF_SAMPLE)
+			note_open(t, CRN_RING_USER, *at);
+		else
+			lose(f, t);
+		*at += r.size;
+	}
+}
+
 /*
  * A fault may let go of the lock and take it again, and to write as well, for a stack: only the
  * next one shows that it is over.
  */
-static void note_sample(struct crn_perf_feed *f, struct crn_perf_thread *t,
-	enum crn_perf_rings ring, struct crn_perf_record r)
+static void note_sample(
+	struct crn_perf_feed *f, struct crn_perf_thread *t, enum crn_perf_rings ring)
 {
-	switch (ring) {
-	case CRN_RING_FAULTS:
-		t->open = crn_page_down(crn_perf_word(
-			ring_of(t, ring), CRN_PERF_FAULT_PAGES, t->noted[ring], 1));
-		t->kernel_fault = CRN_PERF_IN_KERNEL(r.misc);
-		t->settled = true;
+	if (ring == CRN_RING_KERNEL) {
+		note_open(t, ring, t->noted[ring]);
+		t->kernel_fault = true;
 		return;
-	default:
-		if (f->own && f->self == t->tid) {
-			f->own_takings++;
-		} else if (!t->kernel_fault) {
-			f->takings++;
-			f->inside = true;
-		}
+	}
+	if (f->own && f->self == t->tid) {
+		f->own_takings++;
+	} else if (!t->kernel_fault) {
+		f->takings++;
+		f->inside = true;
 	}
 	t->kernel_fault = false;
 }
 
-/* Which of the rings has the oldest record; CRN_RINGS: none has any. Losses have no time. */
+/* Which of the two has the oldest record; CRN_RINGS: none has any. Losses have no time. */
 static enum crn_perf_rings oldest(const struct crn_perf_thread *t, const uint64_t *heads)
 {
 	enum crn_perf_rings found = CRN_RINGS;
 	uint64_t best = UINT64_MAX;
 
-	for (int i = 0; i < CRN_RING_TASKS; i++) {
+	for (int i = CRN_RING_KERNEL; i <= CRN_RING_TAKEN; i++) {
 		struct crn_perf_record r;
 		uint64_t time = 0;
 
@@ -232,54 +259,79 @@ static enum crn_perf_rings oldest(const struct crn_perf_thread *t, const uint64_
 	return found;
 }
 
-void crn_perf_thread_note(struct crn_perf_feed *f, struct crn_perf_thread *t)
+static void note_takings(
+	struct crn_perf_feed *f, struct crn_perf_thread *t, const uint64_t *heads)
 {
-	uint64_t heads[CRN_RING_TASKS];
 	enum crn_perf_rings ring;
-	bool full = false;
 
-	f->takings += !t->settled;
-	note_tasks(f, t); /* first: after its end the other rings say all */
-	/* Backwards: the fault that a taking was for is seen if that is. */
-	for (int i = CRN_RING_TAKEN; i >= 0; i--) {
-		heads[i] = crn_perf_head(ring_of(t, i));
-		full |= is_full(ring_of(t, i), pages_of(i), heads[i]);
-	}
 	while ((ring = oldest(t, heads)) != CRN_RINGS) {
 		struct crn_perf_record r =
 			crn_perf_header(ring_of(t, ring), pages_of(ring), t->noted[ring]);
 
 		if (r.type == CRN_PERF_SAMPLE)
-			note_sample(f, t, ring, r);
+			note_sample(f, t, ring);
 		else
 			lose(f, t);
 		t->noted[ring] += r.size;
 	}
 	if (crn_perf_freed(ring_of(t, CRN_RING_TAKEN)) != heads[CRN_RING_TAKEN])
 		crn_perf_free_until(ring_of(t, CRN_RING_TAKEN), heads[CRN_RING_TAKEN]);
-	if (full)
-		lose(f, t);
 }
 
-int crn_perf_thread_drain(struct crn_perf_thread *t, struct crn_range_list *written)
+void crn_perf_thread_note(struct crn_perf_feed *f, struct crn_perf_thread *t)
 {
-	void *ring = ring_of(t, CRN_RING_FAULTS);
-	uint64_t end = t->noted[CRN_RING_FAULTS];
+	uint64_t heads[CRN_RING_TASKS];
+	bool only_user, full = false;
+
+	f->takings += !t->settled;
+	t->lost = false;
+	note_tasks(f, t); /* first: after its end the other rings say all */
+	/* Backwards: the fault that a taking was for is seen if that is. */
+	for (int i = CRN_RING_TAKEN; i >= 0; i--) {
+		heads[i] = crn_perf_head(ring_of(t, i));
+		full |= is_full(ring_of(t, i), pages_of(i), heads[i]);
+	}
+	only_user = heads[CRN_RING_USER] != t->noted[CRN_RING_USER] &&
+		heads[CRN_RING_KERNEL] == t->noted[CRN_RING_KERNEL];
+	note_user_faults(f, t, heads[CRN_RING_USER]);
+	note_takings(f, t, heads);
+	/*
+	 * A thread is in one fault at a time: a new one in user mode ends the one in kernel mode.
+	 * The other way round that is not known, because that ring's head was read first.
+	 */
+	if (only_user)
+		t->open[CRN_RING_KERNEL] = 0;
+	if (full)
+		lose(f, t);
+	t->settled &= !t->lost;
+}
+
+static int drain_faults(
+	struct crn_perf_thread *t, enum crn_perf_rings which, struct crn_range_list *written)
+{
+	const size_t pages = CRN_PERF_FAULT_PAGES, address = which == CRN_RING_KERNEL;
+	uint64_t *at = &t->drained[which], end = t->noted[which];
+	void *ring = ring_of(t, which);
 	int err = 0;
 
-	if (t->drained == end)
+	if (*at == end)
 		return 0;
-	while (t->drained < end) {
-		const size_t pages = CRN_PERF_FAULT_PAGES;
-		struct crn_perf_record r = crn_perf_header(ring, pages, t->drained);
-		uintptr_t page = crn_page_down(crn_perf_word(ring, pages, t->drained, 1));
+	while (*at < end) {
+		struct crn_perf_record r = crn_perf_header(ring, pages, *at);
+		uintptr_t page = crn_page_down(crn_perf_word(ring, pages, *at, address));
 
 		if (r.type == CRN_PERF_SAMPLE)
 			err = crn_range_list_add(written, page, page + CRN_PAGE_SIZE);
 		if (err < 0)
 			break;
-		t->drained += r.size;
+		*at += r.size;
 	}
-	crn_perf_free_until(ring, t->drained);
+	crn_perf_free_until(ring, *at);
 	return err;
+}
+
+int crn_perf_thread_drain(struct crn_perf_thread *t, struct crn_range_list *written)
+{
+	CRN_TRY(drain_faults(t, CRN_RING_USER, written));
+	return drain_faults(t, CRN_RING_KERNEL, written);
 }
