@@ -290,7 +290,7 @@ void crn_agent_memory(struct crn_range *two);
  */
 struct crn_agent {
 	struct crn_config config;
-	cairn_t *session;      /* opened at the first site hit */
+	cairn_t *session;      /* opened at the first site hit, or read */
 	uint64_t newest;       /* id of the newest checkpoint */
 	size_t xstate_size;
 	uint64_t xstate_mask;
@@ -323,6 +323,11 @@ void crn_site_output(struct crn_call *call);
  * Held output is sent with it.
  */
 void crn_site_commit(struct crn_call *call);
+/*
+ * A read, and no checkpoint yet: if somebody's request may come with it, one is taken at its entry.
+ * A process that always finds its next request there comes to no wait.
+ */
+void crn_site_first_input(struct crn_call *call);
 
 /* What is held has been held for too long, and no call comes: send it, take a checkpoint. */
 void crn_site_late(struct crn_call *call);

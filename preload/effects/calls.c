@@ -256,8 +256,12 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		return CRN_CALL_RUN;
 	if (crn_refused(call, row))
 		return CRN_CALL_ANSWERED;
-	if (crn_agent->legacy && !crn_agent->session)
-		inherit(call);
+	if (!crn_agent->session) {
+		if (crn_agent->legacy)
+			inherit(call);
+		else if (crn_agent->config.recover && row->effect == CRN_EFFECT_INPUT)
+			crn_site_first_input(call);
+	}
 	if (installs_filter(call))
 		crn_sites_end("the program installs a seccomp filter");
 	if (writes_memory(call, row) ? crn_output_ready()

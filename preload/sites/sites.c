@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include "base/bits.h"
 #include "base/copy.h"
@@ -243,6 +245,41 @@ void crn_site_commit(struct crn_call *call)
 		crn_agent->sites->outputs++;
 		call->covered = take(call, true);
 	}
+	lock_drop();
+}
+
+/* Is it more than the kernel's own answers (netlink), which libc asks for at any time? */
+static bool is_connection(int fd)
+{
+	int domain = AF_NETLINK;
+	unsigned len = sizeof(domain);
+
+	crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+	return domain != AF_NETLINK;
+}
+
+/* A read from a socket, or from standard input if somebody may be writing to it. */
+static bool brings_request(const struct crn_call *call)
+{
+	int fd = (int)call->args[0];
+	uint8_t terminal[64];
+	struct stat st;
+
+	if (call->nr == SYS_accept || call->nr == SYS_accept4 || crn_sys2(SYS_fstat, fd, &st) < 0)
+		return false;
+	if (S_ISSOCK(st.st_mode))
+		return is_connection(fd);
+	return fd == 0 && (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) &&
+		crn_sys3(SYS_ioctl, fd, TCGETS, terminal) == 0));
+}
+
+void crn_site_first_input(struct crn_call *call)
+{
+	if (crn_agent->session_refused || !brings_request(call))
+		return;
+	lock_take();
+	if (!crn_agent->session && session_ready())
+		call->covered = take(call, true);
 	lock_drop();
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sites: where checkpoints are taken. A session is opened at the first one, so that start-up costs
- * nothing and the program's memory is laid out by then. One checkpoint at a time: a site that is
- * reached while another thread takes one is skipped and counted; an output waits for its turn,
- * because it must be followed by one.
+ * Sites: where checkpoints are taken. A session is opened at the first one (to recover, at the
+ * latest before the first request is read), so that start-up costs nothing and the program's memory
+ * is laid out by then. One checkpoint at a time: a site that is reached while another thread takes
+ * one is skipped and counted; an output waits for its turn, because it must be followed by one.
  *
  * Lock order: the sites' lock, then the effects' lock, then the session's.
  */

@@ -246,6 +246,39 @@ static void no_checkpoint(void)
 	crash();
 }
 
+/* Each request is there before it looks: it never waits. The second one crashes it. */
+static void never_waits(void)
+{
+	int pairs[3][2], served = 0;
+	char c;
+
+	for (int i = 0; i < 3; i++)
+		if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) ||
+			write(pairs[i][1], i == 1 ? "c" : "s", 1) != 1)
+			_exit(3);
+	for (int i = 0; i < 3; i++) {
+		if (recv(pairs[i][0], &c, 1, MSG_DONTWAIT) != 1)
+			continue;
+		if (c == 'c')
+			crash();
+		served++;
+	}
+	printf("served %d\n", served);
+}
+
+/* The same for a filter, whose requests are lines of its standard input; the first crashes it. */
+static void filter(void)
+{
+	char c;
+
+	if (pipe(pipe_ends) || dup2(pipe_ends[0], 0) || write(pipe_ends[1], "cs", 2) != 2 ||
+		read(0, &c, 1) != 1)
+		_exit(3);
+	if (c == 'c')
+		crash();
+	printf("read %c\n", c);
+}
+
 /* Somebody sent it: not a crash. */
 static void sent(void)
 {
@@ -421,6 +454,8 @@ int main(int argc, char **argv)
 		{ "slept", another_thread_slept },
 		{ "half", another_thread_got_half },
 		{ "none", no_checkpoint },
+		{ "never", never_waits },
+		{ "filter", filter },
 		{ "sent", sent },
 		{ "stack", stack_overflow },
 		{ "read_only", read_only },

@@ -38,6 +38,8 @@ CASES = {
     "slept": Case(0, 1, "the sleeper read z"),
     "half": Case(0, 1, "the sleeper read all"),
     "none": Case(SEGV, 0, "", "no checkpoint has been taken yet"),
+    "never": Case(0, 1, "served 2"),
+    "filter": Case(0, 1, "read s"),
     "sent": Case(SEGV, 0),
     "stack": Case(0, 1, "survived"),
     "read_only": Case(0, 2, "survived both"),
