@@ -160,6 +160,7 @@ struct world {
 	cairn_t *c;
 	const struct row *row;
 	const struct tracker_rules *rules;
+	const char *feed; /* or NULL */
 	bool foreign_proc; /* /proc is another PID namespace's */
 	bool all;          /* surface "all": every private writable mapping is compared */
 	uint64_t seed, rng, step;
@@ -323,6 +324,7 @@ void check_range(void);
 /* special rows */
 void special_returns(void);
 void special_sparse(void);
+void special_grown(void);
 void special_surfaces(void);
 void special_threads(void);
 

@@ -389,6 +389,7 @@ int main(int argc, char **argv)
 	parse(argc, argv, &a);
 	world_create(a.seed);
 	W->row = row_find(a.row);
+	W->feed = feed;
 	W->rules = tracker_find(a.tracker, feed);
 	if (!W->row || !W->rules)
 		test_fail("no such row or tracker: %s, %s", a.row, a.tracker);

@@ -59,6 +59,7 @@ const struct row oracle_rows[] = {
 	{ "everything_explicit", EVERYTHING | OP(AREA), KINDS_ALL, 8,    900, ROW_EXPLICIT },
 	{ .name = "returns", .special = special_returns },
 	{ .name = "sparse", .special = special_sparse },
+	{ .name = "grown", .special = special_grown },
 	{ .name = "surfaces", .special = special_surfaces },
 	{ .name = "other_thread", .special = special_threads },
 	{ .name = NULL },

@@ -17,6 +17,7 @@ static cairn_t *open_under(const char *strategy, const char *surface, uint32_t k
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
 
 	o.tracker = W->rules->name;
+	o.feed = W->feed;
 	o.strategy = strategy;
 	o.surface = surface;
 	o.keep = W->keep = keep;
@@ -247,6 +248,41 @@ void special_sparse(void)
 	if (stats.engine_bytes > 512ul << 20)
 		test_fail("%llu bytes of engine for 120 pages",
 			(unsigned long long)stats.engine_bytes);
+	CHECK_OK(cairn_close(W->c));
+}
+
+/* ---- grown: what a mapping grows by in place is no area -------------------------------- */
+
+#define GROWN (1024 * PAGE) /* as much as one scan goes over, and more */
+
+/* Into the hole between two areas. */
+void special_grown(void)
+{
+	uint8_t *first;
+	uint64_t id;
+
+	open_with("none", 2);
+	/* What the engine maps for its first area is not to come into the hole. */
+	CHECK_OK(cairn_area_add(W->c, map_pages(PAGE), PAGE));
+	first = map_pages(GROWN + PAGE);
+	CHECK(!munmap(first + PAGE, GROWN - PAGE));
+	first[0] = first[GROWN] = 1;
+	CHECK_OK(cairn_area_add(W->c, first, PAGE));
+	CHECK_OK(cairn_area_add(W->c, first + GROWN, PAGE));
+	CHECK_RC(cairn_checkpoint(W->c, &id), CAIRN_TAKEN);
+	*first = 1; /* what mprotect has closed would stay so */
+	CHECK(mremap(first, PAGE, GROWN, 0) == first);
+	for (volatile unsigned round = 0; round < 4; round++) {
+		for (size_t at = 0; at <= GROWN; at += PAGE)
+			first[at] = 2;
+		CHECK_RC(cairn_checkpoint(W->c, &id), CAIRN_TAKEN);
+		for (size_t at = 0; at <= GROWN; at += PAGE)
+			first[at] = 3;
+		CHECK_OK(cairn_rewind(W->c, id));
+		CHECK(first[0] == 2 && first[GROWN] == 2);
+		for (size_t at = PAGE; at < GROWN; at += PAGE)
+			CHECK_U64(first[at], 3);
+	}
 	CHECK_OK(cairn_close(W->c));
 }
 

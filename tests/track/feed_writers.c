@@ -480,38 +480,6 @@ static void run_crowded(void)
 	CHECK_U64(*other, 0);
 }
 
-/* The mapping of an area grows in place, towards another one: what it grows by is no area. */
-static void run_grown(void)
-{
-	const size_t far = 1024 * PAGE; /* as much as one scan goes over, and more */
-	uint8_t *first, *last;
-
-	open_area();
-	first = mmap(NULL, 2 * far, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	CHECK(first != MAP_FAILED && !munmap(first, 2 * far));
-	last = first + far;
-	CHECK(mmap(first, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		      0) == first);
-	CHECK(mmap(last, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		      0) == last);
-	*first = *last = 1;
-	CHECK_OK(cairn_area_add(c, first, PAGE));
-	CHECK_OK(cairn_area_add(c, last, PAGE));
-	CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
-	CHECK(mremap(first, PAGE, far, 0) == first);
-	for (volatile unsigned round = 0; round < 4; round++) {
-		for (size_t at = 0; at <= far; at += PAGE)
-			first[at] = 2;
-		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
-		for (size_t at = 0; at <= far; at += PAGE)
-			first[at] = 3;
-		CHECK_OK(cairn_rewind(c, newest));
-		CHECK(*first == 2 && *last == 2);
-		for (size_t at = PAGE; at < far; at += PAGE)
-			CHECK_U64(first[at], 3);
-	}
-}
-
 /* Nothing is written: no scan, however long. The audit is none that counts. */
 static void run_quiet(void)
 {
@@ -549,8 +517,6 @@ int main(int argc, char **argv)
 		run_reused();
 	else if (!strcmp(name, "crowded"))
 		run_crowded();
-	else if (!strcmp(name, "grown"))
-		run_grown();
 	else if (!strcmp(name, "quiet"))
 		run_quiet();
 	else
