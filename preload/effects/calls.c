@@ -319,6 +319,11 @@ void crn_call_after(struct crn_call *call)
 		call->again = true;
 		return;
 	}
+	if (row->site == CRN_CALL_MAPS && crn_memory_found(call)) {
+		const long *a = call->args;
+
+		call->result = crn_sys6(call->nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+	}
 	if (row->site == CRN_CALL_MAPS && crn_agent->session)
 		tell_of_map(call);
 	after_with_session(call, row);

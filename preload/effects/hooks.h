@@ -30,7 +30,7 @@ extern const struct crn_hook crn_hook_create, crn_hook_create_output, crn_hook_p
 /* hooks_memory.c */
 extern const struct crn_hook crn_hook_mmap, crn_hook_munmap, crn_hook_mprotect, crn_hook_brk,
 	crn_hook_mremap;
-extern const struct crn_hook crn_hook_madvise;
+extern const struct crn_hook crn_hook_madvise, crn_hook_lock;
 /* hooks_process.c */
 extern const struct crn_hook crn_hook_sigaction, crn_hook_sigaltstack, crn_hook_alarm,
 	crn_hook_setitimer;
@@ -56,6 +56,14 @@ void crn_madvise_prepare(struct crn_call *call);
  * If the call takes memory away: make it, when no checkpoint is being taken. False: it does not.
  */
 bool crn_map_call(struct crn_call *call);
+
+/*
+ * The kernel has refused the call memory. If the program has given up some that waits to be
+ * unmapped, it is now: make the call once more.
+ */
+bool crn_memory_found(struct crn_call *call);
+/* F_ADD_SEALS: the file may have been mapped until just now. Effects lock held. */
+enum crn_verdict crn_memory_sealed(struct crn_call *call);
 
 /* Is this write an append to a file that nobody reads back? */
 bool crn_is_log_write(const struct crn_call *call);

@@ -309,6 +309,8 @@ static enum crn_verdict fcntl_before(struct crn_call *call)
 	case F_GET_FILE_RW_HINT:
 		call->effect = CRN_EFFECT_NONE;
 		return CRN_CALL_RUN;
+	case F_ADD_SEALS:
+		return crn_memory_sealed(call);
 	case F_SETLK:
 	case F_SETLKW:
 		crn_agent->effects->posix_locks = true;

@@ -61,6 +61,30 @@ static void settle_for(struct crn_call *call, uintptr_t addr, size_t len)
 	crn_call_raise(call);
 }
 
+/* Unmap at once what the program has given up. Did anything wait for that? */
+static bool give_back(struct crn_call *call)
+{
+	if (!crn_agent->effects->delayed_count)
+		return false;
+	crn_effects_settle();
+	crn_call_raise(call);
+	return true;
+}
+
+/* Locked memory that was given up counts against RLIMIT_MEMLOCK until it is gone. */
+static enum crn_verdict lock_before(struct crn_call *call)
+{
+	return give_back(call) ? CRN_CALL_RUN_THEN : CRN_CALL_RUN;
+}
+const struct crn_hook crn_hook_lock = {lock_before, NULL};
+
+enum crn_verdict crn_memory_sealed(struct crn_call *call)
+{
+	give_back(call);
+	crn_call_raise(call);
+	return CRN_CALL_RUN_THEN;
+}
+
 static enum crn_verdict mmap_before(struct crn_call *call)
 {
 	uintptr_t addr = (uintptr_t)call->args[0];
@@ -273,19 +297,47 @@ static void ends_of(const struct crn_call *call, struct crn_range ends[2])
 	}
 }
 
-bool crn_map_call(struct crn_call *call)
+/* Has the kernel no memory to give, or the process no more of its limit? */
+static bool lacks_memory(const struct crn_call *call)
+{
+	if (call->nr == SYS_brk)
+		return (uintptr_t)call->result < (uintptr_t)call->args[0];
+	return call->result == -ENOMEM || (call->nr == SYS_mmap && call->result == -EAGAIN);
+}
+
+bool crn_memory_found(struct crn_call *call)
+{
+	struct crn_effects *e = crn_agent->effects;
+	bool found;
+
+	if (!e || !e->open || !lacks_memory(call))
+		return false;
+	crn_effects_lock();
+	found = give_back(call);
+	crn_effects_unlock();
+	return found;
+}
+
+static void make_map_call(struct crn_call *call)
 {
 	const long *a = call->args;
 	struct crn_range ends[2];
 
-	if (!crn_agent->config.site_count || !takes_away(call))
-		return false;
 	crn_maps_hold();
 	ends_of(call, ends);
 	call->result = crn_agent->session
 		? crn_maps_call(crn_agent->session, call->nr, a, kind_of(call->nr), ends)
 		: crn_sys6(call->nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 	crn_maps_release();
+}
+
+bool crn_map_call(struct crn_call *call)
+{
+	if (!crn_agent->config.site_count || !takes_away(call))
+		return false;
+	make_map_call(call);
+	if (crn_memory_found(call))
+		make_map_call(call);
 	return true;
 }
 

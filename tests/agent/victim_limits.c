@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the program has unmapped does not count against its limits, nor keep a file from being
+ * sealed, although a recovery may want it back.
+ */
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include "expect.h"
+
+#define MB 1048576ul
+
+static const int rw = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
+
+static void limit(int what, uint64_t bytes)
+{
+	struct rlimit r = { bytes, bytes };
+
+	EXPECT(setrlimit(what, &r) == 0);
+}
+
+static uint64_t address_space(void)
+{
+	FILE *f = fopen("/proc/self/statm", "r");
+	unsigned long pages;
+
+	EXPECT(f && fscanf(f, "%lu", &pages) == 1 && fclose(f) == 0);
+	return pages * 4096;
+}
+
+static char *map(size_t len, int flags)
+{
+	char *p = mmap(NULL, len, rw, anonymous | flags, -1, 0);
+
+	EXPECT(p != MAP_FAILED);
+	p[0] = 1;
+	return p;
+}
+
+/* Each fits alone, no two do. */
+static void maps_in_turn(void)
+{
+	char *p;
+
+	limit(RLIMIT_AS, address_space() + 150 * MB);
+	for (int i = 0; i < 4; i++)
+		EXPECT(munmap(map(100 * MB, 0), 100 * MB) == 0);
+	p = map(40 * MB, 0);
+	EXPECT(munmap(map(60 * MB, 0), 60 * MB) == 0);
+	p = mremap(p, 40 * MB, 100 * MB, MREMAP_MAYMOVE);
+	EXPECT(p != MAP_FAILED && p[0] == 1 && munmap(p, 100 * MB) == 0);
+	EXPECT(brk((char *)sbrk(0) + 100 * MB) == 0 && brk((char *)sbrk(0) - 100 * MB) == 0);
+}
+
+static void gives_up_its_right_to_lock(void)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2];
+
+	EXPECT(syscall(SYS_capget, &head, data) == 0);
+	data[CAP_IPC_LOCK / 32].effective &= ~(1u << CAP_IPC_LOCK);
+	EXPECT(syscall(SYS_capset, &head, data) == 0);
+}
+
+static void locks_in_turn(void)
+{
+	struct rlimit now;
+	size_t len = MB / 4 * 3;
+	char *p;
+
+	EXPECT(getrlimit(RLIMIT_MEMLOCK, &now) == 0);
+	if (now.rlim_max < MB)
+		return; /* less than one of these */
+	limit(RLIMIT_MEMLOCK, MB);
+	gives_up_its_right_to_lock();
+	for (int i = 0; i < 3; i++) {
+		p = map(len, MAP_LOCKED);
+		EXPECT(munmap(p, len) == 0);
+		p = map(len, 0);
+		EXPECT(mlock(p, len) == 0 && munmap(p, len) == 0);
+	}
+}
+
+static void seals(void)
+{
+	int fd = memfd_create("sealed", MFD_ALLOW_SEALING);
+	char *p;
+
+	EXPECT(fd >= 0 && ftruncate(fd, 4096) == 0);
+	p = mmap(NULL, 4096, rw, MAP_SHARED, fd, 0);
+	EXPECT(p != MAP_FAILED);
+	p[0] = 'x';
+	EXPECT(munmap(p, 4096) == 0);
+	EXPECT(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0);
+	EXPECT(write(fd, "y", 1) < 0 && errno == EPERM);
+	close(fd);
+}
+
+int main(void)
+{
+	EXPECT(poll(NULL, 0, 0) == 0);
+	seals();
+	locks_in_turn();
+	maps_in_turn();
+	printf("limits: ok\n");
+	return 0;
+}
