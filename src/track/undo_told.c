@@ -163,9 +163,12 @@ uintptr_t undo_told_pending(const struct crn_undo_pages *u, uintptr_t page)
 
 static void settle_doubts(struct crn_undo_pages *u)
 {
-	for (size_t i = 0; i < atomic_load(&u->saved_count); i++)
-		atomic_fetch_and(undo_word_of(undo_find(u, u->saved[i]), u->saved[i]),
-			~(uintptr_t)UNDO_DOUBT);
+	for (size_t i = 0; i < atomic_load(&u->saved_count); i++) {
+		struct undo_area *a = undo_find(u, u->saved[i]);
+
+		if (a) /* else of the one that is being added, and saved just now */
+			atomic_fetch_and(undo_word_of(a, u->saved[i]), ~(uintptr_t)UNDO_DOUBT);
+	}
 	for (size_t i = 0; i < u->hot.count; i++)
 		atomic_fetch_and((undo_word *)u->hot.at[i].where, ~(uintptr_t)UNDO_DOUBT);
 }

@@ -104,6 +104,46 @@ static void drop_and_add(void)
 	CHECK_OK(cairn_close(c));
 }
 
+static atomic_bool busy, busy_over;
+
+static void *run_busily(void *unused)
+{
+	for (busy = true; !busy_over;)
+		;
+	return unused;
+}
+
+/* What others drop stays open while one of them may be at it, also where it is an area anew. */
+static void drop_and_add_beside_busy(void)
+{
+	uint8_t *other = map_at(NULL, 1, 0);
+	pthread_t thread;
+
+	begin(map_area(), "none");
+	busy = busy_over = false;
+	CHECK(pthread_create(&thread, NULL, run_busily, NULL) == 0);
+	while (!busy)
+		sched_yield();
+	CHECK_OK(cairn_area_add(c, other, PAGE));
+	other[0] = 1;
+	drop_open();
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	other[0] = 2;
+	CHECK_OK(cairn_area_remove(c, area, PAGES * PAGE));
+	CHECK(madvise(other, PAGE, MADV_DONTNEED) == 0);
+	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	memcpy(at_checkpoint, area, sizeof(at_checkpoint));
+	area[5 * PAGE] ^= 1;
+	area[9 * PAGE] ^= 1;
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(is_restored());
+	busy_over = true;
+	pthread_join(thread, NULL);
+	CHECK_OK(cairn_close(c));
+	CHECK(munmap(other, PAGE) == 0);
+}
+
 /* Whoever looks comes late: after a checkpoint, or after more calls than are remembered. */
 static void drop_and_go_on(size_t calls, bool checkpoint)
 {
@@ -136,6 +176,7 @@ void dropped(void)
 	drop_and_checkpoint();
 	drop_one_by_one();
 	drop_and_add();
+	drop_and_add_beside_busy();
 	drop_and_go_on(0, true);
 	drop_and_go_on(3000, false);
 	drop_and_go_on(3000, true);
