@@ -12,6 +12,7 @@
  *	stream.c        bytes, datagrams, errors and sockets taken since the checkpoint, given again after a restore
  *	inherited_input.c   input to be given again, across a fork
  *	epoll_mirror.c  every epoll set's items, because the kernel tells neither disarmed masks nor data by descriptor
+ *	reaped.c        children waited for since the checkpoint, told of again after a restore
  *	hold*.c         what is sent, kept until a checkpoint covers it (hold.h)
  *	hooks_*.c       one hook per kind of call
  *	interval.c      checkpoint taken / restore asked / restore done
@@ -33,6 +34,7 @@
 #ifndef CRN_EFFECTS_H
 #define CRN_EFFECTS_H
 
+#include <sys/resource.h>
 #include "agent.h"
 #include "base/bits.h"
 #include "base/status.h"
@@ -348,6 +350,14 @@ void crn_streams_rewind(void);
 /* The suspect's: nothing of it is given again. */
 void crn_stream_drop(struct crn_stream *s);
 
+/* ---- Children that were waited for (reaped.c) ------------------------------------------------ */
+
+/* Is it to be told of again? pid -1: any. */
+bool crn_reaped_pending(int pid);
+/* Interval ended: forget those that were told of. Restore: all are to be told of again. */
+void crn_reaped_commit(void);
+void crn_reaped_rewind(void);
+
 /* ---- epoll ----------------------------------------------------------------------------------- */
 
 struct crn_epoll_item {
@@ -400,6 +410,16 @@ struct crn_signal_log {
 };
 #define CRN_SIGNALS_MAX 64
 
+/* A child that has ended, and was waited for. */
+struct crn_reaped {
+	int32_t pid, status; /* as from wait4 */
+	int32_t group;       /* 0: not known */
+	uint32_t uid;
+	bool taken;          /* in this interval; else it is to be told of again */
+	struct rusage usage; /* zeros if nobody asked */
+};
+#define CRN_REAPED_MAX 64
+
 #define CRN_FD_CHUNK 256
 struct crn_effects {
 	uint32_t lock;
@@ -444,6 +464,9 @@ struct crn_effects {
 
 	struct crn_signal_log signals[CRN_SIGNALS_MAX];
 	uint32_t signal_count;
+
+	struct crn_reaped reaped[CRN_REAPED_MAX];
+	uint32_t reaped_count;
 
 	uint64_t wakeups;           /* completed: a wait has been entered again */
 	struct crn_maps maps;       /* kept open for protections; fd -1: not open */

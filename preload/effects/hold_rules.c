@@ -17,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include "effects/hold.h"
 #include "effects/hooks.h"
 #include "effects/planted.h"
@@ -76,10 +77,13 @@ static enum due due_output(const struct crn_call *call, const struct crn_row *ro
 		return f->kind == CRN_FD_REGULAR || f->kind == CRN_FD_DIRECTORY ||
 			crn_hold_may_close((int)call->args[0]) ? NOTHING : SEND;
 	}
-	if (row->hook == &crn_hook_reap || row->hook == &crn_hook_waitid ||
-		row->hook == &crn_hook_file_lock || row->hook == &crn_hook_birth)
+	if (row->hook == &crn_hook_take_signal || row->hook == &crn_hook_file_lock ||
+		row->hook == &crn_hook_birth)
 		return COMMIT;
 	switch (call->nr) {
+	case SYS_wait4:
+	case SYS_waitid:
+		return call->args[call->nr == SYS_wait4 ? 2 : 3] & WNOHANG ? NOTHING : COMMIT;
 	case SYS_ioctl:
 		switch ((unsigned)call->args[1]) {
 		case FIONBIO:

@@ -18,9 +18,11 @@ extern const struct crn_hook crn_hook_splice, crn_hook_vmsplice;
 /* hooks_output.c */
 extern const struct crn_hook crn_hook_plain, crn_hook_write, crn_hook_send, crn_hook_sync,
 	crn_hook_sync_all;
-extern const struct crn_hook crn_hook_file_lock, crn_hook_reap, crn_hook_waitid, crn_hook_birth;
+extern const struct crn_hook crn_hook_file_lock, crn_hook_take_signal, crn_hook_birth;
 extern const struct crn_hook crn_hook_thread_exit, crn_hook_process_exit, crn_hook_foreign_write,
 	crn_hook_listen;
+/* reaped.c */
+extern const struct crn_hook crn_hook_wait4, crn_hook_waitid, crn_hook_kill;
 /* hooks_descriptor.c */
 extern const struct crn_hook crn_hook_open, crn_hook_openat2, crn_hook_creat, crn_hook_close,
 	crn_hook_close_range;

@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
@@ -100,22 +99,13 @@ static enum crn_verdict file_lock_before(struct crn_call *call)
 }
 const struct crn_hook crn_hook_file_lock = {file_lock_before, NULL};
 
-/* wait4, rt_sigtimedwait: only a child or a signal that was taken is gone. */
-static void reap_after(struct crn_call *call)
+/* rt_sigtimedwait: only a signal that was taken is gone. */
+static void take_signal_after(struct crn_call *call)
 {
 	if (call->result <= 0)
 		call->effect = CRN_EFFECT_NONE;
 }
-const struct crn_hook crn_hook_reap = {NULL, reap_after};
-
-static void waitid_after(struct crn_call *call)
-{
-	const siginfo_t *info = (const siginfo_t *)call->args[2];
-
-	if (call->result != 0 || (call->args[3] & WNOWAIT) || (info && info->si_pid == 0))
-		call->effect = CRN_EFFECT_NONE;
-}
-const struct crn_hook crn_hook_waitid = {NULL, waitid_after};
+const struct crn_hook crn_hook_take_signal = {NULL, take_signal_after};
 
 /*
  * fork, vfork, clone: done, then a checkpoint. A child with memory of its own inherits what is

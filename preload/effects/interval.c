@@ -135,6 +135,7 @@ void crn_effects_commit(void)
 		return;
 	crn_inverses_drop();
 	crn_streams_commit();
+	crn_reaped_commit();
 	e->signal_count = 0;
 	e->unrecoverable[0] = '\0';
 	if (e->hold)
@@ -180,5 +181,7 @@ void crn_effects_undo(void)
 	crn_inverses_run();
 	if (!crn_planted(CRN_PLANT_STREAMS))
 		crn_streams_rewind();
+	if (!crn_planted(CRN_PLANT_REAPED))
+		crn_reaped_rewind();
 	crn_maps_changed(crn_agent->session);
 }

@@ -20,6 +20,7 @@ enum crn_plant {
 	CRN_PLANT_RULES,         /* outputs of another kind do not wait for held bytes */
 	CRN_PLANT_MOVE,          /* bytes for a closed connection stay at its number */
 	CRN_PLANT_SELF,          /* a process that talks to itself is not noticed */
+	CRN_PLANT_REAPED,        /* children that were waited for are not told of again */
 };
 
 #ifdef CRN_PLANTED

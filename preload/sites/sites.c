@@ -303,8 +303,9 @@ static bool let_go(void)
 	if (!e)
 		return true;
 	crn_effects_lock();
-	/* Input that is still to be given again; pages that only a closed tracker leaves open. */
-	if (e->pending_count || (e->kernel_needs_open_pages && !alone)) {
+	/* Input and children to be told of again; pages that only a closed tracker leaves open. */
+	if (e->pending_count || crn_reaped_pending(-1) ||
+		(e->kernel_needs_open_pages && !alone)) {
 		crn_effects_unlock();
 		return false;
 	}

@@ -355,6 +355,7 @@ static void in_handler(void)
 	printf("handled %d\n", outside[1]);
 }
 
+static volatile int reaped;
 static int waker[2]; /* the ends of what a handler writes to; of an eventfd both */
 
 static void wake(int sig)
@@ -363,6 +364,14 @@ static void wake(int sig)
 
 	if (write(waker[1], &one, sizeof(one)) != sizeof(one))
 		_exit(4);
+}
+
+static void reap(int sig)
+{
+	int status;
+
+	while (waitpid(-1, &status, WNOHANG) > 0)
+		reaped += WEXITSTATUS(status);
 }
 
 /*
@@ -440,6 +449,18 @@ static void wake_by_shared_pipe(void)
 	kill(child, SIGKILL);
 }
 
+static void reap_in_handler(void)
+{
+	pid_t child = fork();
+	siginfo_t info;
+
+	if (child == 0)
+		_exit(7);
+	waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
+	crash_behind(SIGCHLD, reap);
+	printf("reaped %d\n", reaped);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -465,6 +486,7 @@ int main(int argc, char **argv)
 		{ "pair", wake_by_pair },
 		{ "event", wake_by_event },
 		{ "shared_pipe", wake_by_shared_pipe },
+		{ "reap", reap_in_handler },
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);

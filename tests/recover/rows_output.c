@@ -298,19 +298,44 @@ static void body_fork(bool again)
 	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
-/* The child is reaped once, and its status is not forgotten. */
+/* Children that were waited for: each is found again, once, by whatever call asks for it. */
+static pid_t ended[4];
+
+static void setup_children(void)
+{
+	for (int i = 0; i < 4; i++) {
+		ended[i] = fork();
+		if (ended[i] == 0) {
+			if (i == 3)
+				kill(getpid(), SIGKILL);
+			_exit(9 + i);
+		}
+		CHECK(waitid(P_PID, (id_t)ended[i], &(siginfo_t){0}, WEXITED | WNOWAIT) == 0);
+	}
+}
+
 static void body_waitpid(bool again)
 {
-	pid_t pid = fork();
+	siginfo_t info = {0};
 	int status = 0;
 
-	if (pid == 0)
-		_exit(9);
-	outside->count++;
-	CHECK(CALL(wait4, pid, &status, 0, NULL) == pid);
-	crash_once();
-	CHECK(WEXITSTATUS(status) == 9);
-	CHECK(waitpid(pid, &status, 0) == -1 && errno == ECHILD);
+	CHECK(!again || kill(ended[0], 0) == 0);
+	CHECK(CALL(wait4, ended[0], &status, 0, NULL) == ended[0] && WEXITSTATUS(status) == 9);
+	if (again) { /* who had asked differently */
+		CHECK(CALL(wait4, ended[3], &status, 0, NULL) == ended[3]);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		CHECK(CALL(wait4, 0, &status, WNOHANG, NULL) == ended[1]);
+		CHECK(WEXITSTATUS(status) == 10);
+		CHECK(waitid(P_PGID, (id_t)getpgrp(), &info, WEXITED) == 0);
+		CHECK(info.si_pid == ended[2] && info.si_code == CLD_EXITED &&
+			info.si_status == 11);
+	} else {
+		CHECK(CALL(wait4, -1, NULL, WNOHANG, NULL) == ended[1]);
+		CHECK(CALL(wait4, -getpgrp(), &status, 0, NULL) == ended[2]);
+		CHECK(waitid(P_ALL, 0, &info, WEXITED) == 0 && info.si_pid == ended[3] &&
+			info.si_code == CLD_KILLED && info.si_status == SIGKILL);
+	}
+	CHECK(waitpid(-1, &status, 0) == -1 && errno == ECHILD);
 }
 
 static volatile int handled;
@@ -517,7 +542,7 @@ const struct row rows_output[] = {
 	{"create", setup_names, body_create, false, false, true},
 	{"pwrite", setup_names, body_pwrite, false, false, true},
 	{"fork", NULL, body_fork, false, false, true},
-	{"waitpid", NULL, body_waitpid, false, false, true},
+	{"waitpid", setup_children, body_waitpid, false, false, false},
 	{"kill", setup_signal, body_kill, false, false, true},
 	{"mremap", NULL, body_mremap, false, false, true},
 	{"mmap_fixed_all", NULL, body_mmap_fixed_all, false, false, true},

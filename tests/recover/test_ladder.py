@@ -49,6 +49,7 @@ CASES = {
     "pair": Case(0, 1, "woken once"),
     "event": Case(0, 1, "woken once"),
     "shared_pipe": Case(0, 1, "woken once"),
+    "reap": Case(0, 1, "reaped 7"),
 }
 
 

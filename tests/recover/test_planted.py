@@ -42,6 +42,7 @@ ROWS = {
     "PLANT_SIGNALS": "signal_delivered",
     "PLANT_OUTPUTS": "write_pipe",
     "PLANT_HELD": "own_pipe",
+    "PLANT_REAPED": "waitpid",
     "PLANT_RULES": "own_pipe_read",
 }
 
