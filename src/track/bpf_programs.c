@@ -3,6 +3,7 @@
 #include "track/bpf_programs.h"
 #include <errno.h>
 #include "base/bits.h"
+#include "base/check.h"
 #include "base/copy.h"
 #include "base/status.h"
 #include "os/bpf.h"
@@ -23,7 +24,9 @@ enum {
 	NR_PREAD64 = 17,
 	NR_MREMAP = 25,
 	NR_MADVISE = 28,
+	NR_EXECVE = 59,
 	NR_PROCESS_VM_READV = 310,
+	NR_EXECVEAT = 322,
 };
 
 _Static_assert(sizeof(struct crn_ring_entry) == 1 << 5, "the programs shift by 5");
@@ -224,42 +227,67 @@ static int install_kernel(const struct target *k)
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own_task)),                        \
 		CRN_BPF_IF_REG(CRN_BPF_JEQ, 1, 8, out) /* others: */
 
+/* r8: task. r6, r7: an entry that says that its faults are over. With images each has a number. */
+static size_t put_entry(const struct target *k, struct crn_bpf_insn *to)
+{
+	const struct crn_bpf_insn plain[] = { CRN_BPF_SET(7, -1), CRN_BPF_SET(6, 0) };
+	const struct crn_bpf_insn numbered[] = {
+		CRN_BPF_SET(7, -1), /* CRN_TASK_OVER */
+		CRN_BPF_SET(6, 1),
+		CRN_BPF_ATOMIC(CRN_BPF_ADD | CRN_BPF_FETCH, 9, AT(begun), 6),
+		CRN_BPF_OP(CRN_BPF_AND, 6, CRN_IMAGE_NUMBERS - 1),
+		CRN_BPF_OP(CRN_BPF_LSH, 6, CRN_IMAGE_NUMBER_SHIFT),
+	};
+	size_t size = k->slots ? sizeof(numbered) : sizeof(plain);
+
+	if (to)
+		crn_copy(to, k->slots ? numbered : plain, size);
+	return size / sizeof(*to);
+}
+
 /*
- * r0 ends: an entry, if it has written to memory for the last time, futexes and the word that tells
- * of its end included. The end of the program.
+ * over: r0 ends: an entry, if it has written to memory for the last time, futexes and the word that
+ * tells of its end included.
+ * exec: it leaves our memory for that of another program, or fails to: that is cause for doubt, but
+ * it is in no fault. The end of the program.
  */
 static size_t put_over(const struct target *k, struct crn_bpf_insn *to)
 {
-	const int end = CRN_ARRAY_SIZE(record) - RECORD_END;
+	const int end = (int)put_entry(k, NULL) + CRN_ARRAY_SIZE(record) - RECORD_END;
 	const struct crn_bpf_insn over[] = {
 		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 0, k->futex_state),
-		CRN_BPF_IF(CRN_BPF_JNE, 1, FUTEX_DEAD, 5 + end),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, FUTEX_DEAD, 7 + end),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, k->clear_tid),
-		CRN_BPF_IF(CRN_BPF_JNE, 1, 0, 3 + end),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, 0, 5 + end),
+		CRN_BPF_JUMP(3), /* entry: */
+#define OVER_EXEC 5 /* instructions */
+		/* exec: */
+		CRN_BPF_SET(1, 1),
+		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(reads), 1),
+		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
+		/* entry: */
 		CRN_BPF_MOV(8, 0),
-		CRN_BPF_SET(7, -1), /* CRN_TASK_OVER */
-		CRN_BPF_SET(6, 0),
 	};
+	size_t count = CRN_ARRAY_SIZE(over);
 
 	crn_copy(to, over, sizeof(over));
-	crn_copy(to + CRN_ARRAY_SIZE(over), record, sizeof(record));
-	return CRN_ARRAY_SIZE(over) + CRN_ARRAY_SIZE(record);
+	count += put_entry(k, to + count);
+	crn_copy(to + count, record, sizeof(record));
+	return count + CRN_ARRAY_SIZE(record);
 }
 
 /*
  * Somebody has the lock to read, for a fault if r7 says so: what did he want it for? Most want
- * nothing that is cause for doubt. Then the end. Images are counted by their entries: there are no
- * others.
+ * nothing that is cause for doubt. Then the end.
  */
 static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 {
-	const int over = k->slots ? 26 /* end: */ : 28 /* put_over */;
 	const struct crn_bpf_insn doubt[] = {
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16),
-		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 37), /* end: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 39), /* end: */
 		CRN_BPF_SET(1, 1),
 		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(inside), 1),
-		CRN_BPF_IF(CRN_BPF_JNE, 7, 0, 34), /* end: */
+		CRN_BPF_IF(CRN_BPF_JNE, 7, 0, 36), /* end: */
 		/* Or for the end of a task? That writes unseen to futexes alone. */
 		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
 		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 0, k->flags),
@@ -268,22 +296,24 @@ static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 0, k->futex_state),
 		CRN_BPF_IF(CRN_BPF_JEQ, 1, FUTEX_EXITING, 2), /* call: */
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, k->io_uring),
-		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, over),
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 30), /* over: */
 		/* call: in which system call? */
 		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 7, 0, k->task_mm),
 		CRN_BPF_MOV(1, 0),
 		CRN_BPF_CALL(CRN_BPF_CALL_TASK_REGISTERS),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 0, ORIG_AX),
-		CRN_BPF_IF(CRN_BPF_JEQ, 7, 0, 18), /* count: (the kernel's tasks make none) */
+		CRN_BPF_IF(CRN_BPF_JEQ, 7, 0, 20), /* count: (the kernel's tasks make none) */
 		/* Who reads us, or as another process about us, writes nothing without a fault. */
-		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_PROCESS_VM_READV, 19), /* end: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_PROCESS_VM_READV, 21), /* end: */
 		CRN_BPF_SET64(2, k->mm),
 		CRN_BPF_IF_REG(CRN_BPF_JEQ, 7, 2, 3), /* own: */
-		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_READ, 15), /* end: */
-		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_PREAD64, 14), /* end: */
-		CRN_BPF_JUMP(11), /* count: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_READ, 17), /* end: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_PREAD64, 16), /* end: */
+		CRN_BPF_JUMP(13), /* count: */
 		/* own: what is left of a lock to write; or madvise of what is no area? */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_EXECVE, 16 + OVER_EXEC), /* exec: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_EXECVEAT, 15 + OVER_EXEC), /* exec: */
 		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_MUNMAP, 12), /* end: */
 		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_BRK, 11), /* end: */
 		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_MREMAP, 10), /* end: */
@@ -304,8 +334,7 @@ static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 	};
 
 	crn_copy(to, doubt, sizeof(doubt));
-	/* What nothing jumps to would be refused. */
-	return CRN_ARRAY_SIZE(doubt) + (k->slots ? 0 : put_over(k, to + CRN_ARRAY_SIZE(doubt)));
+	return CRN_ARRAY_SIZE(doubt) + put_over(k, to + CRN_ARRAY_SIZE(doubt));
 }
 
 /* ctx: address space, write, success */
@@ -314,15 +343,15 @@ static int install_acquired(const struct target *k)
 	struct crn_bpf_insn program[PROGRAM_MAX];
 	size_t count;
 	const struct crn_bpf_insn head[] = {
-		LOCK_OF(k, 69),
+		LOCK_OF(k, 71),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16), /* success */
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 4, 6, 8),
 		CRN_BPF_IF(CRN_BPF_JEQ, 4, 0, 5), /* read: */
-		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 65), /* end: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 67), /* end: */
 		CRN_BPF_STORE_IMM(9, AT(inside), 0),
 		CRN_BPF_SET(1, 1),
 		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(writes), 1),
-		CRN_BPF_JUMP(61), /* end: */
+		CRN_BPF_JUMP(63), /* end: */
 		/* read: was it for a fault? r7 */
 		CRN_BPF_SET(7, 0),
 		CRN_BPF_MOV(1, 8),
@@ -354,6 +383,7 @@ static int install_acquired(const struct target *k)
 	crn_copy(program, head, sizeof(head));
 	count = CRN_ARRAY_SIZE(head);
 	count += put_doubt(k, program + count);
+	CRN_ASSERT(count <= PROGRAM_MAX);
 	return crn_bpf_install("mmap_lock_acquire_returned", program, count);
 }
 

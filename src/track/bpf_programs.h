@@ -10,7 +10,8 @@
  * its page can be written.
  *
  * With images (there are none behind the ring of a feed of addresses) a program takes a number and
- * a slot, copies the page there and publishes both as a ring entry. The order of the entries is
+ * a slot, copies the page there and publishes both as a ring entry. (Other entries have a number,
+ * too: all that has been begun is in the ring, sooner or later.) The order of the entries is
  * that of the publications. Of several images of a page the first is right: whoever opened the page
  * has published his before, and the first was complete when it was published.
  */
@@ -30,7 +31,8 @@ struct crn_ring_entry {
 	uint64_t image; /* flags, slot, number; `reads` at that time << 32 */
 };
 
-#define CRN_TASK_OVER UINT64_MAX /* in place of an address: the task ends, and so do its faults */
+/* In place of an address: the task ends, or becomes another program; its faults are over. */
+#define CRN_TASK_OVER UINT64_MAX
 
 #define CRN_IMAGE_SLOT_SHIFT   2
 #define CRN_IMAGE_NUMBER_SHIFT 14

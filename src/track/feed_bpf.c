@@ -18,8 +18,8 @@
  * for doubt, and as long as one is inside at a drain, the next drain doubts as well. Faults in
  * kernel mode, on the buffers of read(2), take the lock too: one that follows such a fault in the
  * same task is no cause. A writer of the lock finds nobody else inside, which sets the count right.
- * The last thing that a task does to us is to take the lock once more: then it is forgotten, so
- * that threads may come and go.
+ * The last thing that a task does to us, at its end or when it becomes another program, is to take
+ * the lock once more: then it is forgotten, so that threads and children of vfork may come and go.
  *
  * bpf_programs.h says how the programs hand over what they see, and the order of images.
  */
@@ -291,16 +291,15 @@ static int drain_ring(struct bpf_feed *f, entry_fn fn, void *arg)
 			result = CRN_FEED_DOUBT;
 			break;
 		}
-		if (e->address == CRN_TASK_OVER) {
-			forget_task(f, e->task);
-			continue;
-		}
 		err = fn(f, e, arg);
 		if (err < 0) {
 			result = err;
 			break;
 		}
-		note_task(f, e->task, crn_page_down(e->address));
+		if (e->address == CRN_TASK_OVER)
+			forget_task(f, e->task);
+		else
+			note_task(f, e->task, crn_page_down(e->address));
 	}
 	if (overflow != f->overflow) {
 		result = result < 0 ? result : CRN_FEED_DOUBT;
@@ -372,6 +371,8 @@ static int add_written(struct bpf_feed *f, const struct crn_ring_entry *e, void 
 {
 	uintptr_t page = crn_page_down(e->address);
 
+	if (e->address == CRN_TASK_OVER)
+		return 0;
 	return crn_range_list_add(written, page, page + CRN_PAGE_SIZE);
 }
 
@@ -423,7 +424,7 @@ static void bpf_suspect(struct crn_feed *feed)
 struct images {
 	void (*show)(void *arg, const struct crn_image *image);
 	void *arg;
-	uint32_t begun;  /* of images that had been begun by then the numbers are below this */
+	uint32_t begun;  /* of entries that had been begun by then the numbers are below this */
 	uint64_t wanted; /* so many of these had not been drained */
 	uint64_t seen;   /* and so many have been seen since */
 };
@@ -457,7 +458,8 @@ static int show_image(struct bpf_feed *f, const struct crn_ring_entry *e, void *
 		image.old = f->shared->images[slot];
 	/* The difference of two numbers that have few bits, as one with a sign. */
 	to->seen += (int32_t)(behind << CRN_IMAGE_NUMBER_SHIFT) < 0;
-	to->show(to->arg, &image);
+	if (e->address != CRN_TASK_OVER)
+		to->show(to->arg, &image);
 	return 0;
 }
 
