@@ -262,6 +262,16 @@ void crn_fd_hold_set(int fd, uint8_t hold)
 			g->hold = hold;
 }
 
+void crn_fd_locked(int fd)
+{
+	struct crn_fd *f = crn_fd_look(fd), *g;
+	uint32_t at = 0;
+
+	if (f->kind == CRN_FD_REGULAR || f->kind == CRN_FD_DIRECTORY)
+		while ((g = same_object(f, &at)))
+			g->flags |= CRN_FDF_LOCKED;
+}
+
 void crn_fd_credit_set(int fd, uint32_t credit)
 {
 	struct crn_fd *f = entry(fd, false), *g;

@@ -127,6 +127,7 @@ enum crn_fd_flags {
 	CRN_FDF_APPEND = 1u << 0,   /* O_APPEND */
 	CRN_FDF_WRITEONLY = 1u << 1,
 	CRN_FDF_COPIED = 1u << 2,   /* a socket that may have another number as well */
+	CRN_FDF_LOCKED = 1u << 3,   /* of a file that was locked by its description: flock */
 };
 
 struct crn_fd {
@@ -173,6 +174,8 @@ bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino);
 bool crn_fd_has_twin(int fd);
 /* crn_fd.hold of this object (a stream socket), by whatever number: enum crn_fd_hold. */
 void crn_fd_hold_set(int fd, uint8_t hold);
+/* The program locks the file by this description: closing what it has of it may unlock it. */
+void crn_fd_locked(int fd);
 /*
  * both_ends.c. The numbers by which a process has this `kind` ("pipe", "socket") of object: how
  * many, at most max; -errno.
@@ -439,8 +442,7 @@ struct crn_effects {
 	uint32_t fd_chunks;
 	struct crn_file *files;     /* [0] is not used */
 	uint32_t file_count;
-	/* the program uses F_SETLK: closing any descriptor of a file matters */
-	bool posix_locks;
+	bool file_locks; /* by F_SETLK, or earlier: closing any descriptor may unlock one */
 	int rlimit_nofile;
 
 	struct crn_inverse *inverses;

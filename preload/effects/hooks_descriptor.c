@@ -100,19 +100,19 @@ const struct crn_hook crn_hook_pair = {NULL, pair_after};
  * the duplicate or 0, scratch[1] = its FD_CLOEXEC, scratch[3] = its number if it is a connection
  * whose close is held until the next wait. Anything else that is pollable is really closed (a
  * descriptor kept for longer would stay in epoll sets and keep the peer waiting: measured, nginx
- * deadlocks), and so is a file whose closing gives up POSIX locks.
+ * deadlocks), and so is what may be locked, for the program may wait for the lock itself.
  */
 static void prepare_close(struct crn_call *call, int fd, bool may_hold)
 {
 	struct crn_fd *f = crn_fd_look(fd);
-	bool hold;
+	bool hold, locked;
 	int high;
 
 	if (f->kind == CRN_FD_CLOSED)
 		return;
 	hold = may_hold && crn_hold_may_close(fd);
-	if ((crn_fd_is_pollable(f) && !hold) ||
-		(f->kind == CRN_FD_REGULAR && crn_agent->effects->posix_locks)) {
+	locked = crn_agent->effects->file_locks || f->flags & CRN_FDF_LOCKED;
+	if (!hold && (crn_fd_is_pollable(f) || locked)) {
 		crn_call_raise(call);
 		return;
 	}
@@ -313,7 +313,12 @@ static enum crn_verdict fcntl_before(struct crn_call *call)
 		return crn_memory_sealed(call);
 	case F_SETLK:
 	case F_SETLKW:
-		crn_agent->effects->posix_locks = true;
+		crn_agent->effects->file_locks = true;
+		break;
+	case F_OFD_SETLK:
+	case F_OFD_SETLKW:
+	case F_SETLEASE:
+		crn_fd_locked(fd);
 		break;
 	}
 	crn_call_raise(call);

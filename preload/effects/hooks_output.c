@@ -95,6 +95,7 @@ const struct crn_hook crn_hook_sync_all = {sync_all_before, NULL};
 
 static enum crn_verdict file_lock_before(struct crn_call *call)
 {
+	crn_fd_locked((int)call->args[0]);
 	return CRN_CALL_RUN_THEN;
 }
 const struct crn_hook crn_hook_file_lock = {file_lock_before, NULL};

@@ -3,12 +3,14 @@
  * The open interval as a whole: its beginning at a checkpoint, whether it can be taken back, and
  * taking it back.
  */
+#include <fcntl.h>
 #include <sys/resource.h>
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/hold.h"
 #include "effects/inherited_input.h"
 #include "effects/planted.h"
+#include "os/descriptor.h"
 #include "os/thread.h"
 #include "session/session.h"
 
@@ -45,6 +47,45 @@ void *crn_effects_alloc(size_t size)
 	return crn_session_alloc(crn_agent->session, size);
 }
 
+/*
+ * In a piece of /proc/locks: " PID MAJOR:MINOR:INODE ", with two digits of the major number. 00:01
+ * are files in memory, as the engine's own (os/lifeline.h).
+ */
+static bool names_lock_of(const char *text, const char *pid, size_t len)
+{
+	for (; *text; text++)
+		if (crn_starts_with(text, pid) && text[len] && text[len + 1] &&
+			text[len + 2] == ':' && !crn_starts_with(text + len, "00:01:"))
+			return true;
+	return false;
+}
+
+/* Has this process locked a file before it came to its first site? */
+static bool holds_file_lock(void)
+{
+	const size_t overlap = 32;
+	int fd = crn_fd_open("/proc/locks", O_RDONLY);
+	char text[1024] = "", pid[16];
+	size_t used = 0, len;
+	bool found = false;
+	long n;
+
+	if (fd < 0)
+		return false;
+	len = (size_t)crn_format(pid, sizeof(pid), " %d ", crn_getpid());
+	while (!found && (n = crn_fd_read(fd, text + used, sizeof(text) - 1 - used)) > 0) {
+		used += (size_t)n;
+		text[used] = '\0';
+		found = names_lock_of(text, pid, len);
+		if (used > overlap) {
+			crn_copy(text, text + used - overlap, overlap);
+			used = overlap;
+		}
+	}
+	crn_fd_close(fd);
+	return found;
+}
+
 static int allocate(struct crn_effects *e)
 {
 	struct rlimit limit = {1024, 1024};
@@ -55,6 +96,7 @@ static int allocate(struct crn_effects *e)
 	e->fds = crn_effects_alloc(e->fd_chunks * sizeof(*e->fds));
 	e->files = crn_effects_alloc(CRN_FILES_MAX * sizeof(*e->files));
 	e->file_count = 1;
+	e->file_locks = holds_file_lock();
 	e->inverses = crn_effects_alloc(CRN_INVERSES_MAX * sizeof(*e->inverses));
 	e->delayed = crn_effects_alloc(CRN_DELAYED_MAX * sizeof(*e->delayed));
 	e->pool = crn_effects_alloc(CRN_POOL_SIZE);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the program has unmapped does not count against its limits, nor keep a file from being
- * sealed, although a recovery may want it back.
+ * sealed, and what it has closed locks nothing, although a recovery may want it back.
  */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <stdint.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -100,9 +101,47 @@ static void seals(void)
 	close(fd);
 }
 
+static const char lock[] = "victim_limits.lock";
+
+/* Of a new description, which a lock of any other keeps out. */
+static int locked(void)
+{
+	int fd = open(lock, O_CREAT | O_RDWR, 0600);
+
+	EXPECT(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
+	return fd;
+}
+
+static int locked_in_part(void)
+{
+	struct flock part = { .l_type = F_WRLCK, .l_len = 1 };
+	int fd = open(lock, O_RDWR);
+
+	EXPECT(fd >= 0 && fcntl(fd, F_OFD_SETLK, &part) == 0);
+	return fd;
+}
+
+/* `early`: has been locked since before the first site. */
+static void unlocks(int early)
+{
+	int fd;
+
+	EXPECT(close(early) == 0);
+	for (int i = 0; i < 3; i++)
+		EXPECT(close(locked()) == 0);
+	for (int i = 0; i < 3; i++)
+		EXPECT(close(locked_in_part()) == 0);
+	fd = locked();
+	EXPECT(dup2(1, fd) == fd && close(locked()) == 0);
+	EXPECT(unlink(lock) == 0);
+}
+
 int main(void)
 {
+	int early = locked();
+
 	EXPECT(poll(NULL, 0, 0) == 0);
+	unlocks(early);
 	seals();
 	locks_in_turn();
 	maps_in_turn();
