@@ -159,9 +159,9 @@ struct cairn_options {
  * ("0x7f0000000000-0x7f0000100000"). Shared mappings are rolled back only when
  * named or added. Memory of the engine is never part of the surface.
  *
- * "shadow" and "undolog" know every store of the instrumented program and no areas: the surface is
- * "all", cairn_area_add and cairn_changes answer CAIRN_EUNSUPPORTED, cairn_area_touch comes before
- * the write. See cairn-cc(1) for what they do not see.
+ * "shadow" and "undolog" know every store of the instrumented program: the surface is "all",
+ * cairn_area_add names shared memory alone, cairn_changes answers CAIRN_EUNSUPPORTED,
+ * cairn_area_touch comes before the write. See cairn-cc(1) for what they do not see.
  *
  * strategy: a *hot* page is copied at the checkpoint and left writable, which costs a hundredth of
  * noticing its first store; a strategy guesses which pages that pays for. cairn_open(3) lists them
@@ -198,7 +198,11 @@ CRN_API int cairn_close(cairn_t *c);
  * files under "uffd") from the death of keeper and twin to the next call, clean pages whose content
  * goes while they stay unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only
  * memory that is mapped over them.
- * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0).
+ * Under "shadow" and "undolog": shared memory of one file, or of one anonymous mapping, that goes
+ * back from now on, to all checkpoints, as long as it is mapped there. Private memory goes back
+ * without (CAIRN_EOVERLAP).
+ * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0),
+ * CAIRN_EUNSUPPORTED (shared memory of several objects).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
 

@@ -91,6 +91,13 @@ int crn_maps_begin(struct crn_maps *m, uintptr_t from, uint32_t filter)
 
 /* ---- By PROCMAP_QUERY ------------------------------------------------------ */
 
+static uint64_t query_filter(uint32_t filter)
+{
+	return (filter & CRN_MAPS_READABLE ? QUERY_READABLE : 0) |
+		(filter & CRN_MAPS_WRITABLE ? QUERY_WRITABLE : 0) |
+		(filter & CRN_MAPS_SHARED ? QUERY_SHARED : 0);
+}
+
 static int query_one(struct crn_maps *m, uint64_t addr, uint64_t flags, struct crn_mapping *out)
 {
 	bool names = !(m->filter & CRN_MAPS_NO_NAMES);
@@ -224,6 +231,8 @@ static int text_next(struct crn_maps *m, struct crn_mapping *out)
 			continue;
 		if (m->filter & CRN_MAPS_WRITABLE && !(out->prot & PROT_WRITE))
 			continue;
+		if (m->filter & CRN_MAPS_SHARED && !out->shared)
+			continue;
 		return 1;
 	}
 	return err;
@@ -236,8 +245,7 @@ int crn_maps_next(struct crn_maps *m, struct crn_mapping *out)
 	int got;
 
 	if (m->query)
-		got = query_one(m, m->next,
-			QUERY_OR_NEXT | (m->filter & (CRN_MAPS_READABLE | CRN_MAPS_WRITABLE)), out);
+		got = query_one(m, m->next, QUERY_OR_NEXT | query_filter(m->filter), out);
 	else
 		got = text_next(m, out);
 	if (got > 0)

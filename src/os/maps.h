@@ -30,6 +30,7 @@ struct crn_mapping {
 enum crn_maps_filter {
 	CRN_MAPS_READABLE = 1u << 0,
 	CRN_MAPS_WRITABLE = 1u << 1,
+	CRN_MAPS_SHARED = 1u << 2,
 	CRN_MAPS_NO_NAMES =
 		1u << 8, /* not a filter: names are not wanted (cheaper); they may be "" */
 };

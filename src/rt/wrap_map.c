@@ -5,6 +5,7 @@
  * away are kept before (deferred.h). Where none of this is possible an interval is not restorable.
  */
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include "base/status.h"
 #include "os/maps.h"
@@ -83,9 +84,8 @@ static bool replace(const struct parts *p, int prot, int flags)
 	return keep_content(p);
 }
 
-static void note_replaced(const struct parts *p, uintptr_t addr, size_t len, int prot)
+static void note_replaced(const struct parts *p, int prot)
 {
-	crn_map_replaced(addr, len);
 	for (int i = 0; i < p->count && i < PARTS_MAX; i++) {
 		uintptr_t begin = p->part[i].begin;
 		size_t size = p->part[i].end - begin;
@@ -120,11 +120,13 @@ static long map(const long args[6])
 	got = crn_memory_call(NR_MMAP, args);
 	if (failed(got))
 		return got;
-	if (!p.count)
-		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)got, len, 0);
-	else if (replaced)
-		note_replaced(&p, (uintptr_t)got, len, prot);
+	if (p.count)
+		crn_map_replaced((uintptr_t)got, len);
 	else
+		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)got, len, 0);
+	if (p.count && replaced)
+		note_replaced(&p, prot);
+	else if (p.count)
 		crn_rt_give_up((uintptr_t)got, CAIRN_ELAYOUT);
 	return got;
 }
@@ -212,6 +214,33 @@ static long remap(const long args[6])
 	return move(args, old);
 }
 
+/* A segment of System V, which goes with the interval like a mapping that is new. */
+static long attach(const long args[6])
+{
+	long got = crn_memory_call(SYS_shmat, args);
+	struct parts p;
+
+	if (failed(got))
+		return got;
+	find_parts(&p, (uintptr_t)got, UINTPTR_MAX - (uintptr_t)got);
+	if (p.count && p.part[0].shared && !(args[2] & SHM_REMAP))
+		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)got,
+			p.part[0].end - (uintptr_t)got, 0);
+	else
+		crn_rt_give_up((uintptr_t)got, CAIRN_ELAYOUT);
+	return got;
+}
+
+/* Others count who is attached: it is not put off. */
+static long detach(const long args[6])
+{
+	long got = crn_memory_call(SYS_shmdt, args);
+
+	if (!failed(got))
+		crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+	return got;
+}
+
 /* What lies above a new, lower end is gone, and zeros when the end rises again. */
 static long move_break(uintptr_t end)
 {
@@ -231,7 +260,7 @@ static long move_break(uintptr_t end)
 bool crn_call_maps(long nr)
 {
 	return nr == NR_MMAP || nr == SYS_munmap || nr == SYS_mprotect || nr == SYS_madvise ||
-		nr == SYS_mremap || nr == SYS_brk;
+		nr == SYS_mremap || nr == SYS_brk || nr == SYS_shmat || nr == SYS_shmdt;
 }
 
 static long call_map(long nr, const long args[6])
@@ -249,6 +278,10 @@ static long call_map(long nr, const long args[6])
 		return protect(args);
 	case SYS_madvise:
 		return advise(args);
+	case SYS_shmat:
+		return attach(args);
+	case SYS_shmdt:
+		return detach(args);
 	default:
 		return remap(args);
 	}
@@ -259,7 +292,8 @@ static void note_memory(long nr, const long args[6], uintptr_t got)
 {
 	uintptr_t at = (uintptr_t)args[0];
 
-	if (nr == SYS_mprotect || (nr == SYS_mmap && args[3] & MAP_FIXED))
+	if (nr == SYS_mprotect || nr == SYS_shmat || nr == SYS_shmdt ||
+		(nr == SYS_mmap && args[3] & MAP_FIXED))
 		crn_program_maps_upset();
 	if (nr == SYS_mmap)
 		crn_program_maps_add(got, got + (size_t)args[1]);
@@ -327,6 +361,16 @@ WRAPPER(void *, mremap, void *at, size_t old, size_t len, int flags, ...)
 	to = flags & MREMAP_FIXED ? va_arg(ap, void *) : NULL;
 	va_end(ap);
 	return (void *)CALL(SYS_mremap, (long)at, (long)old, (long)len, flags, (long)to);
+}
+
+WRAPPER(void *, shmat, int id, const void *at, int flags)
+{
+	return (void *)CALL(SYS_shmat, id, (long)at, flags);
+}
+
+WRAPPER(int, shmdt, const void *at)
+{
+	return (int)CALL(SYS_shmdt, (long)at);
 }
 
 WRAPPER(int, brk, void *end)

@@ -368,7 +368,12 @@ int cairn_area_add(cairn_t *c, void *addr, size_t len)
 	if (!widen((uintptr_t)addr, len, &begin, &end))
 		return -EINVAL;
 	CRN_TRY(crn_lock(c));
-	err = c->ops->caps & CRN_TRACK_STORES ? CAIRN_EUNSUPPORTED : crn_in_flight_begin(c);
+	if (c->ops->caps & CRN_TRACK_STORES) {
+		err = crn_shared_name(c, begin, end);
+		crn_unlock(c);
+		return err;
+	}
+	err = crn_in_flight_begin(c);
 	if (err >= 0)
 		err = add_locked(c, begin, end);
 	crn_in_flight_end(c);
@@ -393,6 +398,8 @@ int cairn_area_remove(cairn_t *c, void *addr, size_t len)
 		/* The journal may still name its pages: restores must look before they store. */
 		c->youngest = c->last_id + 1;
 		c->control->maps_stale = true;
+	} else if (c->ops->caps & CRN_TRACK_STORES) {
+		err = crn_shared_forget(c, begin, end);
 	} else {
 		err = CAIRN_ENOTAREA;
 	}

@@ -120,6 +120,13 @@ struct crn_ranges {
 	size_t count, capacity;
 };
 
+/* A shared mapping, or a part of one, that goes back by its name (shared.c). */
+struct crn_named {
+	struct crn_range range;
+	uint64_t inode;
+	uint32_t dev_major, dev_minor;
+};
+
 struct crn_figures {
 	uint64_t checkpoints, failed, restores, pages_saved, pages_restored;
 	uint64_t checkpoint_ns, restore_ns;
@@ -197,6 +204,10 @@ struct cairn {
 	struct crn_ranges excluded; /* by the program */
 	struct crn_ranges builtin;  /* rseq, tid words, robust lists */
 	uintptr_t thread_seen;      /* whose words are in builtin already */
+	/* CRN_TRACK_STORES, while a restore runs or a checkpoint is looked at: others' as well */
+	struct crn_ranges shared;
+	struct crn_named *named; /* sorted, disjoint */
+	size_t named_count, named_capacity;
 	/* while a restore runs: of threads that have not run in the open interval */
 	struct crn_ranges other_stacks;
 	struct crn_ranges omitted;  /* never part of the surface */
@@ -318,6 +329,13 @@ int crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t end);
 /* The first range that ends above addr. */
 size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr);
+
+/* ---- shared.c; CRN_TRACK_STORES alone */
+/* Fill c->shared: shared memory that a restore leaves as it is. 0 or negative. */
+int crn_shared_find(cairn_t *c);
+/* Name and forget, for cairn_area_add and cairn_area_remove; their errors. Whole pages. */
+int crn_shared_name(cairn_t *c, uintptr_t begin, uintptr_t end);
+int crn_shared_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 
 /* ---- surface.c */
 int crn_surface_parse(cairn_t *c, const char *expr);

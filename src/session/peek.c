@@ -63,10 +63,17 @@ static int peek_page(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, size
 /* Every byte in areas that the checkpoint covers? */
 static int check_range(cairn_t *c, uint64_t id, uintptr_t addr, size_t len)
 {
+	size_t i;
+
 	if (addr + len < addr)
 		return CAIRN_ENOTAREA;
-	if (c->ops->caps & CRN_TRACK_STORES)
-		return 0; /* what cannot be read is found when it is read */
+	if (c->ops->caps & CRN_TRACK_STORES) {
+		/* What cannot be read is found when it is read. */
+		CRN_TRY(crn_shared_find(c));
+		i = crn_ranges_from(&c->shared, addr);
+		return i < c->shared.count && c->shared.at[i].begin < addr + len ? CAIRN_ENOTAREA
+										 : 0;
+	}
 	for (uintptr_t at = addr; at < addr + len;) {
 		const struct crn_area *area = crn_area_at(c, at);
 

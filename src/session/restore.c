@@ -243,6 +243,8 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 		CRN_TRY(crn_exempt_all(c));
 	CRN_TRY(crn_restore_check(c, id));
 	CRN_TRY(crn_mappings_check(c, 0, UINTPTR_MAX));
+	if (c->ops->caps & CRN_TRACK_STORES)
+		CRN_TRY(crn_shared_find(c));
 	c->target = id;
 	c->put = 0;
 	moved = crn_layout_changed(c, id);
@@ -250,6 +252,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 	CRN_TRY(crn_other_threads_check(c, id));
 	CRN_TRY(check_cut(c));
 	err = restore_content(c, id, moved, &held);
+	c->shared.count = 0; /* the stack goes back wherever it is */
 	if (held && c->ops->hold)
 		c->ops->hold(c->tracker, false);
 	CRN_TRY(err);

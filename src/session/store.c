@@ -203,7 +203,7 @@ static void put_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 /* The next byte range within [*at, end) that may be written; false if there is none. */
 static bool next_open(const cairn_t *c, uintptr_t *at, uintptr_t end, uintptr_t *stop)
 {
-	const struct crn_ranges *lists[] = { &c->excluded, &c->builtin };
+	const struct crn_ranges *lists[] = { &c->excluded, &c->builtin, &c->shared };
 
 again:
 	*stop = end;
