@@ -70,6 +70,8 @@ def compute(name: str, recipe: Recipe, program: Path, folder: Path, settings: Se
 
 
 def one_check(name: str, recipe: Recipe, tracker: str, settings: Settings) -> dict[str, Any]:
+    if why := recipe.refused(tracker):
+        raise ServerError(why)
     program = built_checked(name, settings.build, tracker)
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
@@ -128,6 +130,9 @@ def main() -> int:
             status = 1
             continue
         for tracker in ("shadow", "undolog"):
+            if why := recipe.refused(tracker):
+                print(name, tracker, why, flush=True)
+                continue
             try:
                 found = one_check(name, recipe, tracker, settings)
             except (ServerError, OSError, RuntimeError) as error:

@@ -224,6 +224,24 @@ class Builder:
         return out
 
 
+    def try_to_link(self, variant: str, options: str | None) -> None:
+        """What cairn-cc refuses has its reason, which is a row of the report."""
+        refusal = self.recipe.refusal(variant)
+        if refusal.exists() and refusal.stat().st_mtime >= self.newest:
+            return
+        refusal.unlink(missing_ok=True)
+        begin = self.log.stat().st_size
+        try:
+            self.link(variant, options)
+        except BuildError:
+            said = self.log.read_bytes()[begin:].decode(errors="replace")
+            reason = re.search(r"^cairn-cc: (.*)", said, re.M)
+            if not reason or options is None:
+                raise
+            self.recipe.path(variant).unlink(missing_ok=True)
+            refusal.write_text(reason[1])
+
+
 def recipe_of(name: str) -> Recipe:
     return RECIPES_32[name] if name in RECIPES_32 else RECIPES[name]
 
@@ -248,7 +266,7 @@ def built(name: str, build: Path) -> Recipe:
     builder = Builder(recipe_of(name), build)
     builder.configure()
     for variant, options in VARIANTS.items():
-        builder.link(variant, options)
+        builder.try_to_link(variant, options)
     return builder.recipe
 
 

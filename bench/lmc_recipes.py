@@ -73,8 +73,18 @@ class Recipe:
     def path(self, variant: str) -> Path:
         return STORE / "bin" / f"{self.name}-{variant.replace(' ', '-')}"
 
+    def refusal(self, variant: str) -> Path:
+        """A file: why there is no such variant."""
+        return self.path(variant).with_suffix(".refused")
+
+    def refused(self, variant: str) -> str | None:
+        path = self.refusal(variant)
+        return path.read_text() if path.exists() else None
+
     def built(self) -> bool:
-        return all(self.path(variant).exists() for variant in VARIANTS)
+        return all(
+            self.path(variant).exists() or self.refused(variant) for variant in VARIANTS
+        )
 
 
 RECIPES = {
@@ -182,7 +192,8 @@ RECIPES = {
             "bind9",
             ("ns__client_request",),
             "bin/named/named",
-            'make -C bin/named named CC="$CC"',
+            # It is called by its attribute alone: the linker must be told that it is wanted.
+            'make -C bin/named named CC="$CC" LDFLAGS="$FLAGS -Wl,-u,isc__initialize"',
             '(cd libuv && ./configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS" --disable-shared'
             ' && make -j$JOBS libuv.la) && ./configure CC="$CC" CFLAGS="$FLAGS" LDFLAGS="$FLAGS"'
             ' LIBUV_CFLAGS="-I$PWD/libuv/include"'

@@ -91,6 +91,8 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     found = Found(rows(name))
 
     def run(row: str) -> dict[str, Any]:
+        if why := recipe.refused(row):
+            raise RuntimeError(why)
         command = [str(recipe.path("plain" if row in PAGES else row)), *arguments]
         if row in PAGES:
             under = [settings.cairn(), "run", "--stats=json", "--at", work.at, "--tracker", row]

@@ -70,6 +70,8 @@ def under(point: Point, settings: Settings) -> list[str]:
 def one_run(
     recipe: Recipe, service: Service, point: Point, settings: Settings, folder: Path
 ) -> dict[str, float]:
+    if why := not point.program and recipe.refused(point.row):
+        raise ServerError(why)
     requests = service.quick if settings.quick else service.full
     place = folder / f"{point.row}{point.kib}".replace(" ", "-")
     server = service.start(place, under(point, settings), point.kib)
