@@ -95,12 +95,22 @@ const struct crn_hook crn_hook_pair = {NULL, pair_after};
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
+static bool is_written_program(int fd, const struct crn_fd *f)
+{
+	struct stat st;
+
+	return f->kind == CRN_FD_REGULAR && crn_sys2(SYS_fstat, fd, &st) >= 0 &&
+		st.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH) &&
+		(crn_sys2(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
+}
+
 /*
  * What can be closed quietly is kept under a high duplicate until the next checkpoint; scratch[0] =
  * the duplicate or 0, scratch[1] = its FD_CLOEXEC, scratch[3] = its number if it is a connection
  * whose close is held until the next wait. Anything else that is pollable is really closed (a
  * descriptor kept for longer would stay in epoll sets and keep the peer waiting: measured, nginx
- * deadlocks), and so is what may be locked, for the program may wait for the lock itself.
+ * deadlocks), and so is what may be locked, for the program may wait for the lock itself, and a
+ * program that it has written, which nobody can execute as long as it is open.
  */
 static void prepare_close(struct crn_call *call, int fd, bool may_hold)
 {
@@ -112,7 +122,7 @@ static void prepare_close(struct crn_call *call, int fd, bool may_hold)
 		return;
 	hold = may_hold && crn_hold_may_close(fd);
 	locked = crn_agent->effects->file_locks || f->flags & CRN_FDF_LOCKED;
-	if (!hold && (crn_fd_is_pollable(f) || locked)) {
+	if (!hold && (crn_fd_is_pollable(f) || locked || is_written_program(fd, f))) {
 		crn_call_raise(call);
 		return;
 	}

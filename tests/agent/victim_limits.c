@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the program has unmapped does not count against its limits, nor keep a file from being
- * sealed, and what it has closed locks nothing, although a recovery may want it back.
+ * sealed, and what it has closed is neither locked nor busy, although a recovery may want it back.
  */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include "expect.h"
 
 #define MB 1048576ul
@@ -136,12 +138,26 @@ static void unlocks(int early)
 	EXPECT(unlink(lock) == 0);
 }
 
+static void executes(void)
+{
+	static const char name[] = "./victim_limits.program", text[] = "#!/bin/sh\nexit 7\n";
+	char *const argv[] = { (char *)name, NULL };
+	int fd = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0700), status;
+	pid_t pid;
+
+	EXPECT(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	EXPECT(close(fd) == 0 && posix_spawn(&pid, name, NULL, NULL, argv, environ) == 0);
+	EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	EXPECT(unlink(name) == 0);
+}
+
 int main(void)
 {
 	int early = locked();
 
 	EXPECT(poll(NULL, 0, 0) == 0);
 	unlocks(early);
+	executes();
 	seals();
 	locks_in_turn();
 	maps_in_turn();
