@@ -121,13 +121,42 @@ err_mirror:
 
 /* ---- Areas ---------------------------------------------------------------------- */
 
+static int cut_out(void *tracker, uintptr_t begin, uintptr_t end)
+{
+	struct crn_async *t = tracker;
+
+	CRN_TRY(crn_async_abandon(t, begin, end));
+	CRN_TRY(crn_range_list_cut(&t->dirty, begin, end));
+	t->mixed |= t->dirty.count > 1;
+	CRN_TRY(crn_range_list_cut(&t->gone, begin, end));
+	return crn_range_list_cut(&t->owned, begin, end);
+}
+
+int crn_async_finish_drops(struct crn_async *t)
+{
+	return crn_likely(!t->late.count) ? 0 : crn_late_drops_finish(&t->late, cut_out, t);
+}
+
+static void drop_tables(struct crn_async *t, const struct crn_area *area)
+{
+	if (cut_out(t, area->begin, area->end) < 0) {
+		crn_late_drops_add(&t->late, area->begin, area->end);
+		for (size_t i = 0; i < t->span_count; i++)
+			if (t->spans[i].area == area)
+				t->spans[i].area = NULL;
+	}
+	crn_mirror_drop(&t->mirror, area->begin, area->end);
+}
+
 static int async_area_add(void *tracker, struct crn_area *area)
 {
 	struct crn_async *t = tracker;
-	bool back = crn_range_list_meets(&t->gone, area->begin, area->end);
-	bool changed = back || area->flags & CRN_AREA_NEW;
+	bool back, changed;
 	int err;
 
+	CRN_TRY(crn_async_finish_drops(t));
+	back = crn_range_list_meets(&t->gone, area->begin, area->end);
+	changed = back || area->flags & CRN_AREA_NEW;
 	area->flags &= ~CRN_AREA_NEW;
 	CRN_TRY(crn_keeper_mend(t->env->keeper));
 	CRN_TRY(crn_async_before_adopt(t, area->begin, area->end));
@@ -137,21 +166,16 @@ static int async_area_add(void *tracker, struct crn_area *area)
 	err = crn_async_adopt(t, area->begin, area->end, area->flags, area, changed);
 	if (err >= 0)
 		err = crn_async_after_adopt(t);
+	if (err >= 0 && back)
+		err = crn_range_list_cut(&t->gone, area->begin, area->end);
 	if (err < 0) {
 		crn_async_release(t, area->begin, area->end);
 		crn_async_abandon(t, area->begin, area->end);
 	}
 	crn_async_own(t, false);
-	if (err < 0) {
-		if (!back) {
-			(void)crn_range_list_cut(&t->dirty, area->begin, area->end);
-			crn_mirror_drop(&t->mirror, area->begin, area->end);
-		}
-		return err;
-	}
-	if (back)
-		err = crn_range_list_cut(&t->gone, area->begin, area->end);
-	return err;
+	if (err < 0 && !back)
+		drop_tables(t, area);
+	return CRN_MIN(err, 0);
 }
 
 static void async_area_drop(void *tracker, struct crn_area *area)
@@ -160,16 +184,10 @@ static void async_area_drop(void *tracker, struct crn_area *area)
 	size_t len = area->end - area->begin;
 
 	crn_async_hot_drop(t, area->begin, area->end);
-	/* Splitting an entry may need memory: what then stays is merely watched for nothing. */
-	(void)crn_async_abandon(t, area->begin, area->end);
-	(void)crn_range_list_cut(&t->dirty, area->begin, area->end);
-	(void)crn_range_list_cut(&t->gone, area->begin, area->end);
-	(void)crn_range_list_cut(&t->owned, area->begin, area->end);
-	t->mixed |= t->dirty.count > 1;
+	drop_tables(t, area);
 	crn_async_own(t, true);
 	crn_uffd_unregister(t->uffd, area->begin, len); /* fails where the mapping is gone: fine */
 	crn_async_own(t, false);
-	crn_mirror_drop(&t->mirror, area->begin, area->end);
 }
 
 static int async_area_gone(void *tracker, struct crn_area *area)

@@ -14,6 +14,7 @@
 #include "track/faults.h"
 #include "track/feed.h"
 #include "track/hot_list.h"
+#include "track/late_drops.h"
 #include "track/mirror.h"
 #include "track/range_list.h"
 #include "track/track.h"
@@ -69,6 +70,8 @@ struct crn_async {
 	bool has_private_files;
 
 	struct crn_range_list gone; /* vanished in this interval, still mirrored */
+
+	struct crn_late_drops late;
 
 	/*
 	 * Pages that a strategy leaves open (async_hot.c). `dirty` holds none of them but within
@@ -173,6 +176,10 @@ int crn_async_stack_grows(struct crn_async *t, uintptr_t page);
 int crn_async_cut_strange(struct crn_async *t, struct crn_range_list *l);
 /* A written page below the stack's span: the stack has grown. */
 int crn_async_grow_stack(struct crn_async *t, uintptr_t begin);
+
+/* ---- async.c ---- */
+/* 0 or CAIRN_EMEMORY: tables name memory that nobody tracks. */
+int crn_async_finish_drops(struct crn_async *t);
 
 /* ---- async_empty.c ---- */
 /*

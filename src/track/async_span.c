@@ -64,10 +64,11 @@ static int span_add(struct crn_async *t, struct crn_span span)
 
 int crn_async_abandon(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
-	size_t i;
+	size_t i = span_find(t, begin);
 
-	CRN_TRY(spans_reserve(t, 1));
-	for (i = span_find(t, begin); i < t->span_count && t->spans[i].begin < end;) {
+	if (i < t->span_count && t->spans[i].begin < begin && t->spans[i].end > end)
+		CRN_TRY(spans_reserve(t, 1));
+	while (i < t->span_count && t->spans[i].begin < end) {
 		struct crn_span *s = &t->spans[i];
 
 		t->runs_stale = true;

@@ -529,6 +529,7 @@ int crn_async_find_written(struct crn_async *t, bool protect)
 {
 	int doubt = CRN_FEED_DOUBT;
 
+	CRN_TRY(crn_async_finish_drops(t));
 	if (!protect && is_idle(t)) {
 		t->owed = true;
 		return 0;

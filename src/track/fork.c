@@ -108,6 +108,7 @@ static int fork_kept_take(void *tracker, uint64_t id)
 	struct fork_tracker *t = tracker;
 	struct fork_snapshot *s = fork_snapshot_at(t, t->count);
 
+	CRN_TRY(fork_ranges_settle(t));
 	(void)crn_keeper_mend(t->env->keeper); /* the program may have closed what is ours */
 	*s = (struct fork_snapshot){ .id = id };
 	CRN_TRY(fork_child_take(t, s));

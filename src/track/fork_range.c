@@ -16,6 +16,7 @@ int fork_area_add(void *tracker, struct crn_area *area)
 
 	if (area->flags & CRN_AREA_SHARED)
 		return CAIRN_ESHARED;
+	CRN_TRY(fork_ranges_settle(t));
 	CRN_TRY(ranges_reserve(t, 1));
 	t->ranges[t->range_count++] = (struct fork_range){
 		.begin = area->begin,
@@ -36,7 +37,8 @@ static int range_carve(struct fork_tracker *t, size_t i, uintptr_t begin, uintpt
 {
 	struct fork_range *r, *rest;
 
-	CRN_TRY(ranges_reserve(t, 2));
+	r = &t->ranges[i];
+	CRN_TRY(ranges_reserve(t, (size_t)(r->begin < begin) + (r->end > end)));
 	r = &t->ranges[i];
 	if (r->begin < begin) {
 		rest = &t->ranges[t->range_count++];
@@ -53,9 +55,9 @@ static int range_carve(struct fork_tracker *t, size_t i, uintptr_t begin, uintpt
 	return 0;
 }
 
-static bool is_open_in(const struct fork_range *r, const struct crn_area *area)
+static bool is_open_in(const struct fork_range *r, uintptr_t begin, uintptr_t end)
 {
-	return r->last == FORK_LAST_OPEN && r->end > area->begin && r->begin < area->end;
+	return r->last == FORK_LAST_OPEN && r->end > begin && r->begin < end;
 }
 
 /*
@@ -63,19 +65,29 @@ static bool is_open_in(const struct fork_range *r, const struct crn_area *area)
  * checkpoints keep their copies, and a mapping that comes back by a restore gets its content from
  * them.
  */
-int fork_area_gone(void *tracker, struct crn_area *area)
+static int cut_out(void *tracker, uintptr_t begin, uintptr_t end)
 {
 	struct fork_tracker *t = tracker;
 	size_t count = t->range_count;
 	uint64_t newest = t->count ? fork_snapshot_at(t, t->count - 1)->id : 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (!is_open_in(&t->ranges[i], area))
+		if (!is_open_in(&t->ranges[i], begin, end))
 			continue;
-		CRN_TRY(range_carve(t, i, area->begin, area->end));
+		CRN_TRY(range_carve(t, i, begin, end));
 		t->ranges[i].last = newest;
 	}
 	return 0;
+}
+
+int fork_area_gone(void *tracker, struct crn_area *area)
+{
+	return cut_out(tracker, area->begin, area->end);
+}
+
+int fork_ranges_settle(struct fork_tracker *t)
+{
+	return crn_late_drops_finish(&t->late, cut_out, t);
 }
 
 /* The children know what the mapping that it serves as has held. */
@@ -85,7 +97,7 @@ int fork_area_born(void *tracker, struct crn_area *area)
 	size_t count = t->range_count;
 
 	for (size_t i = 0; i < count; i++) {
-		if (!is_open_in(&t->ranges[i], area))
+		if (!is_open_in(&t->ranges[i], area->begin, area->end))
 			continue;
 		CRN_TRY(range_carve(t, i, area->begin, area->end));
 		t->ranges[i].placed |= area->born < t->ranges[i].born;
@@ -94,12 +106,12 @@ int fork_area_born(void *tracker, struct crn_area *area)
 	return 0;
 }
 
-/*
- * Without memory for a split the range stays: session/ then stores nothing there, it has no area.
- */
 void fork_area_drop(void *tracker, struct crn_area *area)
 {
-	(void)fork_area_gone(tracker, area);
+	struct fork_tracker *t = tracker;
+
+	if (cut_out(t, area->begin, area->end) < 0)
+		crn_late_drops_add(&t->late, area->begin, area->end);
 }
 
 void fork_ranges_prune(struct fork_tracker *t, uint64_t oldest, uint64_t back)

@@ -21,6 +21,7 @@ int fork_kept_check(void *tracker, uint64_t id)
 
 	if (!s)
 		return CAIRN_EEVICTED;
+	CRN_TRY(fork_ranges_settle(t));
 	/* Somebody (the OOM killer, an operator) may have killed the child. */
 	if (crn_frozen_read(s->pid, &word, (uintptr_t)t->control, sizeof(word)) != sizeof(word))
 		return CAIRN_EFAILED;

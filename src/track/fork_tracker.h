@@ -15,6 +15,7 @@
 #include "os/pagemap.h"
 #include "os/process.h"
 #include "track/faults.h"
+#include "track/late_drops.h"
 #include "track/track.h"
 
 #define FORK_DYING_MAX 64
@@ -62,6 +63,7 @@ struct fork_tracker {
 
 	struct fork_range *ranges; /* in no order; those that are tracked are disjoint */
 	size_t range_count, range_capacity;
+	struct crn_late_drops late;
 
 	int dying[FORK_DYING_MAX];
 	size_t dying_count;
@@ -84,6 +86,8 @@ int fork_area_add(void *tracker, struct crn_area *area);
 void fork_area_drop(void *tracker, struct crn_area *area);
 int fork_area_gone(void *tracker, struct crn_area *area);
 int fork_area_born(void *tracker, struct crn_area *area);
+/* What could not be dropped when it should have been: 0 or CAIRN_EMEMORY. */
+int fork_ranges_settle(struct fork_tracker *t);
 /*
  * Forget past ranges that no kept checkpoint holds: of before `oldest`, of no checkpoint at all,
  * and (after a restore to `back`) those that are tracked again or were born later.

@@ -18,6 +18,7 @@
  * mirror and without an entry counts as written.
  */
 #include "track/faults.h"
+#include "track/late_drops.h"
 #include "track/mirror.h"
 #include "track/range_list.h"
 #include "base/arena.h"
@@ -55,6 +56,7 @@ struct soft_tracker {
 
 	struct crn_range_list dirty; /* written pages that the kernel may have forgotten */
 	struct crn_range_list gone;  /* vanished in this interval, still mirrored */
+	struct crn_late_drops late;
 };
 
 static int soft_probe(const struct crn_host *host)
@@ -169,13 +171,50 @@ static int add_written(struct soft_tracker *t, const struct crn_area *area, bool
 	return crn_range_list_cut(&t->gone, area->begin, area->end);
 }
 
+static int spans_cut(struct soft_tracker *t, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = t->span_count; i-- > 0;) {
+		struct soft_span *s = &t->spans[i];
+		bool split = s->begin < begin && s->end > end;
+
+		if (s->end <= begin || s->begin >= end)
+			continue;
+		CRN_TRY(spans_reserve(t, split));
+		s = &t->spans[i];
+		s->area = NULL;
+		if (split) {
+			t->spans[t->span_count] = *s;
+			t->spans[t->span_count++].begin = end;
+			s->end = begin;
+		} else if (s->begin < begin) {
+			s->end = begin;
+		} else if (s->end > end) {
+			s->begin = end;
+		} else {
+			*s = t->spans[--t->span_count];
+		}
+	}
+	return 0;
+}
+
+static int cut_out(void *tracker, uintptr_t begin, uintptr_t end)
+{
+	struct soft_tracker *t = tracker;
+
+	CRN_TRY(spans_cut(t, begin, end));
+	CRN_TRY(crn_range_list_cut(&t->dirty, begin, end));
+	return crn_range_list_cut(&t->gone, begin, end);
+}
+
 static int soft_area_add(void *tracker, struct crn_area *area)
 {
 	struct soft_tracker *t = tracker;
-	bool back = crn_range_list_meets(&t->gone, area->begin, area->end);
-	bool written = back || area->flags & CRN_AREA_NEW;
+	bool back, written;
 	int err;
 
+	CRN_TRY(crn_late_drops_finish(&t->late, cut_out, t));
+	back = crn_range_list_meets(&t->gone, area->begin, area->end);
+	written = back || area->flags & CRN_AREA_NEW;
 	area->flags &= ~CRN_AREA_NEW;
 	CRN_TRY(spans_reserve(t, 1));
 	if (written) {
@@ -196,38 +235,16 @@ static int soft_area_add(void *tracker, struct crn_area *area)
 	return 0;
 }
 
-static int spans_cut(struct soft_tracker *t, uintptr_t begin, uintptr_t end)
-{
-	CRN_TRY(spans_reserve(t, 1)); /* only one span can reach over both ends */
-	for (size_t i = t->span_count; i-- > 0;) {
-		struct soft_span *s = &t->spans[i];
-
-		if (s->end <= begin || s->begin >= end)
-			continue;
-		s->area = NULL;
-		if (s->begin < begin && s->end > end) {
-			t->spans[t->span_count] = *s;
-			t->spans[t->span_count++].begin = end;
-			s->end = begin;
-		} else if (s->begin < begin) {
-			s->end = begin;
-		} else if (s->end > end) {
-			s->begin = end;
-		} else {
-			*s = t->spans[--t->span_count];
-		}
-	}
-	return 0;
-}
-
 static void soft_area_drop(void *tracker, struct crn_area *area)
 {
 	struct soft_tracker *t = tracker;
 
-	/* Splitting an entry may need memory: what then stays is merely watched for nothing. */
-	(void)spans_cut(t, area->begin, area->end);
-	(void)crn_range_list_cut(&t->dirty, area->begin, area->end);
-	(void)crn_range_list_cut(&t->gone, area->begin, area->end);
+	if (cut_out(t, area->begin, area->end) < 0) {
+		crn_late_drops_add(&t->late, area->begin, area->end);
+		for (size_t i = 0; i < t->span_count; i++)
+			if (t->spans[i].area == area)
+				t->spans[i].area = NULL;
+	}
 	crn_mirror_drop(&t->mirror, area->begin, area->end);
 }
 
@@ -303,6 +320,7 @@ static int grow_stack(struct soft_tracker *t, struct soft_span *s)
 /* All written pages to `dirty`, sorted. Nothing is forgotten, whatever fails. */
 static int scan_all(struct soft_tracker *t)
 {
+	CRN_TRY(crn_late_drops_finish(&t->late, cut_out, t));
 	CRN_TRY(crn_keeper_mend(t->env->keeper)); /* the program may have closed what is ours */
 	for (size_t i = 0; i < t->span_count; i++) {
 		CRN_TRY(grow_stack(t, &t->spans[i]));
