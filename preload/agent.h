@@ -301,6 +301,7 @@ struct crn_agent {
 	struct crn_recover *recover; /* recover/ */
 	struct crn_sites *sites;     /* sites/ */
 	struct crn_stat_page *stat;  /* shared with `cairn stat` */
+	uint64_t space_added;        /* effects/: to the program's RLIMIT_AS, once it has set it */
 	uint32_t refused_said;       /* effects/: refusals that have been reported */
 	uint32_t site_lock;          /* sites/: one checkpoint at a time */
 	uint32_t maps_lock;          /* effects/: memory is being taken away, or a session opened */

@@ -248,6 +248,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 	if (!crn_agent || call->thread->in_vfork)
 		return CRN_CALL_RUN;
 	call->effect = row->effect;
+	if (crn_space_limit_call(call))
+		return CRN_CALL_ANSWERED;
 	if (row->hook == &crn_hook_process_exit) {
 		crn_hold_flush();
 		crn_sites_exit();

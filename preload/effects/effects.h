@@ -12,6 +12,7 @@
  *	stream.c        bytes, datagrams, errors and sockets taken since the checkpoint, given again after a restore
  *	inherited_input.c   input to be given again, across a fork
  *	epoll_mirror.c  every epoll set's items, because the kernel tells neither disarmed masks nor data by descriptor
+ *	address_space.c the program's limit of it, which the engine's does not count against
  *	reaped.c        children waited for since the checkpoint, told of again after a restore
  *	hold*.c         what is sent, kept until a checkpoint covers it (hold.h)
  *	hooks_*.c       one hook per kind of call

@@ -49,6 +49,9 @@ extern const struct crn_hook crn_hook_poll, crn_hook_select, crn_hook_epoll_wait
  */
 bool crn_refused(struct crn_call *call, const struct crn_row *row);
 
+/* address_space.c: a call about RLIMIT_AS: true, with call->result set. */
+bool crn_space_limit_call(struct crn_call *call);
+
 /*
  * Pages that a madvise drops are saved first where the tracker keeps nothing; advice that would
  * hide writes is turned.

@@ -358,6 +358,11 @@ static void tear_down(cairn_t *c)
 	anchor->state = CLOSED;
 }
 
+size_t crn_session_reserved(void)
+{
+	return anchor ? reserve_size : 0;
+}
+
 /*
  * What an engine left behind: its leading pages if it was closed; in a forked child all of it, as
  * zeros (its descriptors point to the parent's memory and stay unused).

@@ -95,6 +95,9 @@ void crn_agent_in_flight(bool others, crn_output_fn fn, void *arg)
 void crn_protection_changing(cairn_t *c, uintptr_t addr, size_t len);
 void crn_protection_changed(cairn_t *c, uintptr_t addr, size_t len, int prot);
 
+/* Address space that the engine has reserved; 0: there is none. */
+size_t crn_session_reserved(void);
+
 /*
  * After fork, in the child: the engine's memory is zeros there. Forget it; the process may open
  * anew.

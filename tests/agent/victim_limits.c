@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -24,6 +25,17 @@ static void limit(int what, uint64_t bytes)
 	struct rlimit r = { bytes, bytes };
 
 	EXPECT(setrlimit(what, &r) == 0);
+}
+
+/* From outside: what the program sets itself leaves out the agent's memory, as below. */
+static void limit_all(uint64_t bytes)
+{
+	struct rlimit r = { bytes, bytes };
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(prlimit(getppid(), RLIMIT_AS, &r, NULL) != 0);
+	EXPECT(waitpid(pid, &(int){0}, 0) == pid);
 }
 
 static uint64_t address_space(void)
@@ -49,7 +61,7 @@ static void maps_in_turn(void)
 {
 	char *p;
 
-	limit(RLIMIT_AS, address_space() + 150 * MB);
+	limit_all(address_space() + 150 * MB);
 	for (int i = 0; i < 4; i++)
 		EXPECT(munmap(map(100 * MB, 0), 100 * MB) == 0);
 	p = map(40 * MB, 0);
@@ -57,6 +69,37 @@ static void maps_in_turn(void)
 	p = mremap(p, 40 * MB, 100 * MB, MREMAP_MAYMOVE);
 	EXPECT(p != MAP_FAILED && p[0] == 1 && munmap(p, 100 * MB) == 0);
 	EXPECT(brk((char *)sbrk(0) + 100 * MB) == 0 && brk((char *)sbrk(0) - 100 * MB) == 0);
+}
+
+/* Little enough that what the agent reserves would not fit. */
+static void limits_itself(void)
+{
+	struct rlimit r = { 1, 1 };
+	char *p;
+
+	limit(RLIMIT_AS, 200 * MB);
+	EXPECT(getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur == 200 * MB && r.rlim_max == 200 * MB);
+	p = map(100 * MB, 0);
+	EXPECT(poll(NULL, 0, 0) == 0);
+	EXPECT(mmap(NULL, 200 * MB, rw, anonymous, -1, 0) == MAP_FAILED && errno == ENOMEM);
+	EXPECT(munmap(p, 100 * MB) == 0);
+	limit(RLIMIT_AS, 150 * MB);
+	EXPECT(getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur == 150 * MB);
+}
+
+/* `at_work`: it has a session before. */
+static void limits_a_child(bool at_work)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		if (at_work)
+			poll(NULL, 0, 0);
+		limits_itself();
+		_exit(0);
+	}
+	EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
 static void gives_up_its_right_to_lock(void)
@@ -160,6 +203,8 @@ int main(void)
 	executes();
 	seals();
 	locks_in_turn();
+	limits_a_child(false);
+	limits_a_child(true);
 	maps_in_turn();
 	printf("limits: ok\n");
 	return 0;
