@@ -52,7 +52,7 @@ static void note_added(cairn_t *c, uint64_t begin, uint64_t end)
  */
 static void resemble(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
-	if (c->mode == CRN_SURFACE_ALL && c->ops->page.resemble && begin < end)
+	if (c->ops->page.resemble && begin < end)
 		c->ops->page.resemble(c->tracker, begin, end - begin);
 }
 
@@ -65,7 +65,7 @@ void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len)
 		crn_maps_changed(c); /* something may have been there */
 	else if (flags & anonymous || (!(flags & shared) && prot & PROT_WRITE))
 		note_added(c, crn_pages(addr), crn_pages(crn_page_up(addr + len)));
-	if (plain(prot, flags))
+	if (c->mode == CRN_SURFACE_ALL && plain(prot, flags))
 		resemble(c, addr, crn_page_up(addr + len));
 }
 
@@ -135,7 +135,8 @@ static void let_go(cairn_t *c, enum crn_maps_kind kind, const struct crn_range e
 		if (ends[i].begin < ends[i].end)
 			crn_area_let_go(c, ends[i].begin, ends[i].end);
 	/* An area that was a part of a mapping would split it now, and mremap wants one. */
-	if (kind == CRN_MAPS_MOVES && no_file(c, ends[0].begin, ends[0].end))
+	if (c->mode == CRN_SURFACE_ALL && kind == CRN_MAPS_MOVES &&
+		no_file(c, ends[0].begin, ends[0].end))
 		resemble(c, ends[0].begin, ends[0].end);
 }
 
@@ -144,12 +145,24 @@ static void given(cairn_t *c, enum crn_maps_kind kind, const long args[6],
 	const struct crn_range ends[2], long result)
 {
 	uintptr_t begin = (uintptr_t)args[0], end = begin + crn_page_up((size_t)args[1]);
+	bool tracked = c->mode == CRN_SURFACE_ALL;
 
-	if (kind == CRN_MAPS_BREAK)
-		resemble(c, crn_page_up(ends[0].end), crn_page_up((uintptr_t)result));
-	else if (kind == CRN_MAPS_MAPS && plain((int)args[2], (int)args[3]))
-		resemble(c, begin, end);
-	else if (kind == CRN_MAPS_PROTECTS && args[2] & PROT_WRITE && no_file(c, begin, end))
+	switch (kind) {
+	case CRN_MAPS_BREAK:
+		begin = crn_page_up(ends[0].end);
+		end = crn_page_up((uintptr_t)result);
+		tracked |= c->mode == CRN_SURFACE_PROGRAM || crn_area_at(c, begin - 1);
+		break;
+	case CRN_MAPS_MAPS:
+		tracked &= plain((int)args[2], (int)args[3]);
+		break;
+	case CRN_MAPS_PROTECTS:
+		tracked = tracked && args[2] & PROT_WRITE && no_file(c, begin, end);
+		break;
+	default:
+		return;
+	}
+	if (tracked)
 		resemble(c, begin, end);
 }
 

@@ -3,6 +3,8 @@
  * Memory that grows by little between checkpoints, as heaps do, stays as few mappings as it would
  * be alone: a process may have 65530 of them. And what was reserved and made writable in pieces is
  * one mapping to mremap.
+ *
+ *	victim_grown [break]
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -111,12 +113,17 @@ static void moves_as_one(int checkpoints)
 	EXPECT(p[0] == 2 && p[31 * PAGE] == 4);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	(void)argv;
 	reserved = mmap(NULL, 2 * STEPS * PAGE, PROT_NONE, anonymous | MAP_NORESERVE, -1, 0);
 	EXPECT(reserved != MAP_FAILED);
 	checkpoint();
 	grows(by_brk);
+	if (argc > 1 && !strcmp(argv[1], "break")) {
+		printf("grown: ok\n");
+		return 0;
+	}
 	grows(by_fixed_mmap);
 	grows(by_mmap);
 	if (asks_cheaply()) {
