@@ -26,6 +26,8 @@
 #define TLS_WINDOW     (64ul << 10)
 #define END_WAIT_MS    2000
 #define BEGIN_WAIT_MS  30000
+#define STALL_WAIT_MS  5000
+#define SPINS          1000
 #define SHARED_BYTES   crn_page_up(sizeof(struct crn_keeper))
 #define BIRTHS_MAX     16 /* somebody who kills keepers has his way in the end */
 
@@ -322,18 +324,41 @@ static void read_no_more(struct crn_keeper *k, const int *where)
 	}
 }
 
-uint32_t crn_keeper_await_log(const struct crn_keeper *k)
+/*
+ * A reader is in the midst of an event for so long that somebody must have stopped it (a debugger),
+ * and goes on who knows when. Dead it writes nothing to the log later. If it cannot be killed the
+ * log is as good as lost: it counts as written over.
+ */
+static void end_stalled(struct crn_keeper *k, bool killed)
 {
-	struct crn_uffd_events *e = &((struct crn_keeper *)k)->readers.events;
+	struct crn_uffd_events *e = &k->readers.events;
+
+	if (killed) {
+		atomic_fetch_add(&e->seen, CRN_UFFD_LOG);
+		atomic_store(&e->done, atomic_load(&e->seen));
+		return;
+	}
+	crn_warn("the keeper has been stopped in the midst of its work: it is ended");
+	if (crn_keeper_lives(k))
+		(void)crn_process_kill(k->pid);
+	if (k->readers.twin_owner & CRN_KEEPER_TID_MASK)
+		(void)crn_process_kill((int)k->readers.twin);
+}
+
+uint32_t crn_keeper_await_log(const struct crn_keeper *keeper)
+{
+	struct crn_keeper *k = (struct crn_keeper *)keeper;
+	struct crn_uffd_events *e = &k->readers.events;
 	const int64_t millisecond[2] = { 0, 1000000 };
+	int waited = 0, stalled = 0, spins = 0;
 	uint32_t done, seen;
 
-	for (int waited = 0; waited < END_WAIT_MS;) {
+	while (waited < END_WAIT_MS) {
 		done = atomic_load(&e->done);
 		seen = atomic_load(&e->seen);
 		if (done == seen)
 			return seen;
-		if (crn_keeper_reads(k)) {
+		if (crn_keeper_reads(k) && spins++ < SPINS) {
 			crn_yield();
 			continue;
 		}
@@ -341,7 +366,10 @@ uint32_t crn_keeper_await_log(const struct crn_keeper *k)
 		if (!crn_keeper_lives(k) && !(k->readers.twin_owner & CRN_KEEPER_TID_MASK))
 			return seen;
 		crn_sys2(SYS_nanosleep, millisecond, NULL);
-		waited++;
+		if (!crn_keeper_reads(k))
+			waited++;
+		else if (++stalled % STALL_WAIT_MS == 0)
+			end_stalled(k, stalled > STALL_WAIT_MS);
 	}
 	return atomic_load(&e->seen);
 }

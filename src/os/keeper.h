@@ -144,7 +144,8 @@ static inline bool crn_keeper_reads(const struct crn_keeper *k)
 
 /*
  * Wait until all that readers have counted is in the log and done. Two seconds at most if one of
- * them has been killed. The count so far. Any context.
+ * them has been killed; five more, if one has been stopped: both are ended then. The count so far.
+ * Any context.
  */
 uint32_t crn_keeper_await_log(const struct crn_keeper *k);
 

@@ -320,6 +320,7 @@ static const struct test_case cases[] = {
 	{ "by_young_thread", by_young_thread },
 	{ "by_child", by_child },
 	{ "born_within", born_within },
+	{ "keeper_stalled", keeper_stalled },
 	{ "dropped", dropped },
 	{ "mapped_over", mapped_over },
 	{ "dropped_of_file", dropped_of_file },

@@ -63,4 +63,7 @@ void rewinds_of_file(void);
 void dropped_late(void);
 void opened_between(void);
 
+/* ---- remapped_stalled.c ---- */
+void keeper_stalled(void);
+
 #endif
