@@ -66,3 +66,22 @@ DELETE(_ZdaPvm, size_t size)
 DELETE(_ZdlPvmSt11align_val_t, size_t size, size_t align)
 DELETE(_ZdaPvmSt11align_val_t, size_t size, size_t align)
 #endif
+
+#define HEADER_SIZE (sizeof(long) == 8 ? 128 : 96) /* what libstdc++ has in front of an exception */
+
+void *__cxa_allocate_exception(size_t size);
+
+/*
+ * Programs store to the object: were it libc's, restores would put back the headers of libc's
+ * blocks beside it. libstdc++ gives it back by free(3), which the program has its own of.
+ */
+WRAPPER(void *, __cxa_allocate_exception, size_t size)
+{
+	char *block = crn_heap_alloc(HEADER_SIZE + size, ALIGN);
+
+	if (!block)
+		return __cxa_allocate_exception(size);
+	keep(block, HEADER_SIZE + size);
+	memset(block, 0, HEADER_SIZE);
+	return block + HEADER_SIZE;
+}
