@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdbool.h>
+#include <sys/socket.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/log.h"
@@ -49,6 +50,21 @@ static int fd_wanted(void)
 	return crn_sys3(SYS_fcntl, fd, F_GETFD, 0) < 0 ? -EBADF : fd;
 }
 
+/*
+ * What inetd starts has its peer there as well: it must be sent no line of ours, nor may a
+ * duplicate keep the connection open when the program has closed it.
+ */
+static bool is_the_peer(void)
+{
+	struct crn_fd_identity in, errors;
+	int type;
+	unsigned len = sizeof(type);
+
+	return crn_sys5(SYS_getsockopt, 2, SOL_SOCKET, SO_TYPE, &type, &len) == 0 &&
+		crn_fd_identify(0, &in) == 0 && crn_fd_identify(2, &errors) == 0 &&
+		in.dev == errors.dev && in.ino == errors.ino;
+}
+
 int crn_log_start(void)
 {
 	int fd;
@@ -57,7 +73,7 @@ int crn_log_start(void)
 		return log_fd;
 	fd = fd_wanted();
 	if (fd < 0)
-		fd = crn_fd_dup_high(2);
+		fd = is_the_peer() ? -EBADF : crn_fd_dup_high(2);
 	if (fd < 0)
 		return fd;
 	log_fd = fd;

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -161,6 +162,25 @@ def test_limits() -> None:
     expect(got == (0, "alive\n", ""), "a limit that leaves room, and a buffer of a call", got)
 
 
+def test_inetd() -> None:
+    """Standard error is the peer: it gets what the program sends, and the end when that closes."""
+    here, there = socket.socketpair()
+    asks = "syscall(425, 1, 0); syswrite(STDOUT, qq(mine)); close($_) for *STDIN, *STDOUT, *STDERR;"
+    child = subprocess.Popen([CAIRN, "run", "--at", "wait", "--", "perl", "-e", asks + "sleep 200"],
+                             stdin=there, stdout=there, stderr=there)
+    there.close()
+    here.settimeout(100)
+    said = b""
+    try:
+        while piece := here.recv(1000):
+            said += piece
+    except TimeoutError:
+        said += b" and no end"
+    child.kill()
+    child.wait()
+    expect(said == b"mine", "nothing of ours is sent to the peer", said)
+
+
 def test_root(folder: Path) -> None:
     """A program that has changed its root is told that /proc is what it lacks there."""
     root = folder / "root"
@@ -284,6 +304,7 @@ def main() -> None:
         test_programs(folder)
         test_trackers()
         test_limits()
+        test_inetd()
         test_root(folder)
         test_children()
         test_guard_pages()
