@@ -5,14 +5,15 @@
 #include <stdint.h>
 #include "base/arena.h"
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "os/keeper.h"
 #include "os/memory.h"
 #include "os/perf.h"
 #include "os/thread.h"
+#include "track/births.h"
 
 #define THREADS_MAX  64u
-#define CHILDREN_MAX 64u
 #define PASSES_MAX   16 /* over the list of threads, until all have rings */
 #define FAILURES_MAX 16u /* to give all of them rings, one after the other */
 
@@ -35,15 +36,12 @@ struct watched {
 struct crn_change_rings {
 	struct crn_arena *arena;
 	const struct crn_keeper *keeper;
-	int pid;
 	uint8_t *reserve;
 	struct watched threads[THREADS_MAX];
 	size_t thread_count;
 	bool slot_used[THREADS_MAX];
-	int children[CHILDREN_MAX]; /* processes that may have our memory */
-	size_t child_count;
-	bool born;         /* there may be a thread without rings */
-	bool broken;       /* it cannot be complete any more */
+	struct crn_births births;
+	bool broken; /* it cannot be complete any more */
 	uint32_t failures; /* to make rings, in a row */
 };
 
@@ -119,54 +117,10 @@ static int adopt_one(void *arg, int tid)
 	return a->error;
 }
 
-/* ---- Births ------------------------------------------------------------------------------ */
-
-static void note_child(struct crn_change_rings *r, int pid)
-{
-	if (r->child_count == CHILDREN_MAX)
-		r->broken = true;
-	else
-		r->children[r->child_count++] = pid;
-}
-
-static bool may_share(const struct crn_change_rings *r, int pid)
-{
-	int shares = pid == r->keeper->pid ? 0 : crn_perf_shares_memory(pid);
-
-	return shares && shares != -ESRCH;
-}
-
-static void forget_children(struct crn_change_rings *r)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < r->child_count; i++)
-		if (may_share(r, r->children[i]))
-			r->children[kept++] = r->children[i];
-	r->child_count = kept;
-}
-
 static void read_tasks(struct crn_change_rings *r, struct watched *t)
 {
-	uint64_t head = crn_perf_head(t->tasks);
-
-	/* Somebody may have been born of whom we shall not know whether he has our memory. */
-	r->broken |= head - t->read + CRN_PERF_RECORD_MAX > TASK_PAGES * CRN_PAGE_SIZE;
-	while (t->read < head) {
-		struct crn_perf_record record = crn_perf_header(t->tasks, TASK_PAGES, t->read);
-		int pid = (int)(uint32_t)crn_perf_word(t->tasks, TASK_PAGES, t->read, 0);
-
-		if (record.type == CRN_PERF_FORK && pid != r->pid)
-			note_child(r, pid);
-		else if (record.type == CRN_PERF_FORK)
-			r->born = true;
-		else if (record.type == CRN_PERF_EXIT)
-			t->ended = true;
-		else
-			r->broken = true;
-		t->read += record.size;
-	}
-	crn_perf_free_until(t->tasks, head);
+	(void)crn_births_read(&r->births, t->tasks, TASK_PAGES, &t->read, &t->ended);
+	r->broken |= r->births.broken;
 }
 
 /* Until nobody without rings is left who could have begotten another. 0 or -errno. */
@@ -178,14 +132,14 @@ static int adopt_all(struct crn_change_rings *r)
 	for (int pass = 0; pass < PASSES_MAX && !r->broken; pass++) {
 		for (size_t i = 0; i < r->thread_count; i++)
 			read_tasks(r, &r->threads[i]);
-		if (!r->born)
+		if (!r->births.born)
 			break;
-		r->born = false;
+		r->births.born = false;
 		err = crn_thread_each(adopt_one, &a);
 		if (err < 0)
 			break;
 	}
-	r->born |= err < 0;
+	r->births.born |= err < 0;
 	return err;
 }
 
@@ -193,7 +147,7 @@ static int adopt_all(struct crn_change_rings *r)
 
 bool crn_change_rings_quiet(const struct crn_change_rings *r)
 {
-	if (!r || r->born || r->broken || r->child_count)
+	if (!r || r->births.born || r->broken || r->births.child_count)
 		return false;
 	for (size_t i = 0; i < r->thread_count; i++) {
 		const struct watched *t = &r->threads[i];
@@ -211,7 +165,11 @@ void crn_change_rings_look(struct crn_change_rings *r)
 		return;
 	r->failures = adopt_all(r) < 0 ? r->failures + 1 : 0;
 	r->broken |= r->failures == FAILURES_MAX;
-	forget_children(r);
+	r->births.keeper = r->keeper->pid;
+	crn_births_forget(&r->births);
+	if (r->broken)
+		crn_info("perf cannot tell of all mappings that change any more (%zu threads): "
+			 "each rewind under mprotect looks", r->thread_count);
 	for (size_t i = 0; i < r->thread_count; i++)
 		r->threads[i].found = crn_perf_head(r->threads[i].changes);
 }
@@ -237,8 +195,8 @@ int crn_change_rings_open(struct crn_change_rings **out, struct crn_arena *arena
 		return CAIRN_EMEMORY;
 	r->arena = arena;
 	r->keeper = keeper;
-	r->pid = crn_getpid();
-	r->born = true;
+	r->births.pid = crn_getpid();
+	r->births.born = true;
 	err = crn_perf_reserve((void **)&r->reserve, THREADS_MAX * SLOT_BYTES);
 	if (err >= 0)
 		err = adopt_all(r);

@@ -66,24 +66,11 @@ static int adopt_all(struct crn_perf_feed *f)
 		a.error = 0;
 		err = crn_thread_each(adopt_one, &a);
 	}
-	f->born = a.error < 0 || a.added;
+	f->births.born = a.error < 0 || a.added;
 	/* No room for rings (RLIMIT_MEMLOCK): trying at each checkpoint costs more than a scan. */
 	f->failures = a.error < 0 ? f->failures + 1 : 0;
 	f->broken |= f->failures == FAILURES_MAX;
 	return err;
-}
-
-static void drop_children(struct crn_perf_feed *f)
-{
-	size_t kept = 0;
-
-	for (size_t i = 0; i < f->child_count; i++) {
-		int shares = crn_perf_shares_memory(f->children[i]);
-
-		if (shares && shares != -ESRCH)
-			f->children[kept++] = f->children[i];
-	}
-	f->child_count = kept;
 }
 
 /* ---- Taking note ------------------------------------------------------------------------- */
@@ -98,7 +85,7 @@ static void note_rings(struct crn_perf_feed *f)
 static void note(struct crn_perf_feed *f)
 {
 	note_rings(f);
-	f->takings += f->born || f->child_count;
+	f->takings += f->births.born || f->births.child_count;
 }
 
 /* Two system calls, or as many records as there were the last time? */
@@ -191,7 +178,7 @@ static int mend(struct crn_perf_feed *f, int self)
 	int err = 0;
 
 	perf_own(&f->feed, true);
-	if (f->born)
+	if (f->births.born)
 		err = adopt_all(f);
 	if (f->inside)
 		let_out(f);
@@ -205,7 +192,8 @@ static int mend(struct crn_perf_feed *f, int self)
 	if (t)
 		crn_perf_thread_forget_births(t);
 	perf_own(&f->feed, false);
-	drop_children(f);
+	f->births.keeper = f->env->keeper->pid;
+	crn_births_forget(&f->births);
 	return err;
 }
 
@@ -215,7 +203,7 @@ static bool needs_mending(const struct crn_perf_feed *f)
 
 	for (size_t i = 0; i < f->thread_count; i++)
 		unsettled |= !f->threads[i].settled || f->threads[i].watched;
-	return unsettled || f->born || f->child_count || f->inside;
+	return unsettled || f->births.born || f->births.child_count || f->inside;
 }
 
 /* Hand out what was noted. 0 or negative: the rest stays. */
@@ -253,8 +241,8 @@ static int perf_drain(
 	CRN_TRY(crn_range_list_reserve(open, CRN_FAULT_RINGS * CRN_PERF_THREADS));
 	note(f);
 	if (!crn_perf_thread_find(f, self))
-		f->born = true;
-	doubt = f->doubt_again || f->born || f->takings != f->drained_takings || f->inside;
+		f->births.born = true;
+	doubt = f->doubt_again || f->births.born || f->takings != f->drained_takings || f->inside;
 	if (needs_mending(f))
 		CRN_TRY(mend(f, self));
 	doubt |= f->takings != f->drained_takings;
@@ -294,7 +282,7 @@ static int perf_open(struct crn_feed **out, struct crn_track_env *env)
 		return CAIRN_EMEMORY;
 	f->feed.ops = &crn_feed_perf;
 	f->env = env;
-	f->pid = crn_getpid();
+	f->births.pid = crn_getpid();
 	f->self = f->opener = crn_gettid();
 	f->lock_fd = -1;
 	err = crn_perf_points(&f->points);
@@ -312,7 +300,7 @@ static int perf_open(struct crn_feed **out, struct crn_track_env *env)
 		perf_close(&f->feed);
 		return err;
 	}
-	f->born = true; /* the other threads */
+	f->births.born = true; /* the other threads */
 	*out = &f->feed;
 	return 0;
 }

@@ -17,12 +17,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "os/perf.h"
+#include "track/births.h"
 #include "track/feed.h"
 
 #define CRN_PERF_FAULT_PAGES 16u /* 4096 faults in user mode, 2730 in kernel mode */
 #define CRN_PERF_LOCK_PAGES  8u  /* 2048 takings, or 819 births */
 #define CRN_PERF_THREADS     256u
-#define CRN_PERF_CHILDREN    256u
 #define CRN_PERF_ENDED       32u
 
 enum crn_perf_rings {
@@ -58,7 +58,6 @@ struct crn_perf_feed {
 	struct crn_feed feed;
 	struct crn_track_env *env;
 	struct crn_perf_points points;
-	int pid;
 	uint8_t *reserve;
 
 	struct crn_perf_thread threads[CRN_PERF_THREADS];
@@ -80,12 +79,10 @@ struct crn_perf_feed {
 
 	/* Totals of what was noted. */
 	uint64_t takings; /* of the lock that no fault explains, and whatever may hide one */
-	bool born;       /* there may be a thread without a ring */
+	struct crn_births births;
 	bool inside;     /* who has taken it may be inside still */
 	bool broken;     /* it cannot be complete any more */
 	uint32_t failures; /* to make rings, in a row */
-	int children[CRN_PERF_CHILDREN]; /* processes that may have our memory */
-	size_t child_count;
 
 	struct crn_perf_other *others; /* one for each processor; NULL: we do not see them */
 	uint8_t *others_memory;

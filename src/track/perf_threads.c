@@ -141,14 +141,6 @@ static void lose(struct crn_perf_feed *f, struct crn_perf_thread *t)
 	t->lost = true;
 }
 
-static void note_child(struct crn_perf_feed *f, int pid)
-{
-	if (f->child_count == CRN_PERF_CHILDREN)
-		f->broken = true;
-	else
-		f->children[f->child_count++] = pid;
-}
-
 /* Has the kernel found, or will it find at once, no room for a record? */
 static bool is_full(const void *ring, size_t pages, uint64_t head)
 {
@@ -157,29 +149,9 @@ static bool is_full(const void *ring, size_t pages, uint64_t head)
 
 static void note_tasks(struct crn_perf_feed *f, struct crn_perf_thread *t)
 {
-	void *ring = ring_of(t, CRN_RING_TASKS);
-	uint64_t *at = &t->noted[CRN_RING_TASKS], head = crn_perf_head(ring);
-
-	if (*at == head)
-		return;
-	/* Somebody may have been born of whom we shall not know whether he has our memory. */
-	f->broken |= is_full(ring, CRN_PERF_LOCK_PAGES, head);
-	f->takings++;
-	while (*at < head) {
-		struct crn_perf_record r = crn_perf_header(ring, CRN_PERF_LOCK_PAGES, *at);
-		int pid = (int)(uint32_t)crn_perf_word(ring, CRN_PERF_LOCK_PAGES, *at, 0);
-
-		if (r.type == CRN_PERF_FORK && pid != f->pid)
-			note_child(f, pid);
-		else if (r.type == CRN_PERF_FORK)
-			f->born = true;
-		else if (r.type == CRN_PERF_EXIT)
-			t->ended = true;
-		else
-			f->broken = true;
-		*at += r.size;
-	}
-	crn_perf_free_until(ring, head);
+	f->takings += crn_births_read(&f->births, ring_of(t, CRN_RING_TASKS),
+		CRN_PERF_LOCK_PAGES, &t->noted[CRN_RING_TASKS], &t->ended);
+	f->broken |= f->births.broken;
 }
 
 void crn_perf_thread_forget_births(struct crn_perf_thread *t)

@@ -331,6 +331,7 @@ static const struct test_case cases[] = {
 	{ "dropped_late", dropped_late },
 	{ "opened_between", opened_between },
 	{ "silent", silent },
+	{ "silent_parent", silent_parent },
 	{ "untouched", untouched },
 	{ "hot", hot },
 	{ "patched", patched },

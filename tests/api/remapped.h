@@ -52,6 +52,7 @@ void by_young_thread(void);
 void by_child(void);
 void born_within(void);
 void silent(void);
+void silent_parent(void);
 
 /* ---- remapped_dropped.c ---- */
 void dropped(void);

@@ -517,13 +517,22 @@ static void refuse_all_calls(void)
 	filter_call(SYS_exit_group, SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS);
 }
 
-void silent(void)
+static void be_silent(int children)
 {
 	begin(map_at(NULL, PAGES, 0), "none");
 	if (!events_are_read())
 		test_skip("userfaultfd with events");
 	if (!strcmp(tracker, "mprotect") && !perf_tells())
 		test_skip("perf_event_open");
+	for (int i = 0; i < 3; i++)
+		CHECK_OK(cairn_rewind(c, id));
+	for (int i = 0; i < children; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			_exit(0);
+		CHECK(waitpid(pid, NULL, 0) == pid);
+	}
 	for (int i = 0; i < 3; i++)
 		CHECK_OK(cairn_rewind(c, id));
 	refuse_all_calls();
@@ -534,4 +543,15 @@ void silent(void)
 			syscall(SYS_exit_group, 1);
 	}
 	syscall(SYS_exit_group, 0);
+}
+
+void silent(void)
+{
+	be_silent(0);
+}
+
+/* Many were born between two rewinds, and none of them has our memory. */
+void silent_parent(void)
+{
+	be_silent(100);
 }
