@@ -493,11 +493,15 @@ void crn_inverses_open_memory(void);
 void crn_inverses_run(void);
 /* Forget the inverses; the files that were held open may go. */
 void crn_inverses_drop(void);
+/* Let these files go alone, so that nothing of the interval can be undone. Were there any? */
+bool crn_inverses_close(void);
 
 /* Make the state; the session is open. 0 or a negative code. */
 int crn_effects_open(void);
 /* Before a checkpoint: do what was delayed, so that the checkpoint does not contain it. */
 void crn_effects_settle(void);
+/* The same with what it has closed: a child that is about to be forked would have it for good. */
+void crn_effects_let_go(void);
 /* The open interval cannot be undone; the first reason stays until the next checkpoint. */
 void crn_effects_cannot_undo(const char *why);
 /* This one call is an output after all. */

@@ -120,6 +120,8 @@ static enum crn_verdict birth_before(struct crn_call *call)
 	if (call->nr == SYS_clone3 &&
 		crn_user_read(&flags, (uintptr_t)call->args[0], sizeof(flags)) < 0)
 		return CRN_CALL_RUN_THEN;
+	if (!(flags & CLONE_THREAD))
+		crn_effects_let_go();
 	if (!crn_agent->effects->pending_count || (flags & CLONE_THREAD))
 		return CRN_CALL_RUN_THEN;
 	if ((flags & CLONE_VM) || !crn_legacy_leave())

@@ -169,6 +169,13 @@ void crn_effects_settle(void)
 	crn_effects_cannot_undo("memory was given back to the kernel");
 }
 
+void crn_effects_let_go(void)
+{
+	crn_effects_settle();
+	if (crn_inverses_close())
+		crn_effects_cannot_undo("what was closed has been closed for good");
+}
+
 void crn_effects_commit(void)
 {
 	struct crn_effects *e = crn_agent->effects;

@@ -229,13 +229,28 @@ void crn_inverse_void(enum crn_inverse_kind kind, int other)
 			e->inverses[i].other = -1;
 }
 
+bool crn_inverses_close(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+	bool any = false;
+
+	for (uint32_t i = 0; i < e->inverse_count; i++) {
+		struct crn_inverse *inv = &e->inverses[i];
+
+		if (inv->kind != CRN_INV_REOPEN || inv->other < 0)
+			continue;
+		crn_hold_release(inv->other);
+		inv->other = -1;
+		any = true;
+	}
+	return any;
+}
+
 void crn_inverses_drop(void)
 {
 	struct crn_effects *e = crn_agent->effects;
 
-	for (uint32_t i = 0; i < e->inverse_count; i++)
-		if (e->inverses[i].kind == CRN_INV_REOPEN && e->inverses[i].other >= 0)
-			crn_hold_release(e->inverses[i].other);
+	crn_inverses_close();
 	e->round++;
 	e->inverse_count = 0;
 }

@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include "expect.h"
@@ -194,6 +195,36 @@ static void executes(void)
 	EXPECT(unlink(name) == 0);
 }
 
+/* Does some descriptor of this process mean the file? The agent's numbers are below 32768. */
+static int has_open(const struct stat *file)
+{
+	struct stat st;
+
+	for (int fd = 0; fd < 32768; fd++)
+		if (fstat(fd, &st) == 0 && st.st_dev == file->st_dev && st.st_ino == file->st_ino)
+			return 1;
+	return 0;
+}
+
+/* A child has nothing of what was given up before it was born. */
+static void forks(void)
+{
+	int fd = open(".", O_RDONLY | O_DIRECTORY), status;
+	unsigned char there;
+	struct stat file;
+	char *p = map(MB, 0);
+	pid_t pid;
+
+	EXPECT(poll(NULL, 0, 0) == 0 && fd >= 0 && fstat(fd, &file) == 0);
+	EXPECT(close(fd) == 0 && munmap(p, MB) == 0 && (pid = fork()) >= 0);
+	if (!pid) {
+		EXPECT(mincore(p, 4096, &there) < 0 && errno == ENOMEM);
+		EXPECT(!has_open(&file));
+		_exit(0);
+	}
+	EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
 int main(void)
 {
 	int early = locked();
@@ -201,6 +232,7 @@ int main(void)
 	EXPECT(poll(NULL, 0, 0) == 0);
 	unlocks(early);
 	executes();
+	forks();
 	seals();
 	locks_in_turn();
 	limits_a_child(false);
