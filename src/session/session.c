@@ -108,7 +108,9 @@ static int take_lock(cairn_t *c)
 	if (err < 0) {
 		(void)crn_protect_close(c);
 		release(c);
+		return err;
 	}
+	c->env.calls++;
 	return err;
 }
 

@@ -110,7 +110,17 @@ struct crn_feed_ops {
 /* Each feed's struct begins with this. */
 struct crn_feed {
 	const struct crn_feed_ops *ops;
+	uint64_t caller_known; /* in that call (crn_track_env.calls); 0: in none */
 };
+
+/* Is it known in this call who calls? From now on it is. */
+static inline bool crn_feed_knows_caller(struct crn_feed *feed, const struct crn_track_env *env)
+{
+	bool known = env->calls && feed->caller_known == env->calls;
+
+	feed->caller_known = env->calls;
+	return known;
+}
 
 extern const struct crn_feed_ops crn_feed_bpf, crn_feed_bpf_images, crn_feed_perf;
 

@@ -91,8 +91,11 @@ static void know_thread(struct bpf_feed *f, uint64_t tid)
 
 static void know_self(struct bpf_feed *f)
 {
-	uint64_t tid = (uint64_t)crn_gettid();
+	uint64_t tid;
 
+	if (crn_feed_knows_caller(&f->feed, f->env))
+		return;
+	tid = (uint64_t)crn_gettid();
 	if (crn_likely(tid == f->shared->own_tid))
 		return;
 	forget_self(f);

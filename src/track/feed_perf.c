@@ -100,13 +100,19 @@ static bool is_muting_cheaper(struct crn_perf_feed *f)
 	return many && f->own_takings;
 }
 
+static void know_self(struct crn_perf_feed *f)
+{
+	if (!crn_feed_knows_caller(&f->feed, f->env))
+		f->self = crn_gettid();
+}
+
 static void perf_own(struct crn_feed *feed, bool begin)
 {
 	struct crn_perf_feed *f = (struct crn_perf_feed *)feed;
 	struct crn_perf_thread *t;
 
 	if (begin)
-		f->self = crn_gettid();
+		know_self(f);
 	else if (f->muted && crn_perf_mute(f->lock_fd, f->lock_id, false) < 0)
 		f->broken = true;
 	t = crn_perf_thread_find(f, f->self);
@@ -235,9 +241,11 @@ static int perf_drain(
 	struct crn_feed *feed, struct crn_range_list *written, struct crn_range_list *open)
 {
 	struct crn_perf_feed *f = (struct crn_perf_feed *)feed;
-	int self = crn_gettid(), err;
 	bool doubt;
+	int self, err;
 
+	know_self(f);
+	self = f->self;
 	CRN_TRY(crn_range_list_reserve(open, CRN_FAULT_RINGS * CRN_PERF_THREADS));
 	note(f);
 	if (!crn_perf_thread_find(f, self))

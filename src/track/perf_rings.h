@@ -64,7 +64,7 @@ struct crn_perf_feed {
 	size_t thread_count;
 	bool slot_used[CRN_PERF_THREADS];
 	bool own; /* `self` is in a call of the engine's */
-	int self; /* a tid, while `own` */
+	int self; /* the caller's tid */
 	/*
 	 * The thread that opened the session takes most checkpoints. Its takings are muted in our
 	 * calls where they are many, by a descriptor, and the rings of the processors do not have

@@ -111,6 +111,7 @@ struct crn_track_env {
 	const struct crn_host *host;
 	struct crn_keeper *keeper; /* of the tracker's descriptors: os/keeper.h */
 	struct crn_predictor *predictor; /* NULL: no page becomes hot by itself */
+	uint64_t calls; /* of the session: within one, all is done by one thread. 0: not told */
 	uint32_t keep; /* K */
 	uint64_t memory_max; /* bytes that the engine may use */
 	bool one_thread;     /* CAIRN_THREADS_ONE: a promise of the program */

@@ -189,6 +189,36 @@ static void run_reused(void)
 	}
 }
 
+static void *elsewhere_main(void *arg)
+{
+	uint64_t start;
+
+	for (volatile int i = 0; i < 4; i++) /* what its birth has stirred up settles */
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	start = scans();
+	for (volatile size_t i = 0; i < ROUNDS; i++) {
+		store(area + i * 70 * PAGE);
+		check_or_lost(i * 70);
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+	}
+	if (scans() - start > ROUNDS / 4)
+		test_fail("%llu scans: the feed was not trusted",
+			(unsigned long long)(scans() - start));
+	return arg;
+}
+
+/* Another thread takes the checkpoints from now on: its calls are known as the engine's. */
+static void run_elsewhere(void)
+{
+	pthread_t thread;
+
+	open_area();
+	CHECK(!pthread_create(&thread, NULL, elsewhere_main, NULL));
+	CHECK(!pthread_join(thread, NULL));
+	store(area + PAGE);
+	check_or_lost(1);
+}
+
 /* More threads than a feed remembers are there at once: it is given up, with all that it knew. */
 static void run_crowded(void)
 {
@@ -232,8 +262,8 @@ static const struct {
 	void (*run)(void);
 } runs[] = {
 	{ "overflow", run_overflow }, { "scattered", run_scattered }, { "closed", run_closed },
-	{ "gone", run_gone }, { "execs", run_execs }, { "reused", run_reused },
-	{ "crowded", run_crowded }, { "quiet", run_quiet },
+	{ "gone", run_gone }, { "execs", run_execs }, { "elsewhere", run_elsewhere },
+	{ "reused", run_reused }, { "crowded", run_crowded }, { "quiet", run_quiet },
 };
 
 bool run_case(const char *name)
