@@ -194,10 +194,11 @@ CRN_API int cairn_close(cairn_t *c);
  * removed. With surface "none" such a call of the program waits until the session's keeper, a
  * process, has noticed; while that is stopped, or (under "uffd") when it and its twin have been
  * killed, until the next cairn_checkpoint, _restore or _rewind. Remove the area first, and there is
- * nothing to wait for. Where there is no keeper, for shared areas, and (under "mprotect", and for
- * files under "uffd") from the death of keeper and twin to the next call, clean pages whose content
- * goes while they stay unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only
- * memory that is mapped over them.
+ * nothing to wait for. Where there is no keeper, and (under "mprotect", and for files under "uffd")
+ * from the death of keeper and twin to the next call, clean pages whose content goes while they
+ * stay unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only memory that is
+ * mapped over them. Shared areas keep their content in the first two cases; the third is never
+ * found out there.
  * Under "shadow" and "undolog": shared memory of one file, or of one anonymous mapping, that goes
  * back from now on, to all checkpoints, as long as it is mapped there. Private memory goes back
  * without (CAIRN_EOVERLAP).
@@ -223,7 +224,8 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * mremap(MREMAP_DONTUNMAP) take clean pages away, and their past with them: touch those before,
  * too. Clean ones that go all the same are found out like an area that was unmapped (under "uffd"
  * from Linux 6.7 on), if the keeper notices; MADV_GUARD_INSTALL is not, under "mprotect". More than
- * a thousand such calls on open pages between two of ours are taken for the worst.
+ * a thousand such calls on open pages between two of ours are taken for the worst. A hole that is
+ * punched into shared memory (MADV_REMOVE, fallocate) is a write behind the back of every tracker.
  * Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
