@@ -459,7 +459,8 @@ struct crn_effects {
 	uint32_t stream_count;
 	/* upper bound of streams with something to give; 0: fast path */
 	uint32_t pending_count;
-	struct { uint64_t dev, ino; int32_t fd; } last_input; /* whose input was consumed last */
+	/* whose input was consumed last; `since` the last recovery */
+	struct { uint64_t dev, ino; int32_t fd; bool since; } last_input;
 
 	struct crn_epoll_set *epolls;
 

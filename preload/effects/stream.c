@@ -119,6 +119,7 @@ static void consumed(uint64_t dev, uint64_t ino, int fd)
 	e->last_input.dev = dev;
 	e->last_input.ino = ino;
 	e->last_input.fd = fd;
+	e->last_input.since = true;
 }
 
 void crn_stream_consumed(int fd)

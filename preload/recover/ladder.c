@@ -7,7 +7,9 @@
  * their pc.)
  *
  * Within one wake-up several clients may each bring a crash. As long as each recovery disconnects
- * somebody new, that is progress and not a repetition: it ends when there is nobody left.
+ * somebody new, that is progress and not a repetition: it ends when there is nobody left. So it is
+ * where nobody can be disconnected (datagrams, a pipe): what was read has been dropped, and what
+ * has been read since is something new.
  */
 #include "effects/effects.h"
 #include "os/clock.h"
@@ -18,6 +20,8 @@ static bool is_repetition(const struct crn_suspect *suspect)
 	const struct crn_recover *r = crn_agent->recover;
 
 	if (!r->recoveries || crn_agent->effects->wakeups != r->wakeups_last)
+		return false;
+	if (suspect->fd >= 0 && !suspect->connection && crn_agent->effects->last_input.since)
 		return false;
 	if (r->rung_last == CRN_RUNG_ALL)
 		return true;
@@ -50,6 +54,7 @@ void crn_ladder_climbed(enum crn_rung rung, const struct crn_suspect *suspect)
 	r->recoveries++;
 	r->rung_last = rung;
 	r->wakeups_last = crn_agent->effects->wakeups;
+	crn_agent->effects->last_input.since = false;
 	r->suspect_dev = suspect->fd >= 0 ? suspect->dev : 0;
 	r->suspect_ino = suspect->fd >= 0 ? suspect->ino : 0;
 }

@@ -46,6 +46,7 @@ struct crn_suspect {
 	int fd;
 	uint64_t dev, ino;
 	bool socket;
+	bool connection; /* has one peer, who is reset; from others only what was read is dropped */
 };
 
 /* ladder.c. *why is set when the answer is to give up. */

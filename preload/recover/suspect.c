@@ -30,6 +30,15 @@ static bool comes_back(int fd, uint64_t dev, uint64_t ino)
 	return false;
 }
 
+static bool is_connection(int fd)
+{
+	int type = 0;
+	unsigned len = sizeof(type);
+
+	crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len);
+	return type == SOCK_STREAM || type == SOCK_SEQPACKET;
+}
+
 void crn_suspect_find(struct crn_suspect *out)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -42,10 +51,11 @@ void crn_suspect_find(struct crn_suspect *out)
 	if (f->dev != e->last_input.dev || f->ino != e->last_input.ino) {
 		if (comes_back(e->last_input.fd, e->last_input.dev, e->last_input.ino))
 			*out = (struct crn_suspect){ e->last_input.fd, e->last_input.dev,
-				e->last_input.ino, true };
+				e->last_input.ino, true, true };
 		return;
 	}
-	*out = (struct crn_suspect){e->last_input.fd, f->dev, f->ino, crn_fd_is_socket(f)};
+	*out = (struct crn_suspect){e->last_input.fd, f->dev, f->ino, crn_fd_is_socket(f),
+		is_connection(e->last_input.fd)};
 }
 
 static void name_peer(int fd, char *out, size_t size)
@@ -89,15 +99,12 @@ static bool is_listening(int fd)
 static bool reset(int fd)
 {
 	struct sockaddr nobody = {.sa_family = AF_UNSPEC};
-	int type = 0;
-	unsigned len = sizeof(type);
 	struct stat st;
 
 	if (is_listening(fd))
 		return false;
 	crn_fd_hold_set(fd, CRN_FDH_NEVER);
-	crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len);
-	if (type != SOCK_STREAM && type != SOCK_SEQPACKET)
+	if (!is_connection(fd))
 		return true; /* datagrams: forgetting the one that was read is enough */
 	if (crn_sys3(SYS_connect, fd, &nobody, sizeof(nobody)) < 0 &&
 		!(crn_sys2(SYS_fstat, fd, &st) == 0 && crn_local_reset(fd, st.st_ino)))
