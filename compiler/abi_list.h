@@ -8,6 +8,11 @@
 //	fun:NAME=custom           the program has a wrapper of it, __cairn_wrap_NAME
 //	fun:NAME=uninstrumented   it may write, whatever another line says
 //
+//
+// and, of functions that are called through pointers, by what names their object in the program
+//
+//	facet:NAME=uninstrumented  the id of a facet of C++'s locales that writes for its callers
+//
 // NAME may have *. compiler/libc.abilist is the list of libc's; -fcairn-abilist adds others.
 #ifndef CAIRN_COMPILER_ABI_LIST_H
 #define CAIRN_COMPILER_ABI_LIST_H
@@ -28,6 +33,10 @@ public:
 	bool harmless(llvm::StringRef function) const;
 	bool arguments(llvm::StringRef function) const { return says(function, "arguments"); }
 	bool custom(llvm::StringRef function) const { return says(function, "custom"); }
+	bool facet(llvm::StringRef id) const
+	{
+		return list && list->inSection("cairn", "facet", id, "uninstrumented");
+	}
 
 private:
 	std::unique_ptr<llvm::SpecialCaseList> list; // null: no list at all

@@ -105,6 +105,9 @@ void mark_uncovered_calls(Module &m, const AbiList &list, Report &report)
 			break;
 		}
 	}
+	for (const GlobalVariable &g : m.globals())
+		if (!g.use_empty() && list.facet(g.getName()))
+			report.facet(g.getName());
 }
 
 } // namespace cairn

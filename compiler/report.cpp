@@ -33,6 +33,14 @@ void Report::uncovered(StringRef external)
 		       << "\n";
 }
 
+void Report::facet(StringRef id)
+{
+	uncovereds++;
+	if (on)
+		errs() << "cairn: facet of locales may write memory and is not covered: " << id
+		       << "\n";
+}
+
 void Report::wrapped(StringRef external)
 {
 	wraps++;

@@ -31,6 +31,7 @@ public:
 	void unknown(const llvm::Function &f, const Unknown &u);
 	void unknown(llvm::StringRef where, const char *what);
 	void uncovered(llvm::StringRef external);
+	void facet(llvm::StringRef id);
 	void wrapped(llvm::StringRef external);
 	void site(llvm::StringRef function, unsigned places);
 	// Without a bound that is known before it begins, and without a site inside.
