@@ -99,6 +99,17 @@ static int open_wider(struct crn_undo_pages *u, struct undo_area *a, uintptr_t b
 	return err;
 }
 
+/*
+ * A part of the range is something else by now, or nothing: pages beside it are to be open all the
+ * same, as their words say.
+ */
+static void open_singly(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin,
+	uintptr_t end, uintptr_t exec)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
+		(void)a->guard->open(u, page, page + CRN_PAGE_SIZE, exec);
+}
+
 int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
 	if (a->hot)
@@ -119,6 +130,8 @@ int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 		err = a->guard->open(u, from, page, exec);
 		if (err == -ENOMEM)
 			err = open_wider(u, a, from, page, exec);
+		if (err < 0)
+			open_singly(u, a, from, page, exec);
 		/* Its protection has gone, and perhaps its content, before it was saved. */
 		if (err == -ENOENT && u->depth)
 			undo_whole_lost(u, a);

@@ -89,6 +89,23 @@ void mapped_over(void)
 	}
 }
 
+/* What is touched with others has gone: the others are open all the same. */
+static void touch_around(bool hole)
+{
+	int rc;
+
+	begin(map_area(), "none");
+	if (hole)
+		CHECK(munmap(area + 9 * PAGE, PAGE) == 0);
+	else
+		map_at(area + 9 * PAGE, 1, MAP_FIXED);
+	(void)!cairn_area_touch(c, area + 8 * PAGE, 4 * PAGE);
+	area[8 * PAGE] = area[10 * PAGE] = area[11 * PAGE] = 1;
+	rc = cairn_rewind(c, id);
+	CHECK(rc == CAIRN_ELAYOUT || (rc == 0 && is_restored()));
+	CHECK_OK(cairn_close(c));
+}
+
 /* An area that was added anew after a loss has lost nothing. */
 static void drop_and_add(void)
 {
@@ -175,6 +192,8 @@ void dropped(void)
 	maker = its_thread;
 	drop_and_checkpoint();
 	drop_one_by_one();
+	touch_around(false);
+	touch_around(true);
 	drop_and_add();
 	drop_and_add_beside_busy();
 	drop_and_go_on(0, true);
