@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/proc.h"
 #include "effects/effects.h"
 
 struct dirent_head {
@@ -28,7 +29,7 @@ long crn_fd_numbers(int pid, const char *kind, uint64_t ino, int *out, long max)
 
 	crn_format(wanted, sizeof(wanted), "%s:[%lu]", kind, ino);
 	crn_format(path, sizeof(path), "/proc/%d/fd", pid);
-	dir = (int)crn_sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	dir = (int)crn_path_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return dir;
 	while ((got = crn_sys3(SYS_getdents64, dir, list, sizeof(list))) > 0) {

@@ -13,6 +13,7 @@
 #include "effects/hold.h"
 #include "effects/hooks.h"
 #include "os/call_memory.h"
+#include "os/proc.h"
 #include "sites/sites.h"
 #include "session/session.h"
 
@@ -264,6 +265,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		else if (crn_agent->config.recover && row->effect == CRN_EFFECT_INPUT)
 			crn_site_first_input(call);
 	}
+	if (call->nr == SYS_chroot || call->nr == SYS_pivot_root)
+		crn_proc_keep();
 	if (installs_filter(call))
 		crn_sites_end("the program installs a seccomp filter");
 	if (writes_memory(call, row) ? crn_output_ready()

@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/proc.h"
 #include "effects/hold.h"
 
 static struct crn_fd *entry(int fd, bool make)
@@ -38,7 +39,7 @@ static enum crn_fd_kind anonymous_kind(int fd)
 	long n;
 
 	crn_format(path, sizeof(path), "/proc/self/fd/%d", fd);
-	n = crn_sys4(SYS_readlinkat, AT_FDCWD, path, target, sizeof(target) - 1);
+	n = crn_path_readlink(path, target, sizeof(target) - 1);
 	if (n <= 0)
 		return CRN_FD_OTHER;
 	target[n] = '\0';

@@ -13,6 +13,7 @@
 #include <time.h>
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/proc.h"
 #include "effects/effects.h"
 #include "effects/hooks.h"
 
@@ -46,7 +47,7 @@ static bool is_userfaultfd_device(long fd)
 	long n;
 
 	crn_format(path, sizeof(path), "/proc/self/fd/%d", (int)fd);
-	n = crn_sys4(SYS_readlinkat, AT_FDCWD, path, target, sizeof(target) - 1);
+	n = crn_path_readlink(path, target, sizeof(target) - 1);
 	target[CRN_MAX(n, 0)] = '\0';
 	return crn_streq(target, "/dev/userfaultfd");
 }

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/copy.h"
 #include "os/descriptor.h"
+#include "os/proc.h"
 #include "os/signal.h"
 #include "os/sys.h"
 
@@ -78,12 +79,7 @@ int crn_fd_raise(int fd)
 
 int crn_fd_open(const char *path, int flags)
 {
-	long fd;
-
-	do
-		fd = crn_sys4(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0600);
-	while (fd == -EINTR);
-	return crn_fd_raise((int)fd);
+	return crn_fd_raise((int)crn_path_open(path, flags | O_CLOEXEC));
 }
 
 int crn_fd_open_own(const char *path, int flags)
@@ -188,7 +184,7 @@ int crn_fd_write_line(int fd, const void *buf, size_t len)
 
 long crn_file_read(const char *path, char *buf, size_t size)
 {
-	int fd = (int)crn_sys4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+	int fd = (int)crn_path_open(path, O_RDONLY | O_CLOEXEC);
 	size_t used = 0;
 	long got = 0;
 
@@ -286,7 +282,7 @@ long crn_environment(const char *name, char *buf, size_t size)
 	bool found = false;
 	int c;
 
-	s.fd = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC, 0);
+	s.fd = (int)crn_path_open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
 	if (s.fd < 0)
 		return s.fd;
 	while (!found && (c = next_byte(&s)) >= 0)

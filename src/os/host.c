@@ -15,6 +15,7 @@
 #include "os/memory.h"
 #include "os/pagemap.h"
 #include "os/perf.h"
+#include "os/proc.h"
 #include "os/sys.h"
 #include "os/thread.h"
 
@@ -244,7 +245,7 @@ static uint64_t hardware_caps2(void)
 {
 	uint64_t aux[64];
 	long got = 0;
-	int fd = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/auxv", O_RDONLY | O_CLOEXEC, 0);
+	int fd = (int)crn_path_open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return 0;
@@ -388,8 +389,8 @@ static bool softdirty_cycle(volatile uint8_t *page)
 	int pagemap, clear;
 
 	*page = 1;
-	pagemap = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY, 0);
-	clear = (int)crn_sys4(SYS_openat, AT_FDCWD, "/proc/self/clear_refs", O_WRONLY, 0);
+	pagemap = (int)crn_path_open("/proc/self/pagemap", O_RDONLY);
+	clear = (int)crn_path_open("/proc/self/clear_refs", O_WRONLY);
 	if (pagemap < 0 || clear < 0 || !bit_of(pagemap, (void *)page))
 		return false;
 	if (crn_sys3(SYS_write, clear, "4", 1) != 1 || bit_of(pagemap, (void *)page))

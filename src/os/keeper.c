@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "os/lifeline.h"
 #include "os/memory.h"
+#include "os/proc.h"
 #include "os/process.h"
 #include "os/signal.h"
 #include "os/sys.h"
@@ -204,9 +205,8 @@ int crn_keeper_open(struct crn_keeper **out)
 static bool children_elsewhere(void)
 {
 	char mine[32], theirs[32];
-	long n = crn_sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", mine, sizeof(mine));
-	long m = crn_sys4(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid_for_children", theirs,
-		sizeof(theirs));
+	long n = crn_path_readlink("/proc/self/ns/pid", mine, sizeof(mine));
+	long m = crn_path_readlink("/proc/self/ns/pid_for_children", theirs, sizeof(theirs));
 
 	if (n < 0 && m < 0)
 		return false; /* no /proc to tell */

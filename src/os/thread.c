@@ -4,6 +4,7 @@
 #include "os/descriptor.h"
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/proc.h"
 #include "os/thread.h"
 
 struct kernel_timespec {
@@ -52,7 +53,7 @@ static int tid_of(const char *name)
 static bool proc_is_foreign(void)
 {
 	char link[16];
-	long n = crn_sys4(SYS_readlinkat, AT_FDCWD, "/proc/self", link, sizeof(link) - 1);
+	long n = crn_path_readlink("/proc/self", link, sizeof(link) - 1);
 
 	if (n <= 0)
 		return false;
@@ -92,8 +93,7 @@ static int each_task(task_fn fn, void *ctx)
 	long got = 0;
 	int fd;
 
-	fd = (int)crn_sys4(
-		SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	fd = (int)crn_path_open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return fd;
 	while (!result && (got = crn_sys3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {

@@ -182,21 +182,42 @@ def test_inetd() -> None:
 
 
 def test_root(folder: Path) -> None:
-    """A program that has changed its root is told that /proc is what it lacks there."""
+    """
+    A program that changes its root takes checkpoints and recovers without a /proc there, and so do
+    its children; who may not mount is told what it lacks.
+    """
     root = folder / "root"
     root.mkdir()
-    inner = "import os, select, sys\n"
+    status = Path("/proc/self/status").read_text()
+    mounts = int(status.partition("CapEff:")[2].split()[0], 16) >> 21 & 1  # CAP_SYS_ADMIN
+    if not mounts:
+        print("skip: CAP_SYS_ADMIN, to keep a /proc", flush=True)
+    inner = "import ctypes, mmap, os, select, sys\n"
+    inner += "passes = mmap.mmap(-1, 4096)\n"
     inner += "try: os.chroot(sys.argv[1])\n"
     inner += "except PermissionError: print('forbidden'); sys.exit()\n"
-    inner += "os.chdir('/'); [select.select([], [], [], 0) for _ in range(3)]; print('alive')"
+    inner += "os.chdir('/'); [select.select([], [], [], 0) for _ in range(3)]\n"
+    inner += "if os.fork(): sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    inner += "[select.select([], [], [], 0) for _ in range(3)]; passes[0] += 1\n"
+    inner += "if passes[0] == 1 and sys.argv[2] == 'crash': ctypes.string_at(0)\n"
+    inner += "print('alive', flush=True)"
     for tracker in ("async", "mprotect", "uffd", "fork"):
-        got = run("--at", "wait", "--tracker", tracker, "--",
-                  sys.executable, "-c", inner, str(root))
+        options = ["--at", "wait", "--tracker", tracker]
+        recover = ("--recover",) if mounts and tracker != "fork" else ()
+        got = run(*options, *recover, "--stats", "--", sys.executable, "-c", inner, str(root),
+                  "crash" if recover else "")
         if got[1] == "forbidden\n":
             print("skip: chroot is not permitted", flush=True)
             return
-        right = got[:2] == (0, "alive\n") and got[2].count("\n") == 1 and "/proc cannot" in got[2]
-        expect(right, f"no /proc in its root under {tracker}", got)
+        right = got[:2] == (0, "alive\n") and got[2].count(" 0 failed\n") == 2 * mounts
+        right &= got[2].count("recovered (1): SIGSEGV") == len(recover)
+        expect(right, f"a root without /proc under {tracker}", got)
+        less = ["setpriv", "--bounding-set", "-sys_admin", CAIRN, "run", *options, "--",
+                sys.executable, "-c", inner, str(root), ""]
+        done = subprocess.run(less, capture_output=True, text=True, check=False)
+        right = (done.returncode, done.stdout) == (0, "alive\n")
+        right &= done.stderr.count("\n") == done.stderr.count("/proc cannot") == 2
+        expect(right, f"no /proc, and no right to mount it, under {tracker}", done)
 
 
 def test_children() -> None:

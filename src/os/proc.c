@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#include "os/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include "base/copy.h"
+#include "os/descriptor.h"
+#include "os/sys.h"
+
+#ifndef SYS_open_tree
+#define SYS_open_tree 428
+#endif
+#define TREE_CLONE     1
+#define TREE_RECURSIVE 0x8000 /* where parts of /proc are mounted over, as in containers */
+
+#define BELOW "/proc/"
+
+static int kept = -1;
+
+void crn_proc_keep(void)
+{
+	int flags = TREE_CLONE | O_CLOEXEC;
+	long fd;
+
+	if (kept >= 0)
+		return;
+	fd = crn_sys3(SYS_open_tree, AT_FDCWD, "/proc", flags);
+	if (fd < 0)
+		fd = crn_sys3(SYS_open_tree, AT_FDCWD, "/proc", flags | TREE_RECURSIVE);
+	kept = crn_fd_raise((int)fd);
+}
+
+/* The path in the kept mount, if it was not there in the program's root; else NULL. */
+static const char *elsewhere(const char *path, long result)
+{
+	if (result != -ENOENT || kept < 0 || !crn_starts_with(path, BELOW))
+		return NULL;
+	return path + sizeof(BELOW) - 1;
+}
+
+static long open_at(int dir, const char *path, int flags)
+{
+	long fd;
+
+	do
+		fd = crn_sys4(SYS_openat, dir, path, flags, 0600);
+	while (fd == -EINTR);
+	return fd;
+}
+
+long crn_path_open(const char *path, int flags)
+{
+	long fd = open_at(AT_FDCWD, path, flags);
+	const char *below = elsewhere(path, fd);
+
+	return below ? open_at(kept, below, flags) : fd;
+}
+
+long crn_path_readlink(const char *path, char *target, size_t size)
+{
+	long n = crn_sys4(SYS_readlinkat, AT_FDCWD, path, target, size);
+	const char *below = elsewhere(path, n);
+
+	return below ? crn_sys4(SYS_readlinkat, kept, below, target, size) : n;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files of /proc, also in a process that has changed its root to a folder without it (chroot, as
+ * haproxy, unbound and vsftpd do): then they are looked for in a mount of /proc of our own, which
+ * is in no tree of mounts. Its root has no "..": who gets hold of the descriptor comes no further
+ * than with a /proc that the new root has.
+ */
+#ifndef CRN_OS_PROC_H
+#define CRN_OS_PROC_H
+
+#include <stddef.h>
+
+/*
+ * The program is about to change its root. Takes a mount of /proc, with CAP_SYS_ADMIN (Linux 5.2),
+ * and keeps it at a high number, in forked children, too; else nothing changes, and /proc is what
+ * the new root has. Once is enough.
+ */
+void crn_proc_keep(void);
+
+/* openat and readlinkat of an absolute path: >= 0 or -errno. Async-signal-safe. */
+long crn_path_open(const char *path, int flags);
+long crn_path_readlink(const char *path, char *target, size_t size);
+
+#endif
