@@ -176,6 +176,11 @@ enum crn_verdict crn_call_before(struct crn_call *call);
 void crn_call_after(struct crn_call *call);
 /* Instead of it, for a call that the before-hook has answered; the registers are past it. */
 void crn_call_answered(struct crn_call *call);
+/*
+ * intercept/actions.c: a sigreturn: does it lead to a call that the kernel will make (again)? No
+ * hook comes before that.
+ */
+bool crn_call_resumes_call(const struct crn_call *call);
 /* intercept/timer.c: take the checkpoint of a timer that came while no thread could; in a hook. */
 void crn_timer_turn(struct crn_call *call);
 /* Is any site a timer? Then calls come back to their after-hooks. */

@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "effects/hold.h"
 #include "os/clock.h"
+#include "os/descriptor.h"
 
 #define PIPE_ATOMIC 4096 /* PIPE_BUF: also what one slot of a pipe holds */
 #define NUMBERS_MAX 64
@@ -147,17 +148,20 @@ void crn_hold_write(const struct crn_held *p)
 {
 	size_t unit = crn_fd_look(p->fd)->kind == CRN_FD_EVENT ? sizeof(uint64_t) : p->size;
 	uint64_t end = crn_clock_kernel_ns() + PATIENCE_MS * 1000000ull, now;
+	struct crn_hushed hushed;
 	long n;
 
 	for (uint32_t done = 0; done < p->size;) {
+		crn_write_signals_hush(&hushed);
 		n = write_some(p, done, CRN_MIN(unit, (size_t)p->size - done));
+		crn_write_signals_restore(&hushed, n);
 		if (n > 0) {
 			done += (uint32_t)n;
 			continue;
 		}
 		now = crn_clock_kernel_ns();
 		if (n == -EPIPE)
-			return; /* the kernel has sent the signal */
+			return; /* whoever could read it went after the program had written it */
 		if ((n != -EAGAIN && n != -EINTR && n != -ENOMEM) || now >= end) {
 			crn_error("descriptor %d took no more bytes for a second (%ld): %u that "
 				  "the program wrote to itself are lost", p->fd, n, p->size - done);

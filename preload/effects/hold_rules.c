@@ -218,6 +218,9 @@ static enum due due_none(const struct crn_call *call)
 		return SEND;
 	case SYS_futex:
 		return due_futex(call);
+	case SYS_rt_sigreturn:
+		/* It may wait for what the handler has written to its own process. */
+		return crn_call_resumes_call(call) ? COMMIT : NOTHING;
 	case SYS_getsockopt:
 		return crn_hold_has((int)call->args[0]) ? SEND : NOTHING;
 	}

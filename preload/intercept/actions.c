@@ -306,6 +306,13 @@ static long call_returned_to(const ucontext_t *uc)
 	return -1;
 }
 
+bool crn_call_resumes_call(const struct crn_call *call)
+{
+	const struct crn_pending *p = (const void *)call; /* its first member */
+
+	return call_returned_to((const ucontext_t *)(uintptr_t)p->rsp) >= 0;
+}
+
 /*
  * The frame that sigreturn is about to take: its alternate stack is the program's business, the
  * kernel's is ours.

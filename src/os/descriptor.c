@@ -166,19 +166,33 @@ int crn_fd_write(int fd, const void *buf, size_t len)
 	return 0;
 }
 
+#define WRITE_SIGNALS (1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1))
+
+void crn_write_signals_hush(struct crn_hushed *h)
+{
+	h->pending = 0;
+	h->mask = crn_signal_mask(SIG_BLOCK, WRITE_SIGNALS);
+	crn_sys2(SYS_rt_sigpending, &h->pending, sizeof(h->pending));
+}
+
+void crn_write_signals_restore(const struct crn_hushed *h, long result)
+{
+	const uint64_t set = WRITE_SIGNALS, none[2] = { 0 };
+
+	/* Ours is taken back; one that was pending before is the program's. */
+	if ((result == -EPIPE || result == -EFBIG) && !(h->pending & set))
+		crn_sys4(SYS_rt_sigtimedwait, &set, NULL, none, sizeof(set));
+	crn_signal_mask(SIG_SETMASK, h->mask);
+}
+
 int crn_fd_write_line(int fd, const void *buf, size_t len)
 {
-	const uint64_t set = 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1), none[2] = { 0 };
-	uint64_t mask, before = 0;
+	struct crn_hushed hushed;
 	int err;
 
-	mask = crn_signal_mask(SIG_BLOCK, set);
-	crn_sys2(SYS_rt_sigpending, &before, sizeof(before));
+	crn_write_signals_hush(&hushed);
 	err = crn_fd_write(fd, buf, len);
-	/* Ours is taken back; one that was pending before is the program's. */
-	if ((err == -EPIPE || err == -EFBIG) && !(before & set))
-		crn_sys4(SYS_rt_sigtimedwait, &set, NULL, none, sizeof(set));
-	crn_signal_mask(SIG_SETMASK, mask);
+	crn_write_signals_restore(&hushed, err);
 	return err;
 }
 

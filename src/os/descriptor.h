@@ -60,6 +60,12 @@ int crn_fd_memory(const char *name, uint64_t size);
 long crn_fd_read(int fd, void *buf, size_t len);
 /* Until all is written or an error comes. */
 int crn_fd_write(int fd, const void *buf, size_t len);
+/* Around a write of the engine's: SIGPIPE and SIGXFSZ, which `result` says were raised, are no news. */
+struct crn_hushed {
+	uint64_t mask, pending;
+};
+void crn_write_signals_hush(struct crn_hushed *h);
+void crn_write_signals_restore(const struct crn_hushed *h, long result);
 /*
  * The same for lines to somebody who may be gone, or beyond RLIMIT_FSIZE: raises neither SIGPIPE
  * nor SIGXFSZ, which the program would die of.

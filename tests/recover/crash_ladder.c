@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -470,6 +471,66 @@ static void wake_by_shared_pipe(void)
 	kill(child, SIGKILL);
 }
 
+static void write_one(int sig)
+{
+	const uint64_t one = 1;
+
+	if (write(waker[1], &one, sizeof(one)) != sizeof(one))
+		_exit(3);
+}
+
+/* A call that the kernel makes again by itself waits for what the handler has written. */
+static void wait_for_handler(void)
+{
+	struct sigaction sa = { .sa_handler = write_one, .sa_flags = SA_RESTART };
+	const struct itimerval soon = { .it_value = { 0, 20000 } };
+	uint64_t got;
+
+	sigaction(SIGALRM, &sa, NULL);
+	wake_up();
+	for (int kind = 0; kind < 3; kind++) {
+		if (kind == 0 ? pipe(waker) :
+			kind == 1 ? socketpair(AF_UNIX, SOCK_STREAM, 0, waker) :
+				    (waker[0] = waker[1] = eventfd(0, 0)) < 0)
+			_exit(3);
+		setitimer(ITIMER_REAL, &soon, NULL);
+		if (read(waker[0], &got, sizeof(got)) != sizeof(got) || got != 1)
+			_exit(4);
+	}
+	puts("woken 3 times");
+}
+
+/* Whoever could have read it ends after it has been written: that is no news for who wrote. */
+static void write_to_the_gone(void)
+{
+	pid_t child;
+
+	if (pipe2(waker, O_NONBLOCK))
+		_exit(3);
+	child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (!outside[1])
+			;
+		close(waker[0]);
+		outside[2] = 1;
+		for (;;)
+			pause();
+	}
+	wake_up();
+	write_one(0);
+	wake_up();
+	close(waker[0]);
+	wake_up();
+	write_one(0);
+	outside[1] = 1;
+	while (!outside[2])
+		;
+	wake_up();
+	puts("still there");
+	kill(child, SIGKILL);
+}
+
 static void reap_in_handler(void)
 {
 	pid_t child = fork();
@@ -509,6 +570,8 @@ int main(int argc, char **argv)
 		{ "event", wake_by_event },
 		{ "shared_pipe", wake_by_shared_pipe },
 		{ "reap", reap_in_handler },
+		{ "restarted", wait_for_handler },
+		{ "gone", write_to_the_gone },
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -51,6 +51,8 @@ CASES = {
     "event": Case(0, 1, "woken once"),
     "shared_pipe": Case(0, 1, "woken once"),
     "reap": Case(0, 1, "reaped 7"),
+    "restarted": Case(0, 0, "woken 3 times"),
+    "gone": Case(0, 0, "still there"),
 }
 
 
