@@ -60,7 +60,10 @@ int crn_fd_memory(const char *name, uint64_t size);
 long crn_fd_read(int fd, void *buf, size_t len);
 /* Until all is written or an error comes. */
 int crn_fd_write(int fd, const void *buf, size_t len);
-/* Around a write of the engine's: SIGPIPE and SIGXFSZ, which `result` says were raised, are no news. */
+/*
+ * Around a write of the engine's: SIGPIPE or SIGXFSZ is taken back if `result` says that it was
+ * raised.
+ */
 struct crn_hushed {
 	uint64_t mask, pending;
 };

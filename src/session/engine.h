@@ -212,6 +212,7 @@ struct cairn {
 	struct crn_ranges other_stacks;
 	struct crn_ranges omitted;  /* never part of the surface */
 	struct crn_ranges in_flight; /* what env.in_flight names, or its buffer */
+	struct crn_ranges orphans;  /* of explicit areas: exchanged, and not tracked again so far */
 	struct crn_ranges heads;    /* while maps are read: a byte of each thread's descriptor */
 
 	struct crn_maps maps;

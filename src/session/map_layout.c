@@ -120,6 +120,28 @@ static int compare(cairn_t *c, struct crn_changes *to, const struct crn_piece *o
 	return o->prot == n->prot ? 0 : crn_change_add(c, to, o, begin, end, CRN_CHANGE_PROT);
 }
 
+/*
+ * New to the layout, but not to the areas: an explicit area may have become memory of another kind
+ * between its addition and the first look. Kinds that its tracker knows of are followed there.
+ */
+static int exchanged(cairn_t *c, struct crn_changes *to, const struct crn_piece *n,
+	uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = crn_area_from(c, begin); i < c->area_count; i++) {
+		const struct crn_area *a = c->areas[i];
+		const uint32_t kinds = CRN_AREA_FILE | CRN_AREA_SHARED;
+		struct crn_piece was = { .prot = PROT_READ | PROT_WRITE };
+
+		if (a->begin >= end)
+			break;
+		was.flags = (a->flags & kinds) | CRN_AREA_EXPLICIT;
+		if (a->flags & CRN_AREA_EXPLICIT && n->flags & kinds & ~a->flags)
+			CRN_TRY(crn_change_add(c, to, &was, CRN_MAX(a->begin, begin),
+				CRN_MIN(a->end, end), CRN_CHANGE_GONE));
+	}
+	return 0;
+}
+
 static int diff(cairn_t *c, struct crn_changes *to)
 {
 	size_t i = 0, j = 0;
@@ -136,6 +158,7 @@ static int diff(cairn_t *c, struct crn_changes *to)
 			CRN_TRY(crn_change_add(c, to, o, ob, at, CRN_CHANGE_GONE));
 		} else if (nb < ob) {
 			at = CRN_MIN(n->end, ob);
+			CRN_TRY(exchanged(c, to, n, nb, at));
 			CRN_TRY(crn_change_add(c, to, n, nb, at, CRN_CHANGE_BORN));
 		} else {
 			at = CRN_MIN(o->end, n->end);
@@ -202,6 +225,12 @@ static void refuse(cairn_t *c, const struct crn_piece *p, int err)
 	crn_warn("mapping %zx-%zx is not tracked: %s", p->begin, p->end, cairn_strerror(err));
 }
 
+/* A part of an explicit area that is none for now: the next look is there, too. */
+static int keep_in_mind(cairn_t *c, const struct crn_piece *p)
+{
+	return p->flags & CRN_AREA_EXPLICIT ? crn_ranges_add(c, &c->orphans, p->begin, p->end) : 0;
+}
+
 /* `record` has room for every change. */
 static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_follow how,
 	struct crn_changes *record)
@@ -216,6 +245,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 			(unsigned long)crn_mark_newest(c)->id);
 		/* found again after the restore, if it is left or the restore is refused */
 		crn_pieces_cut(&c->fresh, p->begin, p->end);
+		CRN_TRY(keep_in_mind(c, p));
 		c->noted = true;
 		record->at[record->count] = *change;
 		record->at[record->count++].piece.flags |= CRN_PIECE_NOTED;
@@ -230,6 +260,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 				p->begin, p->end);
 		c->taken_told |= err == -EBUSY;
 		crn_pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
+		CRN_TRY(keep_in_mind(c, p));
 		return err;
 	}
 	if (err < 0)
@@ -288,6 +319,10 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 		sizeof(*record->at)));
 	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity,
 		c->fresh.count + found->count, sizeof(*c->fresh.at)));
+	/* No part of an area gets lost for want of memory to remember it. */
+	CRN_TRY(crn_grow(c, (void **)&c->orphans.at, &c->orphans.capacity, found->count + 1,
+		sizeof(*c->orphans.at)));
+	c->orphans.count = 0; /* those that are there still are among what is found */
 	for (size_t i = 0; i < found->count; i++) {
 		const struct crn_change *change = &found->at[i];
 

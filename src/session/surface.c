@@ -297,24 +297,37 @@ static int add_chosen(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 	return true;
 }
 
-/* With explicit areas only, the rest of the address space is of no interest. */
+static int read_range(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_mapping m = { .end = 0 };
+	int more = 0;
+
+	CRN_TRY(crn_maps_begin(&c->maps, begin, 0));
+	/* Who asks beyond the end pays for one system call more. */
+	while (m.end < end && (more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
+		uint32_t flags = (crn_mapping_flags(&m) & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT;
+
+		CRN_TRY(piece_add(c, &c->fresh, &m, flags, begin, end));
+	}
+	return more;
+}
+
+/* With explicit areas only, the rest of the address space is of no interest. In order. */
 static int read_explicit(cairn_t *c)
 {
-	for (size_t i = 0; i < c->area_count; i++) {
-		struct crn_mapping m = { .end = 0 };
-		int more = 0;
+	size_t orphan = 0;
 
-		CRN_TRY(crn_maps_begin(&c->maps, c->areas[i]->begin, 0));
-		/* Who asks beyond the end pays for one system call more. */
-		while (m.end < c->areas[i]->end && (more = crn_maps_next(&c->maps, &m)) > 0 &&
-			m.begin < c->areas[i]->end) {
-			uint32_t flags =
-				(crn_mapping_flags(&m) & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT;
+	for (size_t i = 0; i <= c->area_count; i++) {
+		uintptr_t next = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
 
-			CRN_TRY(piece_add(
-				c, &c->fresh, &m, flags, c->areas[i]->begin, c->areas[i]->end));
+		for (; orphan < c->orphans.count && c->orphans.at[orphan].begin < next; orphan++) {
+			const struct crn_range *r = &c->orphans.at[orphan];
+
+			if (r->end <= next)
+				CRN_TRY(read_range(c, r->begin, r->end));
 		}
-		CRN_TRY(more);
+		if (i < c->area_count)
+			CRN_TRY(read_range(c, c->areas[i]->begin, c->areas[i]->end));
 	}
 	return 0;
 }

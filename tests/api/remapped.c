@@ -336,6 +336,7 @@ static const struct test_case cases[] = {
 	{ "hot", hot },
 	{ "patched", patched },
 	{ "beside_stores", beside_stores },
+	{ "exchanged_at_once", exchanged_at_once },
 	{ NULL, NULL },
 };
 

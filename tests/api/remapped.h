@@ -64,6 +64,9 @@ void rewinds_of_file(void);
 void dropped_late(void);
 void opened_between(void);
 
+/* ---- remapped_kinds.c ---- */
+void exchanged_at_once(void);
+
 /* ---- remapped_stalled.c ---- */
 void keeper_stalled(void);
 
