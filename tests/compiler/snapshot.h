@@ -6,6 +6,7 @@
  *	- the engine's and the run-time's (MADV_WIPEONFORK: "wf" in smaps)
  *	- segments of shared libraries, which have no hooks, and what lies right behind them (.bss)
  *	- what the run-time keeps across restores (CRN_RT_LASTING)
+ *	- where the kernel notes the processor that the thread is on (rseq), not compared
  *	- the stack below a frame
  *
  * Nor is free memory of the run-time's heap compared with -fcairn-fresh=on.
@@ -109,6 +110,27 @@ static inline bool is_mapped(char *at, size_t len)
 extern uintptr_t crn_heap_free_until(const void *at) __attribute__((weak));
 extern const char __cairn_fresh_on __attribute__((weak));
 
+/* What glibc 2.35 and later tell of their registration. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+
+/* The end of the thread's rseq area that an address lies in, or NULL. */
+static inline char *rseq_until(const char *at)
+{
+	char *begin, *end;
+
+	if (!&__rseq_offset || !&__rseq_size || !__rseq_size)
+		return NULL;
+#ifdef __i386__
+	__asm__("mov %%gs:0, %0" : "=r"(begin));
+#else
+	__asm__("mov %%fs:0, %0" : "=r"(begin));
+#endif
+	begin += __rseq_offset;
+	end = begin + (__rseq_size > 32 ? __rseq_size : 32);
+	return at >= begin && at < end ? end : NULL;
+}
+
 static inline char *first_other(char *at, const char *was, size_t len)
 {
 	char *end = at + len, *until;
@@ -116,8 +138,9 @@ static inline char *first_other(char *at, const char *was, size_t len)
 	while (memcmp(at, was, (size_t)(end - at))) {
 		while (*at == *was)
 			at++, was++;
-		until = &__cairn_fresh_on && crn_heap_free_until ?
-			(char *)crn_heap_free_until(at) : NULL;
+		until = rseq_until(at);
+		if (!until && &__cairn_fresh_on && crn_heap_free_until)
+			until = (char *)crn_heap_free_until(at);
 		if (!until)
 			return at;
 		if (until >= end)
