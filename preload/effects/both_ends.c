@@ -3,7 +3,6 @@
  * Who has which end: the numbers by which a process has a pipe or a socket, and which socket is the
  * other end of a local one. Asked rarely, of /proc and of the kernel's socket monitor.
  */
-#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
@@ -14,42 +13,36 @@
 #include "os/proc.h"
 #include "effects/effects.h"
 
-struct dirent_head {
-	uint64_t inode, offset;
-	uint16_t length;
-	uint8_t type;
-	char name[];
+struct numbers {
+	char wanted[40]; /* what their links say */
+	int *out;
+	long max, count;
 };
+
+static int look(void *ctx, int dir, int number)
+{
+	struct numbers *n = ctx;
+	char name[12], target[40];
+	long len;
+
+	crn_format(name, sizeof(name), "%d", number);
+	len = crn_sys4(SYS_readlinkat, dir, name, target, sizeof(target) - 1);
+	target[CRN_MAX(len, 0)] = '\0';
+	if (crn_streq(target, n->wanted))
+		n->out[n->count++] = number;
+	return n->count == n->max;
+}
 
 long crn_fd_numbers(int pid, const char *kind, uint64_t ino, int *out, long max)
 {
-	char path[48], wanted[40], target[40], list[2048] __attribute__((aligned(8)));
-	long got, count = 0;
-	int dir;
+	struct numbers n = {.out = out, .max = max};
+	char path[48];
+	int err;
 
-	crn_format(wanted, sizeof(wanted), "%s:[%lu]", kind, ino);
+	crn_format(n.wanted, sizeof(n.wanted), "%s:[%lu]", kind, ino);
 	crn_format(path, sizeof(path), "/proc/%d/fd", pid);
-	dir = (int)crn_path_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0)
-		return dir;
-	while ((got = crn_sys3(SYS_getdents64, dir, list, sizeof(list))) > 0) {
-		for (long at = 0; at < got && count < max;) {
-			const struct dirent_head *d = (const struct dirent_head *)(list + at);
-			long n = crn_sys4(
-				SYS_readlinkat, dir, d->name, target, sizeof(target) - 1);
-
-			at += d->length;
-			target[CRN_MAX(n, 0)] = '\0';
-			if (!crn_streq(target, wanted))
-				continue;
-			out[count] = 0;
-			for (const char *c = d->name; *c >= '0' && *c <= '9'; c++)
-				out[count] = out[count] * 10 + (*c - '0');
-			count++;
-		}
-	}
-	crn_sys1(SYS_close, dir);
-	return got < 0 ? got : count;
+	err = crn_proc_numbers(path, look, &n);
+	return err < 0 ? err : n.count;
 }
 
 uint64_t crn_local_peer(uint64_t ino)

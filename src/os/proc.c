@@ -15,6 +15,13 @@
 
 #define BELOW "/proc/"
 
+struct dirent_head {
+	uint64_t inode, offset;
+	uint16_t length;
+	uint8_t type;
+	char name[];
+} __attribute__((packed));
+
 static int kept = -1;
 
 void crn_proc_keep(void)
@@ -62,4 +69,39 @@ long crn_path_readlink(const char *path, char *target, size_t size)
 	const char *below = elsewhere(path, n);
 
 	return below ? crn_sys4(SYS_readlinkat, kept, below, target, size) : n;
+}
+
+int crn_proc_number(const char *name)
+{
+	int number = *name ? 0 : -1;
+
+	for (; *name; name++) {
+		if (*name < '0' || *name > '9')
+			return -1;
+		number = number * 10 + (*name - '0');
+	}
+	return number;
+}
+
+int crn_proc_numbers(
+	const char *path, int (*fn)(void *ctx, int dir, int number), void *ctx)
+{
+	int dir = (int)crn_path_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = 0;
+	char list[1024] __attribute__((aligned(8)));
+	long got = 0;
+
+	if (dir < 0)
+		return dir;
+	while (!result && (got = crn_sys3(SYS_getdents64, dir, list, sizeof(list))) > 0) {
+		for (long at = 0; at < got && !result;) {
+			const struct dirent_head *entry = (const struct dirent_head *)(list + at);
+			int number = crn_proc_number(entry->name);
+
+			if (number >= 0)
+				result = fn(ctx, dir, number);
+			at += entry->length;
+		}
+	}
+	crn_sys1(SYS_close, dir);
+	return got < 0 ? (int)got : result;
 }

@@ -21,4 +21,13 @@ void crn_proc_keep(void);
 long crn_path_open(const char *path, int flags);
 long crn_path_readlink(const char *path, char *target, size_t size);
 
+/* What a name in /proc that is a number says; -1: it is none. */
+int crn_proc_number(const char *name);
+/*
+ * Call fn for the entries of a folder of /proc whose names are numbers, until it answers other than
+ * 0: that, or -errno. `dir` is the folder, open.
+ */
+int crn_proc_numbers(
+	const char *path, int (*fn)(void *ctx, int dir, int number), void *ctx);
+
 #endif

@@ -27,25 +27,6 @@ int crn_futex_wake(uint32_t *word, int count)
 	return (int)crn_sys3(SYS_futex, word, FUTEX_WAKE_PRIVATE, count);
 }
 
-struct dirent_head {
-	uint64_t inode, offset;
-	uint16_t length;
-	uint8_t type;
-	char name[];
-} __attribute__((packed));
-
-static int tid_of(const char *name)
-{
-	int tid = 0;
-
-	for (; *name; name++) {
-		if (*name < '0' || *name > '9')
-			return 0;
-		tid = tid * 10 + (*name - '0');
-	}
-	return tid;
-}
-
 /*
  * In a pid namespace that has no /proc of its own, /proc names threads as the outer namespace does.
  * Does it?
@@ -58,7 +39,7 @@ static bool proc_is_foreign(void)
 	if (n <= 0)
 		return false;
 	link[n] = 0;
-	return tid_of(link) != crn_getpid();
+	return crn_proc_number(link) != crn_getpid();
 }
 
 /* The id that a thread has for itself: the last of its NSpid line. 0 if it cannot be told. */
@@ -85,30 +66,25 @@ static int own_tid(int tid)
 /* `name` is what /proc calls it. */
 typedef int (*task_fn)(void *ctx, int tid, int name);
 
+struct tasks {
+	task_fn fn;
+	void *ctx;
+	bool foreign;
+};
+
+static int task(void *ctx, int dir, int name)
+{
+	const struct tasks *t = ctx;
+	int tid = name && t->foreign ? own_tid(name) : name;
+
+	return tid ? t->fn(t->ctx, tid, name) : 0;
+}
+
 static int each_task(task_fn fn, void *ctx)
 {
-	char buf[1024] __attribute__((aligned(8)));
-	bool foreign = proc_is_foreign();
-	int result = 0;
-	long got = 0;
-	int fd;
+	struct tasks t = { fn, ctx, proc_is_foreign() };
 
-	fd = (int)crn_path_open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return fd;
-	while (!result && (got = crn_sys3(SYS_getdents64, fd, buf, sizeof(buf))) > 0) {
-		for (long at = 0; at < got && !result;) {
-			const struct dirent_head *entry = (const struct dirent_head *)(buf + at);
-			int name = tid_of(entry->name);
-			int tid = name && foreign ? own_tid(name) : name;
-
-			if (tid)
-				result = fn(ctx, tid, name);
-			at += entry->length;
-		}
-	}
-	crn_fd_close(fd);
-	return got < 0 ? (int)got : result;
+	return crn_proc_numbers("/proc/self/task", task, &t);
 }
 
 struct each {
