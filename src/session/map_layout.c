@@ -225,9 +225,10 @@ static void refuse(cairn_t *c, const struct crn_piece *p, int err)
 	crn_warn("mapping %zx-%zx is not tracked: %s", p->begin, p->end, cairn_strerror(err));
 }
 
-/* A part of an explicit area that is none for now: the next look is there, too. */
-static int keep_in_mind(cairn_t *c, const struct crn_piece *p)
+/* The next look finds it again, also what was a part of an explicit area and is none for now. */
+static int look_again(cairn_t *c, const struct crn_piece *p)
 {
+	crn_pieces_cut(&c->fresh, p->begin, p->end);
 	return p->flags & CRN_AREA_EXPLICIT ? crn_ranges_add(c, &c->orphans, p->begin, p->end) : 0;
 }
 
@@ -243,9 +244,8 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 	if (how == CRN_FOLLOW_NOTE) {
 		crn_debug("noted %zx-%zx after %lu", p->begin, p->end,
 			(unsigned long)crn_mark_newest(c)->id);
-		/* found again after the restore, if it is left or the restore is refused */
-		crn_pieces_cut(&c->fresh, p->begin, p->end);
-		CRN_TRY(keep_in_mind(c, p));
+		/* after the restore, if it is left or the restore is refused */
+		CRN_TRY(look_again(c, p));
 		c->noted = true;
 		record->at[record->count] = *change;
 		record->at[record->count++].piece.flags |= CRN_PIECE_NOTED;
@@ -259,8 +259,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 			crn_error("mapping %zx-%zx belongs to a userfaultfd of the program's own",
 				p->begin, p->end);
 		c->taken_told |= err == -EBUSY;
-		crn_pieces_cut(&c->fresh, p->begin, p->end); /* found again by the next look */
-		CRN_TRY(keep_in_mind(c, p));
+		CRN_TRY(look_again(c, p));
 		return err;
 	}
 	if (err < 0)
