@@ -198,6 +198,13 @@ class Server:
                 found.append(Recovery(float(match.group(1)), match.group(2) or "", line))
         return found
 
+    def await_recoveries(self, count: int) -> int:
+        """Until there are so many: a reset reaches its client before the line is written."""
+        end = time.monotonic() + PATIENCE
+        while len(self.recoveries()) < count and time.monotonic() < end:
+            time.sleep(0.01)
+        return len(self.recoveries())
+
     def last_words(self) -> str:
         """The agent's last line."""
         lines = self.errors.read_text(errors="replace").splitlines() if self.errors.exists() else []

@@ -454,8 +454,8 @@ static void wake_by_event(void)
 	woken_once();
 }
 
-/* A child has both ends, too. */
-static void wake_by_shared_pipe(void)
+/* A child that has both ends, too, and closes the reading one when it is told to. */
+static pid_t fork_holder(void)
 {
 	pid_t child;
 
@@ -464,9 +464,20 @@ static void wake_by_shared_pipe(void)
 	child = fork();
 	if (child == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (!outside[3])
+			usleep(1000);
+		close(waker[0]);
+		outside[4] = 1;
 		for (;;)
 			pause();
 	}
+	return child;
+}
+
+static void wake_by_shared_pipe(void)
+{
+	pid_t child = fork_holder();
+
 	woken_once();
 	kill(child, SIGKILL);
 }
@@ -503,28 +514,16 @@ static void wait_for_handler(void)
 /* Whoever could have read it ends after it has been written: that is no news for who wrote. */
 static void write_to_the_gone(void)
 {
-	pid_t child;
+	pid_t child = fork_holder();
 
-	if (pipe2(waker, O_NONBLOCK))
-		_exit(3);
-	child = fork();
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		while (!outside[1])
-			;
-		close(waker[0]);
-		outside[2] = 1;
-		for (;;)
-			pause();
-	}
 	wake_up();
 	write_one(0);
 	wake_up();
 	close(waker[0]);
 	wake_up();
 	write_one(0);
-	outside[1] = 1;
-	while (!outside[2])
+	outside[3] = 1;
+	while (!outside[4])
 		;
 	wake_up();
 	puts("still there");

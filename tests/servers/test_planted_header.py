@@ -82,10 +82,8 @@ def test(build: Path, mode: str, folder: Path) -> None:
         cairn.start()
         before, family = answers(cairn.port), cairn.family()
         crashes(cairn.port)
-        end = time.monotonic() + PATIENCE
-        while len(cairn.recoveries()) < CRASHES and time.monotonic() < end:
-            time.sleep(0.01)  # the reset reaches its client before the line is written
-        expect(len(cairn.recoveries()) == CRASHES, f"{len(cairn.recoveries())} recoveries")
+        count = cairn.await_recoveries(CRASHES)
+        expect(count == CRASHES, f"{count} recoveries")
         expect(cairn.family() == family, "by the same processes")
         expect(answers(cairn.port) == before, "the answers are the same as before")
         wait_until_idle(cairn)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import shutil
 import socket
 import struct
-import time
 from pathlib import Path
 
 from under_cairn import PATIENCE, Failed, cairn_run, crash, expect, main, skip
@@ -94,10 +93,8 @@ def test(build: Path, mode: str, folder: Path) -> None:
     try:
         server.start()
         crashes(server.port, Session(server.port))
-        end = time.monotonic() + PATIENCE
-        while len(server.recoveries()) < CRASHES and time.monotonic() < end:
-            time.sleep(0.01)
-        expect(len(server.recoveries()) == CRASHES, f"{len(server.recoveries())} recoveries")
+        count = server.await_recoveries(CRASHES)
+        expect(count == CRASHES, f"{count} recoveries")
         status = server.stop()
         expect(status == 0, f"exit status {status}")
     except (Failed, ServerError, OSError) as error:
