@@ -248,14 +248,14 @@ void crn_site_commit(struct crn_call *call)
 	lock_drop();
 }
 
-/* Is it more than the kernel's own answers (netlink), which libc asks for at any time? */
-static bool is_connection(int fd)
+/* The kernel's own answers, which libc asks for at any time. */
+static bool is_netlink(int fd)
 {
 	int domain = AF_NETLINK;
 	unsigned len = sizeof(domain);
 
 	crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-	return domain != AF_NETLINK;
+	return domain == AF_NETLINK;
 }
 
 /* A read from a socket, or from standard input if somebody may be writing to it. */
@@ -268,7 +268,7 @@ static bool brings_request(const struct crn_call *call)
 	if (call->nr == SYS_accept || call->nr == SYS_accept4 || crn_sys2(SYS_fstat, fd, &st) < 0)
 		return false;
 	if (S_ISSOCK(st.st_mode))
-		return is_connection(fd);
+		return !is_netlink(fd);
 	return fd == 0 && (S_ISFIFO(st.st_mode) || (S_ISCHR(st.st_mode) &&
 		crn_sys3(SYS_ioctl, fd, TCGETS, terminal) == 0));
 }
