@@ -318,6 +318,55 @@ size_t crn_memory_readable(const uintptr_t *at, size_t count)
 	return i;
 }
 
+static int write_at(const uintptr_t *at, size_t count)
+{
+	uint8_t bytes[CRN_PROBE_MAX];
+	struct iovec local = { bytes, count }, remote[CRN_PROBE_MAX];
+	long got = 0;
+
+	for (size_t i = 0; i < count; i++)
+		remote[i] = (struct iovec){ (void *)at[i], 1 };
+	for (int nr = SYS_process_vm_readv;; nr = SYS_process_vm_writev) {
+		got = crn_sys6(nr, crn_getpid(), (long)&local, 1, (long)remote, (long)count, 0);
+		if (got != (long)count)
+			return got < 0 ? (int)got : -EFAULT;
+		if (nr == SYS_process_vm_writev)
+			return 0;
+	}
+}
+
+int crn_memory_writable(const struct iovec *pieces, size_t count)
+{
+	uintptr_t at[CRN_PROBE_MAX], end;
+	size_t n = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		end = (uintptr_t)pieces[i].iov_base + pieces[i].iov_len;
+		for (uintptr_t a = (uintptr_t)pieces[i].iov_base; a < end && err == 0;
+			a = crn_page_down(a) + CRN_PAGE_SIZE) {
+			if (n == CRN_PROBE_MAX) {
+				err = write_at(at, n);
+				n = 0;
+			}
+			at[n++] = a;
+		}
+	}
+	return err < 0 || !n ? err : write_at(at, n);
+}
+
+int crn_memory_scatter(const struct iovec *to, const struct iovec *from, size_t count)
+{
+	size_t len = 0;
+	long got;
+
+	for (size_t i = 0; i < count; i++)
+		len += to[i].iov_len;
+	got = crn_sys6(SYS_process_vm_writev, crn_getpid(), (long)from, (long)count, (long)to,
+		(long)count, 0);
+	return got == (long)len ? 0 : got < 0 ? (int)got : -EFAULT;
+}
+
 /* ---- Around protections ------------------------------------------------------------- */
 
 static int through_mem(uintptr_t addr, void *buf, size_t len, int nr, int flags)

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 #include <sys/mman.h>
 
 #ifndef MADV_POPULATE_READ
@@ -134,6 +135,14 @@ size_t crn_memory_readable(const uintptr_t *at, size_t count);
 long crn_memory_peek(void *dst, const void *src, size_t len);
 /* The other way: bytes stored, or -errno. As a store of the program's own, but for the signal. */
 long crn_memory_poke(void *dst, const void *src, size_t len);
+
+/*
+ * Can all of these pieces be written? Asked by writing what is there to the first byte of each
+ * page: for memory that is about to be overwritten anyway. 0 or -errno.
+ */
+int crn_memory_writable(const struct iovec *pieces, size_t count);
+/* Pieces of the same lengths, each to its place. 0, or -errno: some may have been written. */
+int crn_memory_scatter(const struct iovec *to, const struct iovec *from, size_t count);
 
 /* A call of the program about its own mappings, passed on as it is: its result or -errno. */
 long crn_memory_call(long nr, const long args[6]);

@@ -434,6 +434,12 @@ bool crn_heap_holds(const void *block)
 		(uintptr_t)place.heap->units << UNIT_SHIFT;
 }
 
+bool crn_heap_spans(const void *at, size_t len)
+{
+	return crn_heap_holds(at) && len <= address_of(place.heap->committed) - (uintptr_t)at &&
+		(uintptr_t)at < address_of(place.heap->committed);
+}
+
 static uint32_t unit_of(const void *block)
 {
 	return (uint32_t)(((uintptr_t)block - place.base) >> UNIT_SHIFT);

@@ -29,6 +29,8 @@ void *crn_heap_zeros(size_t size);
 void crn_heap_free(void *block);
 /* Is the address of the heap? Then only crn_heap_free may give it back. */
 bool crn_heap_holds(const void *block);
+/* Is all of it memory of the heap, whoever uses it? */
+bool crn_heap_spans(const void *at, size_t len);
 /* Bytes that may be used at a block of the heap. */
 size_t crn_heap_room(const void *block);
 

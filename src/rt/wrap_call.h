@@ -7,15 +7,24 @@
 #define CRN_RT_WRAP_CALL_H
 
 #include <stdbool.h>
+#include "rt/landing_messages.h"
 
 /* Calls that change the program's mappings, and how they are made so that they can be undone. */
 bool crn_call_maps(long nr);
 long crn_call_map(long nr, const long args[6]);
 
 /*
- * Keep what the call is about to write. `surely`: what it points to is memory for sure; else each
- * page is looked at before. Of calls that write unseen the interval cannot be restored.
+ * Any other call is made between these two, with `args` as they are here. Its result, or -errno,
+ * goes through the second, which gets the program's arguments. `surely`: what they point to is
+ * memory for sure; else the kernel is asked. Of calls that write unseen the interval cannot be
+ * restored.
  */
-void crn_call_keep(long nr, const long args[6], bool surely);
+struct crn_call {
+	long args[6];
+	bool lands;
+	struct message_landing landing;
+};
+void crn_call_begin(struct crn_call *c, long nr, const long args[6], bool surely);
+long crn_call_end(struct crn_call *c, long nr, const long args[6], long got);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * Files: what is said of them, and their content. A program reads into buffers that are larger than
  * what comes, so the kernel writes to the stack, and what has come goes to its place from there. Of
- * large buffers the rest is kept before the call.
+ * buffers that are too large for that the rest is kept before the call.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -36,26 +36,23 @@ _Noreturn void __chk_fail(void);
 
 WRAPPER(ssize_t, read, int fd, void *to, size_t n)
 {
-	char bounce[BOUNCE_MAX(to, n)];
+	char bounce[BOUNCE_MAX(n)];
 	struct landing l;
-	ssize_t got;
 
 	if (!land(&l, bounce, sizeof(bounce), to, n))
 		return read(fd, to, n);
-	got = l.parts == 1 ? read(fd, bounce, n) : readv(fd, l.part, 2);
-	return landed(&l, got);
+	return landed(&l, l.parts == 1 ? read(fd, l.part[0].iov_base, n) : readv(fd, l.part, 2));
 }
 
 WRAPPER(ssize_t, pread64, int fd, void *to, size_t n, off64_t at)
 {
-	char bounce[BOUNCE_MAX(to, n)];
+	char bounce[BOUNCE_MAX(n)];
 	struct landing l;
-	ssize_t got;
 
 	if (!land(&l, bounce, sizeof(bounce), to, n))
 		return pread64(fd, to, n, at);
-	got = l.parts == 1 ? pread64(fd, bounce, n, at) : preadv64(fd, l.part, 2, at);
-	return landed(&l, got);
+	return landed(&l, l.parts == 1 ? pread64(fd, l.part[0].iov_base, n, at)
+				       : preadv64(fd, l.part, 2, at));
 }
 
 WRAPPER(ssize_t, pread, int fd, void *to, size_t n, off_t at)
@@ -89,26 +86,22 @@ WRAPPER(ssize_t, __pread64_chk, int fd, void *to, size_t n, off64_t at, size_t r
 
 WRAPPER(ssize_t, readv, int fd, const struct iovec *to, int count)
 {
-	size_t n = parts_length(to, count);
-	char bounce[BOUNCE_MAX(NULL, n)];
+	char bounce[BOUNCE_MAX(parts_length(to, count))];
+	struct landing l;
 
-	if (n > sizeof(bounce)) {
-		keep_parts(to, count);
+	if (!land_parts(&l, bounce, sizeof(bounce), to, count))
 		return readv(fd, to, count);
-	}
-	return landed_parts(to, count, bounce, read(fd, bounce, n));
+	return landed_parts(&l, to, count, readv(fd, l.part, 1));
 }
 
 WRAPPER(ssize_t, preadv64, int fd, const struct iovec *to, int count, off64_t at)
 {
-	size_t n = parts_length(to, count);
-	char bounce[BOUNCE_MAX(NULL, n)];
+	char bounce[BOUNCE_MAX(parts_length(to, count))];
+	struct landing l;
 
-	if (n > sizeof(bounce)) {
-		keep_parts(to, count);
+	if (!land_parts(&l, bounce, sizeof(bounce), to, count))
 		return preadv64(fd, to, count, at);
-	}
-	return landed_parts(to, count, bounce, pread64(fd, bounce, n, at));
+	return landed_parts(&l, to, count, preadv64(fd, l.part, 1, at));
 }
 
 WRAPPER(ssize_t, preadv, int fd, const struct iovec *to, int count, off_t at)
@@ -118,13 +111,17 @@ WRAPPER(ssize_t, preadv, int fd, const struct iovec *to, int count, off_t at)
 
 WRAPPER(ssize_t, preadv2, int fd, const struct iovec *to, int count, off_t at, int flags)
 {
-	keep_parts(to, count);
-	return preadv2(fd, to, count, at, flags);
+	char bounce[BOUNCE_MAX(parts_length(to, count))];
+	struct landing l;
+
+	if (!land_parts(&l, bounce, sizeof(bounce), to, count))
+		return preadv2(fd, to, count, at, flags);
+	return landed_parts(&l, to, count, preadv2(fd, l.part, 1, at, flags));
 }
 
 WRAPPER(ssize_t, readlinkat, int at, const char *path, char *to, size_t n)
 {
-	char bounce[BOUNCE_MAX(NULL, n)];
+	char bounce[BOUNCE_MAX(n)];
 	ssize_t got;
 
 	if (n > sizeof(bounce)) {
@@ -151,7 +148,7 @@ WRAPPER(ssize_t, __readlink_chk, const char *path, char *to, size_t n, size_t ro
 /* Without a buffer they allocate one. */
 WRAPPER(char *, getcwd, char *to, size_t n)
 {
-	char bounce[BOUNCE_MAX(NULL, n)];
+	char bounce[BOUNCE_MAX(n)];
 
 	if (!to || n > sizeof(bounce)) {
 		keep(to, n);

@@ -83,10 +83,12 @@ static bool points_surely(long nr)
 
 static long call(long nr, const long args[6], bool surely)
 {
+	struct crn_call c;
+
 	if (crn_call_maps(nr))
 		return crn_call_map(nr, args);
-	crn_call_keep(nr, args, surely);
-	return crn_memory_call(nr, args);
+	crn_call_begin(&c, nr, args, surely);
+	return crn_call_end(&c, nr, args, crn_memory_call(nr, c.args));
 }
 
 long __cairn_syscall(long nr, long a, long b, long c, long d, long e, long f)
@@ -106,8 +108,13 @@ long __cairn_syscall_cp(volatile void *cancel, long nr, long a, long b, long c, 
 {
 	const long args[6] = { a, b, c, d, e, f };
 
-	crn_call_keep(nr, args, points_surely(nr));
-	return __syscall_cp_asm(cancel, nr, a, b, c, d, e, f);
+	struct crn_call call;
+	long got;
+
+	crn_call_begin(&call, nr, args, points_surely(nr));
+	got = __syscall_cp_asm(cancel, nr, call.args[0], call.args[1], call.args[2], call.args[3],
+		call.args[4], call.args[5]);
+	return crn_call_end(&call, nr, args, got);
 }
 
 /* A thread is born: the kernel writes its number. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #define WRAPPED_socket CRN_WRAPPER
 #include "rt/wrap.h"
-#include "rt/landing.h"
+#include "rt/landing_messages.h"
 
 #define ADDRESS(to, len)                                             \
 	keep(to.__sockaddr__, to.__sockaddr__ && len ? *len : 0);    \
@@ -28,36 +28,31 @@ _Noreturn void __chk_fail(void);
 /* With MSG_TRUNC a stream writes nothing and says how much it threw away. */
 WRAPPER(ssize_t, recv, int fd, void *to, size_t n, int flags)
 {
-	char bounce[BOUNCE_MAX(to, n)];
+	char bounce[BOUNCE_MAX(n)];
 	struct landing l;
-	struct msghdr m = { 0 };
+	struct msghdr m = { .msg_iov = l.part, .msg_iovlen = 2 };
 
 	if (flags & MSG_TRUNC || !land(&l, bounce, sizeof(bounce), to, n)) {
 		keep(to, n);
 		return recv(fd, to, n, flags);
 	}
-	if (l.parts == 1)
-		return landed(&l, recv(fd, bounce, n, flags));
-	m.msg_iov = l.part;
-	m.msg_iovlen = 2;
-	return landed(&l, recvmsg(fd, &m, flags));
+	return landed(&l, l.parts == 1 ? recv(fd, l.part[0].iov_base, n, flags)
+				       : recvmsg(fd, &m, flags));
 }
 
 WRAPPER(ssize_t, recvfrom, int fd, void *to, size_t n, int flags, struct sockaddr *from,
 	socklen_t *len)
 {
-	char bounce[BOUNCE_MAX(to, n)];
+	char bounce[BOUNCE_MAX(n)];
+	struct landing l;
 
 	keep(from, from && len ? *len : 0);
 	keep(len, sizeof(*len));
-	if (!to || flags & MSG_TRUNC || n > sizeof(bounce)) {
+	if (flags & MSG_TRUNC || n > BERTH_SIZE || !land(&l, bounce, sizeof(bounce), to, n)) {
 		keep(to, n);
 		return recvfrom(fd, to, n, flags, from, len);
 	}
-	n = (size_t)recvfrom(fd, bounce, n, flags, from, len);
-	if ((ssize_t)n > 0)
-		place(to, bounce, n);
-	return (ssize_t)n;
+	return landed(&l, recvfrom(fd, l.part[0].iov_base, n, flags, from, len));
 }
 
 static void check_room(size_t n, size_t room)
@@ -88,38 +83,45 @@ static void keep_header(struct msghdr *m)
 
 WRAPPER(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 {
-	size_t n = parts_length(m->msg_iov, m->msg_iovlen);
-	char bounce[BOUNCE_MAX(NULL, n)];
-	struct iovec one = { bounce, n };
+	const struct iovec *to = m->msg_iov;
+	size_t count = m->msg_iovlen;
+	char bounce[BOUNCE_MAX(parts_length(to, count))];
+	struct landing l;
 	struct msghdr copy = *m;
 	ssize_t got;
 
 	keep_header(m);
-	if (flags & MSG_TRUNC || n > sizeof(bounce)) {
-		keep_parts(m->msg_iov, m->msg_iovlen);
+	if (flags & MSG_TRUNC) {
+		keep_parts(to, count);
 		return recvmsg(fd, m, flags);
 	}
-	copy.msg_iov = &one;
+	if (!land_parts(&l, bounce, sizeof(bounce), to, count))
+		return recvmsg(fd, m, flags);
+	copy.msg_iov = l.part;
 	copy.msg_iovlen = 1;
-	got = landed_parts(m->msg_iov, m->msg_iovlen, bounce, recvmsg(fd, &copy, flags));
-	if (got >= 0) {
-		copy.msg_iov = m->msg_iov;
-		copy.msg_iovlen = m->msg_iovlen;
+	got = landed_parts(&l, to, count, recvmsg(fd, &copy, flags));
+	copy.msg_iov = m->msg_iov;
+	copy.msg_iovlen = count;
+	if (got >= 0)
 		*m = copy;
-	}
 	return got;
 }
 
 WRAPPER(int, recvmmsg, int fd, struct mmsghdr *messages, unsigned n, int flags,
 	struct timespec *timeout)
 {
-	keep(messages, n * sizeof(*messages));
+	struct message_landing l;
+
 	keep(timeout, sizeof(*timeout));
-	for (unsigned i = 0; i < n; i++) {
-		keep_header(&messages[i].msg_hdr);
-		keep_parts(messages[i].msg_hdr.msg_iov, messages[i].msg_hdr.msg_iovlen);
+	if (!land_messages(&l, messages, n, flags, &crn_reach_surely)) {
+		keep(messages, n * sizeof(*messages));
+		for (unsigned i = 0; i < n; i++) {
+			keep_header(&messages[i].msg_hdr);
+			keep_parts(messages[i].msg_hdr.msg_iov, messages[i].msg_hdr.msg_iovlen);
+		}
+		return recvmmsg(fd, messages, n, flags, timeout);
 	}
-	return recvmmsg(fd, messages, n, flags, timeout);
+	return (int)landed_messages(&l, messages, recvmmsg(fd, l.messages, n, flags, timeout));
 }
 
 /* ---- Waiting: few events come, most of the time ---------------------------------------------- */

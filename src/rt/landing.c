@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Berths: memory that the kernel writes to in place of the program's large buffers.
+ *
+ * State and content are not turned back. A checkpoint that is taken while somebody has a berth (in
+ * a signal handler, by another thread) may be gone back to, and then he reads on there: so it stays
+ * as it is, until none of these checkpoints is kept any more.
+ */
+#include "rt/landing.h"
+#include "os/memory.h"
+
+enum { FREE, HELD, PINNED };
+
+static struct berth {
+	int state;
+	uint64_t since; /* newest() when it was taken; pinned: when it was left */
+	char *memory;
+} berths[8] CRN_RT_LASTING;
+
+/* Changes with each checkpoint and each restore to one. */
+static uint64_t newest(void)
+{
+	return __cairn_rt.active ? __cairn_rt.open + 1 : 0;
+}
+
+static bool turn(struct berth *b, int from, int to)
+{
+	return __atomic_compare_exchange_n(&b->state, &from, to, false, __ATOMIC_ACQ_REL,
+		__ATOMIC_RELAXED);
+}
+
+/* `since` may be read by its holder alone. */
+static bool hold(struct berth *b)
+{
+	if (turn(b, FREE, HELD))
+		return true;
+	if (!turn(b, PINNED, HELD))
+		return false;
+	if (b->since <= __cairn_rt.oldest || !__cairn_rt.active)
+		return true;
+	__atomic_store_n(&b->state, PINNED, __ATOMIC_RELEASE);
+	return false;
+}
+
+struct berth *crn_berth_take(void)
+{
+	struct berth *b;
+	void *memory;
+
+	for (b = berths; b < berths + CRN_ARRAY_SIZE(berths) && !hold(b); b++)
+		;
+	if (b == berths + CRN_ARRAY_SIZE(berths))
+		return NULL;
+	b->since = newest();
+	if (!b->memory && crn_memory_map(&memory, BERTH_SIZE) == 0)
+		b->memory = memory;
+	if (b->memory)
+		return b;
+	__atomic_store_n(&b->state, FREE, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+char *crn_berth_memory(const struct berth *b)
+{
+	return b->memory;
+}
+
+/* Who comes here once more, after a restore, finds it pinned. */
+void crn_berth_leave(struct berth *b)
+{
+	bool pinned = b->state == PINNED || b->since != newest();
+
+	b->since = newest();
+	__atomic_store_n(&b->state, pinned ? PINNED : FREE, __ATOMIC_RELEASE);
+}
+
+/* ---- One buffer ------------------------------------------------------------------------------ */
+
+static bool looks_direct(const void *to, size_t n)
+{
+	return !(((uintptr_t)to | n) & (BLOCK - 1));
+}
+
+/* Where the first bytes of `n` go. False: there is no place. */
+static bool berth(struct landing *l, char *bounce, size_t size, size_t n, bool direct)
+{
+	*l = (struct landing){ .parts = 1 };
+	if (n > size || direct) {
+		l->berth = crn_berth_take();
+		if (!l->berth)
+			return false;
+		bounce = l->berth->memory;
+		size = BERTH_SIZE;
+	}
+	l->part[0] = (struct iovec){ bounce, CRN_MIN(n, size) };
+	return true;
+}
+
+bool land(struct landing *l, char *bounce, size_t size, void *to, size_t n)
+{
+	size_t rest = n > BERTH_SIZE ? n - BERTH_SIZE : 0;
+
+	if (!to || !n || !berth(l, bounce, size, n, looks_direct(to, n))) {
+		keep(to, n);
+		return false;
+	}
+	l->to = to;
+	if (rest) {
+		l->part[1] = (struct iovec){ (char *)to + BERTH_SIZE, rest };
+		keep(l->part[1].iov_base, rest);
+		l->parts = 2;
+	}
+	return true;
+}
+
+ssize_t landed(const struct landing *l, ssize_t got)
+{
+	if (got > 0)
+		place(l->to, l->part[0].iov_base, CRN_MIN((size_t)got, l->part[0].iov_len));
+	if (l->berth)
+		crn_berth_leave(l->berth);
+	return got;
+}
+
+/* ---- Several --------------------------------------------------------------------------------- */
+
+size_t parts_length(const struct iovec *to, size_t count)
+{
+	size_t n = 0;
+
+	if (count > IOV_MAX)
+		return SIZE_MAX;
+	for (size_t i = 0; i < count; i++)
+		if (__builtin_add_overflow(n, to[i].iov_len, &n))
+			return SIZE_MAX;
+	return n;
+}
+
+bool land_parts(struct landing *l, char *bounce, size_t size, const struct iovec *to, size_t count)
+{
+	size_t n = parts_length(to, count);
+
+	if (n && n <= BERTH_SIZE && berth(l, bounce, size, n, false))
+		return true;
+	keep_parts(to, count);
+	return false;
+}
+
+ssize_t landed_parts(const struct landing *l, const struct iovec *to, size_t count, ssize_t got)
+{
+	const char *from = l->part[0].iov_base;
+	size_t left = got > 0 ? CRN_MIN((size_t)got, l->part[0].iov_len) : 0, n;
+
+	for (size_t i = 0; i < count && left; i++, from += n, left -= n) {
+		n = CRN_MIN(left, to[i].iov_len);
+		place(to[i].iov_base, from, n);
+	}
+	if (l->berth)
+		crn_berth_leave(l->berth);
+	return got;
+}
