@@ -24,11 +24,13 @@
 
 #define EXIT_OPTION  2
 #define KEEP_MAX     65536
+#define KEEP_RECOVER 8
 #define TIMER_MS_MAX 86400000ul
 #define TIMER_NS_MIN 50000u
 
 struct run {
 	struct crn_config config;
+	bool keep_given;
 	char **program; /* argv of the program */
 	char path[PATH_MAX];
 };
@@ -65,7 +67,7 @@ static const struct argp_option options[] = {
 		"a working set for each value of EXPR at a site: site, result, events, fd, "
 		"reg:NAME, word:REG+OFFSET",
 		0 },
-	{ "keep", OPT_KEEP, "K", 0, "checkpoints to keep: 1; recovery needs no more", 0 },
+	{ "keep", OPT_KEEP, "K", 0, "checkpoints to keep: 1, or 8 with --recover", 0 },
 	{ "surface", OPT_SURFACE, "S", 0, "all (default), program, or mapping names and ranges",
 		0 },
 	{ "memory-max", OPT_MEMORY, "SIZE", 0, "bytes the engine may use (K, M, G)", 0 },
@@ -277,6 +279,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(
 				state, "--keep takes a number from 1 to %d, not %s", KEEP_MAX, arg);
 		c->keep = (uint32_t)n;
+		r->keep_given = true;
 		return 0;
 	case OPT_SURFACE:
 		surface_option(c, arg, state);
@@ -523,6 +526,8 @@ int cmd_run(int argc, char **argv)
 	int status;
 
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r);
+	if (r.config.recover && !r.keep_given)
+		r.config.keep = KEEP_RECOVER;
 	if (r.config.recover && !r.config.site_count)
 		r.config.sites[r.config.site_count++] =
 			(struct crn_site_spec){ .kind = CRN_SITE_WAIT, .every = 1, .text = "wait" };

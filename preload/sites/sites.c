@@ -87,7 +87,7 @@ static int open_engine(void)
 	options.feed = config->feed[0] ? config->feed : NULL;
 	options.strategy = config->strategy[0] ? config->strategy : NULL;
 	options.surface = config->surface[0] ? config->surface : NULL;
-	options.keep = config->keep ? config->keep : 1;
+	options.keep = config->keep ? config->keep : config->recover ? 8 : 1;
 	options.flags = config->flags;
 	options.memory_max = config->memory_max;
 	crn_agent_memory(own);

@@ -36,7 +36,7 @@ int crn_stat_open(struct crn_sites *sites)
 	page = (struct crn_stat_page *)addr;
 	page->version = CRN_STAT_VERSION;
 	page->pid = crn_agent->pid;
-	page->keep = config->keep ? config->keep : 1;
+	page->keep = config->keep ? config->keep : config->recover ? 8 : 1;
 	page->recover = config->recover;
 	page->site_count = config->site_count;
 	for (uint32_t i = 0; i < CRN_MIN(config->site_count, (uint32_t)CRN_ARRAY_SIZE(page->sites));
