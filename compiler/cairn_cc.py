@@ -46,6 +46,7 @@ TAKES_WORD = {
 }  # fmt: skip
 # They print something and leave, or stop before there is an object.
 STOPS = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"}
+CXX_ENDS = (".cc", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".ii")
 SYSTEM_DIRS = (
     "/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib",
     "/lib32", "/usr/lib32",
@@ -461,10 +462,17 @@ def library(name: str) -> str:
     raise Wrong(f"{name} is missing beside {base}: build or install all of Cairn")
 
 
-def arguments(command: Command) -> list[str]:
+def is_cxx(name: str, command: Command) -> bool:
+    """May it compile C++?"""
+    return name.startswith("cairn-c++") or any(
+        word.endswith(CXX_ENDS) or word.startswith(("c++", "-xc++")) for word in command.clang
+    )
+
+
+def arguments(command: Command, cxx: bool) -> list[str]:
     plugin = library(PASS)
     words: list[str] = []
-    if command.per_unit() or command.loops:
+    if command.per_unit() or command.loops or (cxx and command.switches.get("wrap") != "off"):
         # A plugin for the compiler; what was bitcode before gets nothing at the link.
         words += [f"-fpass-plugin={plugin}"]
     if not command.per_unit():
@@ -534,7 +542,9 @@ def main() -> int:
         if command.links() and not command.partial():
             check_objects(command)
         command.ask_for_loops()
-        words = [clang, *command.clang] if command.prints else [clang, *arguments(command)]
+        words = [clang, *command.clang] if command.prints else [
+            clang, *arguments(command, is_cxx(name, command))
+        ]
     except Wrong as wrong:
         print(f"{name}: {wrong}", file=sys.stderr)
         return 1

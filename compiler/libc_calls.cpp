@@ -14,7 +14,9 @@ struct Wrapped {
 
 	// It may call functions of the program, and those take a checkpoint.
 	bool calls_back() const { return StringRef(family) == "callback"; }
+	// Of the run-time's heap; of libc's.
 	bool is_heap() const { return StringRef(family) == "heap"; }
+	bool is_thrown() const { return StringRef(family) == "thrown"; }
 };
 
 } // namespace
@@ -60,8 +62,9 @@ void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, Report &r
 	for (const Wrapped &w : wrapped) {
 		Function *f = m.getFunction(w.name);
 
-		if (f && f->isDeclaration() && !f->use_empty() && (heap || !w.is_heap()) &&
-			!list.custom(w.name))
+		if (w.is_heap() ? !heap : w.is_thrown() && o.heap)
+			continue;
+		if (f && f->isDeclaration() && !f->use_empty() && !list.custom(w.name))
 			wrap(*f, w.calls_back(), report);
 	}
 	for (Function &f : m)

@@ -9,6 +9,7 @@
 // or over each translation unit at the end of its optimisation. A module flag says which modules
 // have their hooks; what is linked together then keeps it.
 #include "clones.h"
+#include "facet_ranges.h"
 #include "function_pass.h"
 #include "libc_calls.h"
 #include "loop_counters.h"
@@ -148,12 +149,28 @@ struct LoopPass : PassInfoMixin<LoopPass> {
 	}
 };
 
+// Of C++'s locales, before their inline functions have vanished.
+struct FacetPass : PassInfoMixin<FacetPass> {
+	static bool isRequired() { return true; }
+
+	PreservedAnalyses run(Module &m, ModuleAnalysisManager &)
+	{
+		Options o = Options::parse(std::getenv("CAIRN_PASS"));
+
+		if (o.off || o.profile || !o.wrap || !keep_facet_ranges(m))
+			return PreservedAnalyses::all();
+		return PreservedAnalyses::none();
+	}
+};
+
 bool parse_name(StringRef name, ModulePassManager &passes, ArrayRef<PassBuilder::PipelineElement>)
 {
 	if (name == "cairn")
 		passes.addPass(StoreHookPass());
 	else if (name == "cairn-loops")
 		passes.addPass(LoopPass());
+	else if (name == "cairn-facets")
+		passes.addPass(FacetPass());
 	else
 		return false;
 	return true;
@@ -172,7 +189,10 @@ void register_with(PassBuilder &builder)
 {
 	builder.registerPipelineParsingCallback(parse_name);
 	builder.registerPipelineStartEPCallback(
-		[](ModulePassManager &passes, OptimizationLevel) { passes.addPass(LoopPass()); });
+		[](ModulePassManager &passes, OptimizationLevel) {
+			passes.addPass(LoopPass());
+			passes.addPass(FacetPass());
+		});
 	builder.registerFullLinkTimeOptimizationLastEPCallback(
 		[](ModulePassManager &passes, OptimizationLevel) {
 			passes.addPass(StoreHookPass());

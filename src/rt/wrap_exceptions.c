@@ -30,6 +30,7 @@ struct globals *__cxa_get_globals(void) __attribute__((weak));
 void *__cxa_begin_catch(void *exception);
 void __cxa_end_catch(void);
 void __cxa_rethrow(void);
+void __cxa_throw(void *object, void *type, void (*destroy)(void *));
 
 static struct handler *handler_of(const void *caught)
 {
@@ -79,6 +80,16 @@ WRAPPER(void, __cxa_end_catch, void)
 	touch(before);
 	__cxa_end_catch();
 	note_changed(g, before);
+}
+
+/*
+ * With libc's heap an exception is one of its blocks: to put back what lay there before, and around
+ * it, would damage that heap.
+ */
+WRAPPER(void, __cxa_throw, void *object, void *type, void (*destroy)(void *))
+{
+	crn_rt_give_up((uintptr_t)object, CAIRN_EUNSUPPORTED);
+	__cxa_throw(object, type, destroy);
 }
 
 WRAPPER(void, __cxa_rethrow, void)
