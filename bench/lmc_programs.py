@@ -7,7 +7,7 @@ objects are bitcode, so the other variants are links of the same objects:
     plain      the same compiler and options, no hooks: what ratios are taken to
     shadow, undolog     with a checkpoint at each site
 
-A program that is older than the compiler is linked again.
+A program that is older than the compiler, or was linked by other steps, is linked again.
 
     lmc_programs.py [--build DIR] [PROGRAM...]      fetch and build what there is not
 """
@@ -201,10 +201,17 @@ class Builder:
             path.unlink()
         mark.write_text(made)
 
+    def steps(self, options: str | None) -> str:
+        """Of a link: a variant that others have made is made again."""
+        recipe = self.recipe
+        return digest(f"{recipe.make} {recipe.flags} {recipe.sites} {recipe.options} {options}")
+
     def link(self, variant: str, options: str | None) -> Path:
         """The variant with these options of cairn-cc; None: by clang alone."""
         out = self.recipe.path(variant)
-        if out.exists() and (options is None or out.stat().st_mtime >= self.newest):
+        made, mark = self.steps(options), out.with_suffix(".made")
+        current = options is None or (out.exists() and out.stat().st_mtime >= self.newest)
+        if out.exists() and current and mark.exists() and mark.read_text() == made:
             return out
         self.say(f"linking {variant}")
         out.parent.mkdir(exist_ok=True)
@@ -221,6 +228,7 @@ class Builder:
         if total:
             out.with_suffix(".report").write_text(total[-1])
         shutil.copy2(binary, out)
+        mark.write_text(made)
         return out
 
 

@@ -69,6 +69,7 @@ class Recipe:
     parts: dict[str, str] = field(default_factory=dict)  # other sources, by their place in it
     options: str = ""  # of cairn-cc
     flags: str = ""  # of all compilers
+    stands_for: str = ""  # a program of the papers whose source Debian's archive does not give out
 
     def path(self, variant: str) -> Path:
         return STORE / "bin" / f"{self.name}-{variant.replace(' ', '-')}"
@@ -223,6 +224,7 @@ RECIPES = {
             """ ftpd/auth.c && sed -i 's/p->pw_dir/"."/; s,sgetsave ("/"),sgetsave ("."),'"""
             """ ftpd/auth.c && sed -i 's/chroot (/chdir (/; s/ _exit (status)/ exit (status)/'"""
             " ftpd/ftpd.c",
+            stands_for="pure-ftpd",
         ),
         Recipe(
             "busybox",  # its ftpd
@@ -235,6 +237,7 @@ RECIPES = {
             ' .config && (yes "" || true) | make oldconfig && make -j$JOBS busybox_unstripped'
             ' CC="$CC $FLAGS" LD="$(command -v ld.lld-22 ld.lld-19 | head -n 1)" SKIP_STRIP=y',
             prepare="sed -i 's/if (chroot(basedir) == 0)/if (0)/' networking/ftpd.c",
+            stands_for="vsftpd",
         ),
         Recipe(
             "gnugo",

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from math import exp, log
 from typing import Any
 
+from lmc_recipes import RECIPES
+
 TABLE = "lmc.stores"
 
 
@@ -79,6 +81,18 @@ TITLES = {
 }
 
 
+def _stand_ins(programs: set[str]) -> str:
+    """Which of these are measured in place of what the papers have."""
+    pairs = [
+        f"{name} for {RECIPES[name].stands_for}"
+        for name in sorted(programs & RECIPES.keys())
+        if RECIPES[name].stands_for
+    ]
+    if not pairs:
+        return ""
+    return f" Sources that Debian's archive lists and does not give out: {', '.join(pairs)}."
+
+
 def _servers(lines: list[dict], section: type, kib: int) -> Any:
     found = of(lines, "lmc.servers", kib=kib, every=1)
     if not found:
@@ -87,7 +101,8 @@ def _servers(lines: list[dict], section: type, kib: int) -> Any:
         TITLES[kib],
         "A checkpoint per turn of the loop over requests, K = 1. Beside the plain program: "
         "processor time per request, requests per second, and memory (PSS), with their least and "
-        "most in brackets. Saved: regions, entries of the log, or pages of one checkpoint.",
+        "most in brackets. Saved: regions, entries of the log, or pages of one checkpoint."
+        + _stand_ins({x["program"] for x in found}),
         ["server", "tracker", "CPU per request", "requests/s", "memory", "checkpoints/s",
          "per request", "saved", "us each"],
         plot=f"lmc_servers_{kib}.png",
