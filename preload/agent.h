@@ -306,7 +306,8 @@ struct crn_agent {
 	struct crn_recover *recover; /* recover/ */
 	struct crn_sites *sites;     /* sites/ */
 	struct crn_stat_page *stat;  /* shared with `cairn stat` */
-	uint64_t space_added;        /* effects/: to the program's RLIMIT_AS, once it has set it */
+	/* effects/: ours, once the program has set its RLIMIT_AS; what soft and hard got of it */
+	uint64_t space_ours, space_added[2];
 	uint32_t refused_said;       /* effects/: refusals that have been reported */
 	uint32_t site_lock;          /* sites/: one checkpoint at a time */
 	uint32_t maps_lock;          /* effects/: memory is being taken away, or a session opened */

@@ -2,8 +2,8 @@
 /*
  * The program's limit of its address space. RLIMIT_AS counts what is reserved, also by the agent
  * and the engine: a thousand times what a program allows itself that limits itself (vsftpd: 200
- * MB). So what is ours is added to the limit that the program sets, and taken off the one that it
- * is told. What it executes starts with the sum.
+ * MB). So what is ours is added to the limit that the program sets, as far as it may raise it, and
+ * taken off the one that it is told. What it executes starts with the sum.
  */
 #include <sys/resource.h>
 #include "effects/hooks.h"
@@ -30,29 +30,54 @@ static uint64_t without(uint64_t limit, uint64_t more)
 	return limit == RLIM_INFINITY ? limit : limit > more ? limit - more : 0;
 }
 
-static long change(uintptr_t to, uintptr_t old)
+/* What the program has set. */
+static struct rlimit told(struct rlimit limit)
 {
-	uint64_t *more = &crn_agent->space_added, before = *more;
-	struct rlimit wanted, was;
+	limit.rlim_cur = without(limit.rlim_cur, crn_agent->space_added[0]);
+	limit.rlim_max = without(limit.rlim_max, crn_agent->space_added[1]);
+	return limit;
+}
+
+/*
+ * Without the right to raise a limit that somebody has set before (ulimit -v), a program gets what
+ * this one leaves of our share; what it asks for itself must be within the limit that it knows.
+ */
+static long set(const struct rlimit *wanted, const struct rlimit *was)
+{
+	struct crn_agent *a = crn_agent;
+	struct rlimit limit;
 	long ret;
 
-	if (to) {
-		if (crn_user_read(&wanted, to, sizeof(wanted)) < 0)
-			return -EFAULT;
-		/* Who has lowered it for good cannot raise it, so what was added stays. */
-		if (!before)
-			*more = ours();
-		wanted.rlim_cur = with(wanted.rlim_cur, *more);
-		wanted.rlim_max = with(wanted.rlim_max, *more);
+	/* Who has lowered it for good cannot raise it, so our share stays what it was. */
+	if (!a->space_ours)
+		a->space_ours = ours();
+	limit.rlim_cur = with(wanted->rlim_cur, a->space_ours);
+	limit.rlim_max = with(wanted->rlim_max, a->space_ours);
+	ret = crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL);
+	if (ret == -EPERM && wanted->rlim_max <= told(*was).rlim_max) {
+		limit.rlim_max = was->rlim_max;
+		limit.rlim_cur = CRN_MIN(limit.rlim_cur, limit.rlim_max);
+		ret = crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL);
 	}
-	ret = crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, to ? &wanted : NULL, &was);
 	if (ret < 0)
-		*more = before;
-	if (ret < 0 || !old)
 		return ret;
-	was.rlim_cur = without(was.rlim_cur, before);
-	was.rlim_max = without(was.rlim_max, before);
-	return crn_user_write(old, &was, sizeof(was));
+	a->space_added[0] = limit.rlim_cur - wanted->rlim_cur;
+	a->space_added[1] = limit.rlim_max - wanted->rlim_max;
+	return 0;
+}
+
+static long change(uintptr_t to, uintptr_t old)
+{
+	struct rlimit wanted, was, said;
+	long ret;
+
+	if (to && crn_user_read(&wanted, to, sizeof(wanted)) < 0)
+		return -EFAULT;
+	ret = crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, NULL, &was);
+	said = told(was);
+	if (ret == 0 && to)
+		ret = wanted.rlim_cur <= wanted.rlim_max ? set(&wanted, &was) : -EINVAL;
+	return ret < 0 || !old ? ret : crn_user_write(old, &said, sizeof(said));
 }
 
 bool crn_space_limit_call(struct crn_call *call)

@@ -263,6 +263,20 @@ void crn_fd_hold_set(int fd, uint8_t hold)
 			g->hold = hold;
 }
 
+void crn_fd_signals(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < e->fd_chunks * CRN_FD_CHUNK; i++) {
+		struct crn_fd *f = entry((int)i, false);
+
+		if (!f)
+			i |= CRN_FD_CHUNK - 1;
+		else if (f->hold == CRN_FDH_OWN)
+			f->hold = CRN_FDH_UNKNOWN, f->credit = 0;
+	}
+}
+
 void crn_fd_locked(int fd)
 {
 	struct crn_fd *f = crn_fd_look(fd), *g;

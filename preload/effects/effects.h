@@ -139,6 +139,7 @@ struct crn_fd {
 	uint32_t seek_round;    /* the offset was journalled in this round */
 	uint32_t credit;        /* bytes that its send buffer is known to have room for */
 	uint32_t connection;    /* a number that both ends share; 0: not asked yet */
+	int32_t reader;         /* hold says OWN: the number of the other end, as it was */
 	/* input that a wait had announced was dropped, after so many wake-ups, plus 1; 0: none */
 	uint64_t dropped;
 	/* of the object; anonymous ones: 0 and the number of the descriptor */
@@ -175,6 +176,8 @@ bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino);
 bool crn_fd_has_twin(int fd);
 /* crn_fd.hold of this object (a stream socket), by whatever number: enum crn_fd_hold. */
 void crn_fd_hold_set(int fd, uint8_t hold);
+/* A reading end wants a signal from now on (O_ASYNC): judge anew who may be held for. */
+void crn_fd_signals(void);
 /* The program locks the file by this description: closing what it has of it may unlock it. */
 void crn_fd_locked(int fd);
 /*

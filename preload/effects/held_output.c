@@ -196,7 +196,7 @@ bool crn_hold_take(struct crn_call *call)
 	if (f->hold == CRN_FDH_NEVER)
 		return owes_error(call, fd);
 	if ((b.flags & ~(unsigned)(MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE)) ||
-		!crn_hold_may_take(fd, f, b.size)) {
+		crn_hold_signals(f) || !crn_hold_may_take(fd, f, b.size)) {
 		crn_hold_spent(fd);
 		return false;
 	}

@@ -25,6 +25,7 @@
 #include "effects/hold.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/proc.h"
 
 #define PIPE_ATOMIC 4096 /* PIPE_BUF: also what one slot of a pipe holds */
 #define NUMBERS_MAX 64
@@ -32,28 +33,47 @@
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-/* Does this process have the reading end of the pipe? */
-static bool reads_pipe(const struct crn_fd *f)
+/* The number is closed: nobody has asked for a signal by it. */
+static bool has_flag(int fd, int flag)
+{
+	long flags = crn_sys2(SYS_fcntl, fd, F_GETFL);
+
+	return flags >= 0 && (flags & flag);
+}
+
+/* Does this process have the reading end of the pipe, and no signal is sent for what comes? */
+static bool reads_pipe(struct crn_fd *f)
 {
 	int numbers[NUMBERS_MAX];
 	long count = crn_fd_numbers(crn_agent->pid, "pipe", f->ino, numbers, NUMBERS_MAX);
+	bool reads = false;
 
-	for (long i = 0; i < count; i++)
-		if ((crn_sys2(SYS_fcntl, numbers[i], F_GETFL) & O_ACCMODE) != O_WRONLY)
-			return true;
-	return false;
+	for (long i = 0; i < count; i++) {
+		if (has_flag(numbers[i], O_WRONLY))
+			continue;
+		if (has_flag(numbers[i], O_ASYNC))
+			return false;
+		f->reader = numbers[i];
+		reads = true;
+	}
+	return reads;
 }
 
-bool crn_hold_is_pair(int fd)
+bool crn_hold_is_pair(int fd, struct crn_fd *f)
 {
 	uint64_t peer;
 	struct stat st;
-	int number;
 
 	if (crn_sys2(SYS_fstat, fd, &st) < 0)
 		return false;
 	peer = crn_local_peer(st.st_ino);
-	return peer && crn_fd_numbers(crn_agent->pid, "socket", peer, &number, 1) > 0;
+	return peer && crn_fd_numbers(crn_agent->pid, "socket", peer, &f->reader, 1) > 0 &&
+		!has_flag(f->reader, O_ASYNC);
+}
+
+bool crn_hold_signals(const struct crn_fd *f)
+{
+	return f->hold == CRN_FDH_OWN && has_flag(f->reader, O_ASYNC);
 }
 
 /* Bytes held for this pipe, by whatever number. */
@@ -79,6 +99,19 @@ static bool has_room(int fd)
 	return crn_sys3(SYS_poll, &now, 1, 0) == 1 && now.revents == POLLOUT;
 }
 
+/*
+ * What is held is less than 2^32 for each 8 bytes of the buffer: that fits, unless the count is
+ * near its end. It is printed in 16 columns, so a blank one says that it is below 2^60.
+ */
+static bool counts_little(int fd)
+{
+	struct pollfd now = {.fd = fd, .events = POLLIN};
+	char count[24];
+
+	return crn_sys3(SYS_poll, &now, 1, 0) == 0 ||
+		(crn_fdinfo(fd, "eventfd-count: ", count, sizeof(count)) == 0 && count[0] == ' ');
+}
+
 /* Little is in it, so that what others write meanwhile does not fill it. Not in packets. */
 static bool pipe_takes(int fd, const struct crn_fd *f, size_t n)
 {
@@ -96,10 +129,11 @@ bool crn_hold_may_wake(int fd, struct crn_fd *f, size_t n)
 	if (!n || h->used + n + 2 * sizeof(struct crn_held) >= CRN_HOLD_SIZE)
 		return false;
 	if (f->kind == CRN_FD_EVENT)
-		return n == sizeof(uint64_t) && has_room(fd);
+		return n == sizeof(uint64_t) && has_room(fd) && counts_little(fd);
 	if (f->hold == CRN_FDH_UNKNOWN)
 		f->hold = reads_pipe(f) ? CRN_FDH_OWN : CRN_FDH_NEVER;
-	return f->hold == CRN_FDH_OWN && pipe_takes(fd, f, n) && has_room(fd);
+	return f->hold == CRN_FDH_OWN && !crn_hold_signals(f) && pipe_takes(fd, f, n) &&
+		has_room(fd);
 }
 
 bool crn_hold_wakes(int fd, struct crn_fd *f)

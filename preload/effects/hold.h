@@ -129,8 +129,10 @@ void crn_hold_closed(struct crn_thread *t, int fd, int high, uint32_t connection
 
 /* May `n` bytes for this pipe or eventfd be held? */
 bool crn_hold_may_wake(int fd, struct crn_fd *f, size_t n);
-/* Is the other end of this nameless local socket ours as well? */
-bool crn_hold_is_pair(int fd);
+/* Is the other end of this nameless local socket ours as well, and wants no signal? */
+bool crn_hold_is_pair(int fd, struct crn_fd *f);
+/* Has the process's own other end asked for SIGIO, which must have come when the call returns? */
+bool crn_hold_signals(const struct crn_fd *f);
 /* Would a read of this descriptor find what is held? */
 bool crn_hold_wakes(int fd, struct crn_fd *f);
 /* Really write it: CRN_HELD_WRITE. */

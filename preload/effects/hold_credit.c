@@ -84,7 +84,7 @@ static bool is_foreign_local(int fd)
 		who.pid && who.pid != crn_agent->pid;
 }
 
-static enum crn_fd_hold judge(int fd)
+static enum crn_fd_hold judge(int fd, struct crn_fd *f)
 {
 	int domain = 0;
 
@@ -95,7 +95,7 @@ static enum crn_fd_hold judge(int fd)
 			: is_plain_tcp(fd) ? CRN_FDH_TCP : CRN_FDH_NEVER;
 	if (domain == AF_UNIX)
 		return is_foreign_local(fd) ? CRN_FDH_LOCAL
-			: crn_hold_is_pair(fd) ? CRN_FDH_OWN : CRN_FDH_NEVER;
+			: crn_hold_is_pair(fd, f) ? CRN_FDH_OWN : CRN_FDH_NEVER;
 	return CRN_FDH_NEVER;
 }
 
@@ -105,7 +105,7 @@ static uint32_t ask(int fd, struct crn_fd *f)
 	uint32_t info[MEMINFO_COUNT], used;
 
 	if (f->hold == CRN_FDH_UNKNOWN)
-		f->hold = (uint8_t)judge(fd);
+		f->hold = (uint8_t)judge(fd, f);
 	else if (f->hold == CRN_FDH_TCP && !is_open_tcp(fd))
 		return 0;
 	if (f->hold != CRN_FDH_TCP && f->hold != CRN_FDH_LOCAL && f->hold != CRN_FDH_OWN)

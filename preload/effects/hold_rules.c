@@ -176,8 +176,9 @@ static enum due due_undo(const struct crn_call *call, const struct crn_row *row)
 		case F_GETFD:
 		case F_SETFD:
 		case F_GETFL:
-		case F_SETFL:
 			return NOTHING;
+		case F_SETFL: /* no signal comes for what was written before */
+			return call->args[2] & O_ASYNC ? SEND : NOTHING;
 		case F_SETLKW:
 		case F_OFD_SETLKW:
 			return COMMIT;

@@ -300,6 +300,8 @@ static enum crn_verdict fcntl_before(struct crn_call *call)
 	case F_DUPFD_CLOEXEC:
 		return CRN_CALL_RUN_THEN;
 	case F_SETFL:
+		if (call->args[2] & O_ASYNC)
+			crn_fd_signals();
 		flags_journal(call, fd, CRN_INV_STATUS);
 		return CRN_CALL_RUN_THEN;
 	case F_SETFD:
@@ -356,8 +358,11 @@ static enum crn_verdict ioctl_before(struct crn_call *call)
 	unsigned request = (unsigned)call->args[1];
 
 	switch (request) {
-	case FIONBIO:
 	case FIOASYNC:
+		crn_fd_signals();
+		flags_journal(call, fd, CRN_INV_STATUS);
+		break;
+	case FIONBIO:
 		flags_journal(call, fd, CRN_INV_STATUS);
 		break;
 	case FIOCLEX:

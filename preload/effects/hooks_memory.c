@@ -8,8 +8,10 @@
  * A call that takes memory away is made in its hook, between checkpoints: one that another thread
  * is taking would read on into a hole.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/stat.h>
 #include "effects/effects.h"
 #include "effects/hooks.h"
 #include "session/session.h"
@@ -114,6 +116,26 @@ static void mmap_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_mmap = {mmap_before, mmap_after};
 
+/*
+ * Is there a program in it? Whoever writes one by a mapping keeps it open for writing with that,
+ * and nobody can execute it.
+ */
+static bool maps_program(uintptr_t addr, size_t len)
+{
+	struct crn_effects *e = crn_agent->effects;
+	struct crn_mapping m;
+	struct stat st;
+
+	if (e->maps.fd < 0 || !e->maps.query || crn_maps_begin(&e->maps, addr, 0) < 0)
+		return false;
+	while (crn_maps_next(&e->maps, &m) == 1 && m.begin < addr + len)
+		if (m.name[0] == '/' &&
+			crn_sys4(SYS_newfstatat, AT_FDCWD, m.name, &st, 0) == 0 &&
+			S_ISREG(st.st_mode) && st.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH))
+			return true;
+	return false;
+}
+
 static enum crn_verdict munmap_before(struct crn_call *call)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -125,9 +147,9 @@ static enum crn_verdict munmap_before(struct crn_call *call)
 		addr + len < addr || addr + len > (1ul << 47))
 		return CRN_CALL_RUN; /* EINVAL, the kernel says so itself */
 	if (e->delayed_count == CRN_DELAYED_MAX || len > CRN_DELAYED_BYTES - e->delayed_bytes ||
-	    e->inverse_count == CRN_INVERSES_MAX) {
+	    e->inverse_count == CRN_INVERSES_MAX || maps_program(addr, len)) {
 		crn_effects_settle();
-		crn_effects_cannot_undo("too much memory has been given up");
+		crn_effects_cannot_undo("too much memory has been given up, or a program's file");
 		crn_call_raise(call);
 		return CRN_CALL_RUN_THEN;
 	}

@@ -5,12 +5,13 @@
  */
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/hold.h"
 #include "effects/inherited_input.h"
 #include "effects/planted.h"
-#include "os/descriptor.h"
+#include "os/proc.h"
 #include "os/thread.h"
 #include "session/session.h"
 
@@ -48,42 +49,25 @@ void *crn_effects_alloc(size_t size)
 }
 
 /*
- * In a piece of /proc/locks: " PID MAJOR:MINOR:INODE ", with two digits of the major number. 00:01
- * are files in memory, as the engine's own (os/lifeline.h).
+ * Locks from before the first site, by the process or by who has forked it: the kernel tells them
+ * beside the descriptors that hold them. Those of a process (POSIX) end with any close of the file.
  */
-static bool names_lock_of(const char *text, const char *pid, size_t len)
+static int note_lock(void *ctx, int dir, int fd)
 {
-	for (; *text; text++)
-		if (crn_starts_with(text, pid) && text[len] && text[len + 1] &&
-			text[len + 2] == ':' && !crn_starts_with(text + len, "00:01:"))
-			return true;
-	return false;
-}
+	struct crn_effects *e = ctx;
+	char lock[8], second[8];
+	struct stat st;
 
-/* Has this process locked a file before it came to its first site? */
-static bool holds_file_lock(void)
-{
-	const size_t overlap = 32;
-	int fd = crn_fd_open("/proc/locks", O_RDONLY);
-	char text[1024] = "", pid[16];
-	size_t used = 0, len;
-	bool found = false;
-	long n;
-
-	if (fd < 0)
-		return false;
-	len = (size_t)crn_format(pid, sizeof(pid), " %d ", crn_getpid());
-	while (!found && (n = crn_fd_read(fd, text + used, sizeof(text) - 1 - used)) > 0) {
-		used += (size_t)n;
-		text[used] = '\0';
-		found = names_lock_of(text, pid, len);
-		if (used > overlap) {
-			crn_copy(text, text + used - overlap, overlap);
-			used = overlap;
-		}
-	}
-	crn_fd_close(fd);
-	return found;
+	(void)dir;
+	if (crn_fd_is_engine(fd) || crn_sys2(SYS_fstat, fd, &st) < 0 ||
+		!(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) ||
+		crn_fdinfo(fd, "lock:\t1: ", lock, sizeof(lock)) < 0)
+		return 0;
+	crn_fd_locked(fd);
+	if (!crn_starts_with(lock, "FLOCK") ||
+		crn_fdinfo(fd, "lock:\t2: ", second, sizeof(second)) == 0)
+		e->file_locks = true;
+	return 0;
 }
 
 static int allocate(struct crn_effects *e)
@@ -96,7 +80,6 @@ static int allocate(struct crn_effects *e)
 	e->fds = crn_effects_alloc(e->fd_chunks * sizeof(*e->fds));
 	e->files = crn_effects_alloc(CRN_FILES_MAX * sizeof(*e->files));
 	e->file_count = 1;
-	e->file_locks = holds_file_lock();
 	e->inverses = crn_effects_alloc(CRN_INVERSES_MAX * sizeof(*e->inverses));
 	e->delayed = crn_effects_alloc(CRN_DELAYED_MAX * sizeof(*e->delayed));
 	e->pool = crn_effects_alloc(CRN_POOL_SIZE);
@@ -135,6 +118,7 @@ int crn_effects_open(void)
 			crn_agent->effects = NULL;
 			return ret;
 		}
+		(void)crn_proc_numbers("/proc/self/fd", note_lock, e);
 	}
 	return 0;
 }

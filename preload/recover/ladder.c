@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How hard to try. The first crash goes back to the checkpoint and resets the suspect. A crash is a
- * repetition only if the program has not completed a wake-up since the last recovery: then it goes
- * back once more, with every socket that was read in the interval reset; then it is given up.
+ * repetition only if the program has neither completed a wake-up nor come to a checkpoint since the
+ * last recovery: then it goes back once more, with every socket that was read in the interval
+ * reset; then it is given up. At a checkpoint the crash has been passed, for no restore leads to
+ * before it any more; who never waits has nothing else to show.
  * (Counting crashes at one place would stop a healthy server: all crashes by one command share
  * their pc.)
  *
@@ -19,7 +21,8 @@ static bool is_repetition(const struct crn_suspect *suspect)
 {
 	const struct crn_recover *r = crn_agent->recover;
 
-	if (!r->recoveries || crn_agent->effects->wakeups != r->wakeups_last)
+	if (!r->recoveries || crn_agent->effects->wakeups != r->wakeups_last ||
+		crn_agent->effects->interval != r->interval_last)
 		return false;
 	if (suspect->fd >= 0 && !suspect->connection && crn_agent->effects->last_input.since)
 		return false;
@@ -53,6 +56,7 @@ void crn_ladder_climbed(enum crn_rung rung, const struct crn_suspect *suspect)
 	r->moments[r->recoveries % CRN_RECOVERIES_A_SECOND] = crn_clock_kernel_ns();
 	r->recoveries++;
 	r->rung_last = rung;
+	r->interval_last = crn_agent->effects->interval;
 	r->wakeups_last = crn_agent->effects->wakeups;
 	crn_agent->effects->last_input.since = false;
 	r->suspect_dev = suspect->fd >= 0 ? suspect->dev : 0;

@@ -22,6 +22,7 @@ struct crn_recover {
 	uint64_t recovery_ns, recovery_ns_last;
 	uint64_t moments[CRN_RECOVERIES_A_SECOND]; /* of the last recoveries, ns; a ring */
 	uint64_t wakeups_last;  /* completed wake-ups at the last recovery */
+	uint32_t interval_last; /* the interval that it took back */
 	uint64_t suspect_dev, suspect_ino; /* of the last recovery; ino 0: there was none */
 	uint32_t rung_last;     /* enum crn_rung of the last recovery */
 };

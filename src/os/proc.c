@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include "base/copy.h"
+#include "base/log.h"
 #include "os/descriptor.h"
 #include "os/sys.h"
 
@@ -104,4 +105,27 @@ int crn_proc_numbers(
 	}
 	crn_sys1(SYS_close, dir);
 	return got < 0 ? (int)got : result;
+}
+
+int crn_fdinfo(int fd, const char *field, char *out, size_t size)
+{
+	char path[40], text[1024];
+	size_t n = 0;
+	long len;
+
+	crn_format(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	len = crn_file_read(path, text, sizeof(text));
+	if (len < 0)
+		return (int)len;
+	for (const char *line = text; *line; line += *line == '\n') {
+		if (crn_starts_with(line, field)) {
+			for (line += crn_strlen(field); *line && *line != '\n' && n < size - 1;)
+				out[n++] = *line++;
+			out[n] = '\0';
+			return 0;
+		}
+		while (*line && *line != '\n')
+			line++;
+	}
+	return -ENOENT;
 }

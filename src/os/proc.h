@@ -30,4 +30,10 @@ int crn_proc_number(const char *name);
 int crn_proc_numbers(
 	const char *path, int (*fn)(void *ctx, int dir, int number), void *ctx);
 
+/*
+ * What the first line of /proc/self/fdinfo/FD that begins with `field` says behind it, cut at size
+ * - 1: 0, or -errno, -ENOENT if there is none.
+ */
+int crn_fdinfo(int fd, const char *field, char *out, size_t size);
+
 #endif

@@ -6,9 +6,9 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -88,8 +88,39 @@ static void limits_itself(void)
 	EXPECT(getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur == 150 * MB);
 }
 
+static void gives_up(unsigned capability)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2];
+
+	EXPECT(syscall(SYS_capget, &head, data) == 0);
+	data[capability / 32].effective &= ~(1u << capability);
+	EXPECT(syscall(SYS_capset, &head, data) == 0);
+}
+
+/* Within a limit from before (ulimit -v), which it may not raise. */
+static void limits_itself_within(void)
+{
+	struct rlimit before, r;
+	char *p;
+
+	limit_all(address_space() + 250 * MB);
+	gives_up(CAP_SYS_RESOURCE);
+	EXPECT(getrlimit(RLIMIT_AS, &before) == 0);
+	r = (struct rlimit){ before.rlim_max, before.rlim_max + MB };
+	EXPECT(setrlimit(RLIMIT_AS, &r) < 0 && errno == EPERM);
+	r = (struct rlimit){ 200 * MB, before.rlim_max };
+	EXPECT(setrlimit(RLIMIT_AS, &r) == 0 && getrlimit(RLIMIT_AS, &r) == 0);
+	EXPECT(r.rlim_cur == 200 * MB && r.rlim_max == before.rlim_max);
+	p = map(100 * MB, 0);
+	EXPECT(munmap(p, 100 * MB) == 0);
+	limit(RLIMIT_AS, 150 * MB);
+	r = (struct rlimit){ MB, 150 * MB + 1 };
+	EXPECT(setrlimit(RLIMIT_AS, &r) < 0 && errno == EPERM);
+}
+
 /* `at_work`: it has a session before. */
-static void limits_a_child(bool at_work)
+static void limits_a_child(bool at_work, void (*limits)(void))
 {
 	pid_t pid = fork();
 	int status;
@@ -97,20 +128,10 @@ static void limits_a_child(bool at_work)
 	if (pid == 0) {
 		if (at_work)
 			poll(NULL, 0, 0);
-		limits_itself();
+		limits();
 		_exit(0);
 	}
 	EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
-}
-
-static void gives_up_its_right_to_lock(void)
-{
-	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct data[2];
-
-	EXPECT(syscall(SYS_capget, &head, data) == 0);
-	data[CAP_IPC_LOCK / 32].effective &= ~(1u << CAP_IPC_LOCK);
-	EXPECT(syscall(SYS_capset, &head, data) == 0);
 }
 
 static void locks_in_turn(void)
@@ -123,7 +144,7 @@ static void locks_in_turn(void)
 	if (now.rlim_max < MB)
 		return; /* less than one of these */
 	limit(RLIMIT_MEMLOCK, MB);
-	gives_up_its_right_to_lock();
+	gives_up(CAP_IPC_LOCK);
 	for (int i = 0; i < 3; i++) {
 		p = map(len, MAP_LOCKED);
 		EXPECT(munmap(p, len) == 0);
@@ -182,15 +203,46 @@ static void unlocks(int early)
 	EXPECT(unlink(lock) == 0);
 }
 
-static void executes(void)
+/* What a daemon has locked before it became one: its parent has taken the lock. */
+static void unlocks_in_a_child(void)
+{
+	int fd = locked(), ready[2], status;
+	pid_t pid;
+	char c;
+
+	EXPECT(pipe(ready) == 0 && (pid = fork()) >= 0);
+	if (pid == 0) {
+		close(ready[1]);
+		EXPECT(read(ready[0], &c, 1) == 0);
+		EXPECT(poll(NULL, 0, 0) == 0 && close(fd) == 0 && close(locked()) == 0);
+		_exit(0);
+	}
+	EXPECT(close(fd) == 0 && poll(NULL, 0, 0) == 0 && close(ready[1]) == 0);
+	EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+	EXPECT(close(ready[0]) == 0 && unlink(lock) == 0);
+}
+
+/* A program that a process has written can be executed at once, by itself, too. */
+static void executes(bool mapped)
 {
 	static const char name[] = "./victim_limits.program", text[] = "#!/bin/sh\nexit 7\n";
 	char *const argv[] = { (char *)name, NULL };
-	int fd = open(name, O_CREAT | O_WRONLY | O_TRUNC, 0700), status;
-	pid_t pid;
+	pid_t pid = fork();
+	int fd, status;
+	char *p = NULL;
 
-	EXPECT(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-	EXPECT(close(fd) == 0 && posix_spawn(&pid, name, NULL, NULL, argv, environ) == 0);
+	EXPECT(pid >= 0);
+	if (pid == 0) {
+		EXPECT(poll(NULL, 0, 0) == 0);
+		fd = open(name, O_CREAT | O_RDWR | O_TRUNC, 0700);
+		EXPECT(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+		if (mapped) {
+			p = mmap(NULL, 4096, rw, MAP_SHARED, fd, 0);
+			EXPECT(p != MAP_FAILED && poll(NULL, 0, 0) == 0);
+		}
+		EXPECT(close(fd) == 0 && (!mapped || munmap(p, 4096) == 0));
+		EXPECT(execv(name, argv) == 0);
+	}
 	EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7);
 	EXPECT(unlink(name) == 0);
 }
@@ -204,6 +256,18 @@ static int has_open(const struct stat *file)
 		if (fstat(fd, &st) == 0 && st.st_dev == file->st_dev && st.st_ino == file->st_ino)
 			return 1;
 	return 0;
+}
+
+/* An eventfd takes what fits below its end, and nothing of what does not. */
+static void counts_to_the_end(void)
+{
+	uint64_t near = UINT64_MAX - 4, two = 2, three = 3, got;
+	int fd = eventfd(0, EFD_NONBLOCK);
+
+	EXPECT(fd >= 0 && poll(NULL, 0, 0) == 0);
+	EXPECT(write(fd, &near, 8) == 8 && write(fd, &three, 8) == 8);
+	EXPECT(write(fd, &two, 8) < 0 && errno == EAGAIN);
+	EXPECT(read(fd, &got, 8) == 8 && got == UINT64_MAX - 1 && close(fd) == 0);
 }
 
 /* A child has nothing of what was given up before it was born. */
@@ -231,12 +295,16 @@ int main(void)
 
 	EXPECT(poll(NULL, 0, 0) == 0);
 	unlocks(early);
-	executes();
+	unlocks_in_a_child();
+	executes(false);
+	executes(true);
 	forks();
 	seals();
 	locks_in_turn();
-	limits_a_child(false);
-	limits_a_child(true);
+	limits_a_child(false, limits_itself);
+	limits_a_child(true, limits_itself);
+	limits_a_child(true, limits_itself_within);
+	counts_to_the_end();
 	maps_in_turn();
 	printf("limits: ok\n");
 	return 0;

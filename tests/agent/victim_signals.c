@@ -9,7 +9,9 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -275,6 +277,29 @@ static void test_jumps(void)
 	count[SIGALRM] = 0;
 }
 
+/* Who asked for a signal when there is something to read has it when the write returns. */
+static void test_readiness(void)
+{
+	int ends[2], on = 1;
+	char c;
+
+	install(SIGIO, count_it, 0);
+	for (int kind = 0; kind < 3; kind++) {
+		EXPECT(kind == 2 ? !socketpair(AF_UNIX, SOCK_STREAM, 0, ends) : !pipe(ends));
+		poll(NULL, 0, 1); /* a site, if this runs under the agent */
+		EXPECT(write(ends[1], "a", 1) == 1 && read(ends[0], &c, 1) == 1);
+		EXPECT(write(ends[1], "b", 1) == 1);
+		EXPECT(!fcntl(ends[0], F_SETOWN, getpid()));
+		EXPECT(!(kind ? ioctl(ends[0], FIOASYNC, &on) : fcntl(ends[0], F_SETFL, O_ASYNC)));
+		EXPECT(count[SIGIO] == 0); /* that was before */
+		EXPECT(write(ends[1], "c", 1) == 1 && count[SIGIO] == 1);
+		count[SIGIO] = 0;
+		close(ends[0]);
+		close(ends[1]);
+	}
+	install(SIGIO, SIG_DFL, 0);
+}
+
 static int eat_stack(volatile char *p)
 {
 	volatile char block[4096];
@@ -394,6 +419,7 @@ int main(void)
 	test_nesting();
 	test_interrupted();
 	test_waits();
+	test_readiness();
 	test_jumps();
 	test_stacks();
 	test_frames();

@@ -247,6 +247,17 @@ static void no_checkpoint(void)
 	crash();
 }
 
+/* It never waits, and tells something after each crash: none is another's repetition. */
+static void passes_each(void)
+{
+	wake_up();
+	for (int i = 0; i < 4; i++) {
+		if (outside[i]++ < 2)
+			crash();
+		printf("passed %d\n", i);
+	}
+}
+
 /* Each request is there before it looks: it never waits. The second one crashes it. */
 static void never_waits(void)
 {
@@ -551,6 +562,7 @@ int main(int argc, char **argv)
 		{ "again", again_and_again },
 		{ "handler", handler_at_the_end },
 		{ "progress", progress },
+		{ "passed", passes_each },
 		{ "often", too_often },
 		{ "ran", another_thread_ran },
 		{ "slept", another_thread_slept },

@@ -33,6 +33,7 @@ CASES = {
     "again": Case(SEGV, 2, "pass 1", "crashed again although every connection"),
     "handler": Case(42, 2, "own handler", "crashed again although every connection"),
     "progress": Case(0, 50, "crashed 50 times"),
+    "passed": Case(0, 8, "passed 3"),
     "often": Case(SEGV, 100, "", "100 recoveries in the last second"),
     "ran": Case(SEGV, 0, "", r"another thread has run since the checkpoint: \d+ \(spinner\)"),
     "slept": Case(0, 1, "the sleeper read z"),
