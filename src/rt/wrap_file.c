@@ -23,6 +23,7 @@
 #include <unistd.h>
 #define WRAPPED_file CRN_WRAPPER
 #include "rt/wrap.h"
+#include "rt/given.h"
 #include "rt/landing.h"
 
 char *dirname(char *path);
@@ -150,7 +151,11 @@ WRAPPER(char *, getcwd, char *to, size_t n)
 {
 	char bounce[BOUNCE_MAX(n)];
 
-	if (!to || n > sizeof(bounce)) {
+	if (!to) {
+		to = getcwd(NULL, n);
+		return to ? crn_given(to, strlen(to) + 1, CRN_MAX(n, strlen(to) + 1)) : NULL;
+	}
+	if (n > sizeof(bounce)) {
 		keep(to, n);
 		return getcwd(to, n);
 	}
@@ -170,8 +175,10 @@ WRAPPER(char *, realpath, const char *path, char *to)
 {
 	char bounce[PATH_MAX];
 
-	if (!to)
-		return realpath(path, NULL);
+	if (!to) {
+		to = realpath(path, NULL);
+		return to ? crn_given(to, strlen(to) + 1, strlen(to) + 1) : NULL;
+	}
 	if (!realpath(path, bounce))
 		return NULL;
 	place(to, bounce, strlen(bounce) + 1);

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* Lists of addresses and of files, and other blocks that libc allocates for the program. */
+#include <dirent.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "rt/given.h"
+#include "rt/heap.h"
+#include "rt/wrap.h"
+
+#define ALIGN 16
+
+#pragma weak free
+#pragma weak __cairn_wrap_free
+void __cairn_wrap_free(void *block);
+
+int crn_given_wanted(void)
+{
+	return __cairn_wrap_free != NULL;
+}
+
+void *crn_given(void *block, size_t size, size_t room)
+{
+	void *to = block && crn_given_wanted() ? crn_heap_alloc(room, ALIGN) : NULL;
+
+	if (!to)
+		return block;
+	place(to, block, size);
+	free(block);
+	return to;
+}
+
+/* ---- Addresses ------------------------------------------------------------------------------- */
+
+static void free_address(struct addrinfo *a)
+{
+	if (a->ai_canonname)
+		crn_heap_free(a->ai_canonname);
+	crn_heap_free(a);
+}
+
+/* libc's own freeaddrinfo could free it, too: two blocks, and the address is in the first. */
+static struct addrinfo *copy_of(const struct addrinfo *from)
+{
+	size_t name = from->ai_canonname ? strlen(from->ai_canonname) + 1 : 0;
+	struct addrinfo *a = crn_heap_alloc(sizeof(*a) + from->ai_addrlen, ALIGN);
+
+	if (!a)
+		return NULL;
+	place(a, from, sizeof(*a));
+	keep(a + 1, from->ai_addrlen);
+	if (from->ai_addr)
+		a->ai_addr = memcpy(a + 1, from->ai_addr, from->ai_addrlen);
+	a->ai_next = NULL;
+	a->ai_canonname = name ? crn_heap_alloc(name, ALIGN) : NULL;
+	if (a->ai_canonname)
+		place(a->ai_canonname, from->ai_canonname, name);
+	if (!name || a->ai_canonname)
+		return a;
+	free_address(a);
+	return NULL;
+}
+
+WRAPPER(void, freeaddrinfo, struct addrinfo *list)
+{
+	struct addrinfo *next;
+
+	for (; list && crn_heap_holds(list); list = next) {
+		next = list->ai_next;
+		free_address(list);
+	}
+	if (list)
+		freeaddrinfo(list);
+}
+
+WRAPPER(int, getaddrinfo, const char *name, const char *service, const struct addrinfo *hints,
+	struct addrinfo **to)
+{
+	struct addrinfo *found, *list = NULL, **end = &list;
+	int err = getaddrinfo(name, service, hints, &found);
+
+	if (err)
+		return err;
+	for (const struct addrinfo *from = found; from && crn_given_wanted();
+		from = from->ai_next, end = &(*end)->ai_next) {
+		*end = copy_of(from);
+		if (*end)
+			continue;
+		__cairn_wrap_freeaddrinfo(list);
+		freeaddrinfo(found);
+		return EAI_MEMORY;
+	}
+	if (list)
+		freeaddrinfo(found);
+	place(to, list ? &list : &found, sizeof(*to));
+	return 0;
+}
+
+/* ---- Files of a folder ----------------------------------------------------------------------- */
+
+static int given_files(struct dirent ***to, struct dirent **list, int n)
+{
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++) {
+		size_t size = offsetof(struct dirent, d_name) + strlen(list[i]->d_name) + 1;
+
+		list[i] = crn_given(list[i], size, CRN_MAX(size, list[i]->d_reclen));
+	}
+	list = crn_given(list, (size_t)n * sizeof(*list), (size_t)n * sizeof(*list));
+	place(to, &list, sizeof(list));
+	return n;
+}
+
+WRAPPER(int, scandir, const char *path, struct dirent ***to,
+	int (*wanted)(const struct dirent *),
+	int (*compare)(const struct dirent **, const struct dirent **))
+{
+	struct dirent **list;
+	int n = scandir(path, &list, wanted, compare);
+
+	return given_files(to, list, n);
+}
+
+WRAPPER(int, scandirat, int at, const char *path, struct dirent ***to,
+	int (*wanted)(const struct dirent *),
+	int (*compare)(const struct dirent **, const struct dirent **))
+{
+	struct dirent **list;
+	int n = scandirat(at, path, &list, wanted, compare);
+
+	return given_files(to, list, n);
+}
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+static char *given_text(char *text)
+{
+	size_t size = text ? strlen(text) + 1 : 0;
+
+	return crn_given(text, size, size);
+}
+
+WRAPPER(char *, get_current_dir_name, void)
+{
+	return given_text(get_current_dir_name());
+}
+
+WRAPPER(char *, canonicalize_file_name, const char *path)
+{
+	return given_text(canonicalize_file_name(path));
+}
+
+WRAPPER(char *, tempnam, const char *folder, const char *begin)
+{
+	return given_text(tempnam(folder, begin));
+}

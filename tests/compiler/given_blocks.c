@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What libc allocates for the program is of the program's heap: stores to it come back, and blocks
+ * that an undone interval has allocated or freed do not matter to libc. argv: TRACKER.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netdb.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include "../lib/harness.h"
+
+#define TURNS 40
+
+bool crn_heap_holds(const void *block); /* the run-time's */
+
+static volatile int *turns; /* shared: not turned back */
+static struct addrinfo *addresses;
+static struct dirent **files;
+static int count;
+static char *paths[4];
+
+static unsigned short *port_of(struct addrinfo *a)
+{
+	return &((struct sockaddr_in *)(void *)a->ai_addr)->sin_port;
+}
+
+static void get_all(void)
+{
+	struct addrinfo numeric = { .ai_flags = AI_NUMERICHOST | AI_CANONNAME };
+
+	CHECK(!getaddrinfo("127.0.0.1", NULL, &numeric, &addresses));
+	count = scandir("folder", &files, NULL, alphasort);
+	paths[0] = realpath("folder", NULL);
+	paths[1] = getcwd(NULL, 0);
+	paths[2] = get_current_dir_name();
+	paths[3] = canonicalize_file_name("folder/b");
+	CHECK(count == 5 && !strcmp(files[2]->d_name, "a") && !strcmp(paths[1], paths[2]));
+	CHECK(crn_heap_holds(files) && crn_heap_holds(addresses->ai_canonname));
+	for (int i = 0; i < count; i++)
+		CHECK(crn_heap_holds(files[i]));
+	for (int i = 0; i < 4; i++)
+		CHECK(crn_heap_holds(paths[i]));
+	for (struct addrinfo *a = addresses; a; a = a->ai_next)
+		CHECK(crn_heap_holds(a) && a->ai_family == AF_INET && *port_of(a) == 0 &&
+			((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr.s_addr ==
+				htonl(INADDR_LOOPBACK));
+}
+
+static void store_all(void)
+{
+	for (struct addrinfo *a = addresses; a; a = a->ai_next)
+		*port_of(a) = htons(80);
+	addresses->ai_canonname[0]++;
+	files[2]->d_name[0]++;
+	for (int i = 0; i < 4; i++)
+		*strrchr(paths[i], '/') = 0;
+}
+
+static void free_all(void)
+{
+	freeaddrinfo(addresses);
+	for (int i = 0; i < count; i++)
+		free(files[i]);
+	free(files);
+	for (int i = 0; i < 4; i++)
+		free(paths[i]);
+}
+
+/* libc's own heap at work. */
+static void use_libc(void)
+{
+	for (int i = 0; i < 8; i++) {
+		FILE *f = fopen("folder/b", "r");
+
+		CHECK(f && fgetc(f) == EOF && !fclose(f));
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	cairn_t *c;
+	uint64_t id;
+
+	CHECK(argc == 2 && !mkdir("folder", 0700));
+	for (const char *name = "abc"; *name; name++) {
+		char path[] = "folder/?";
+
+		path[7] = *name;
+		CHECK(mknod(path, S_IFREG | 0600, 0) == 0);
+	}
+	turns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	o.tracker = argv[1];
+	CHECK_OK(cairn_open(&c, &o));
+	get_all();
+	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED)
+		++*turns;
+	CHECK(*port_of(addresses) == 0 && !strcmp(addresses->ai_canonname, "127.0.0.1") &&
+		!strcmp(files[2]->d_name, "a") && strrchr(paths[3], '/')[1] == 'b');
+	store_all();
+	free_all();
+	use_libc();
+	get_all();
+	store_all();
+	if (*turns < TURNS)
+		CHECK(cairn_restore(c, id) < 0);
+	free_all();
+	use_libc();
+	CHECK_OK(cairn_close(c));
+	return 0;
+}
