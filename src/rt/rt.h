@@ -255,6 +255,8 @@ static inline bool crn_rt_paged(const struct crn_rt *rt, uintptr_t addr)
 {
 	size_t i;
 
+	if (crn_likely(!rt->paged_count))
+		return false;
 	CRN_FIRST(i, rt->paged_count, rt->paged[i].end > addr);
 	return i < rt->paged_count && rt->paged[i].begin <= addr;
 }

@@ -103,7 +103,7 @@ static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
 }
 
 /* True if nothing is to be saved now. In page mode of one region, or word, at a time. */
-static bool rests(struct crn_rt *rt, uintptr_t at, size_t len)
+static inline __attribute__((always_inline)) bool rests(struct crn_rt *rt, uintptr_t at, size_t len)
 {
 	if (crn_unlikely(crn_rt_strays(at, len)))
 		crn_rt_stray(CRN_MAX(at, (uintptr_t)rt));
