@@ -187,12 +187,17 @@ CRN_API int cairn_close(cairn_t *c);
 
 /*
  * Register [addr, addr+len) as an area. addr and len are widened to whole pages. All checkpoints
- * that exist stay; a restore to one that is older than the area leaves the area as it is. While it
- * is registered under "uffd" or "mprotect", remove it before you unmap or move it, or (under
- * "mprotect") change its protection; the other trackers see that themselves. Here it is found out:
- * cairn_restore, cairn_rewind, cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the area is
- * removed. With surface "none" such a call of the program waits until the session's keeper, a
- * process, has noticed; while that is stopped, or (under "uffd") when it and its twin have been
+ * that exist stay; a restore to one that is older than the area leaves the area as it is, whatever
+ * has been mapped there since. The area lasts until it is removed, or until a call finds that
+ * nothing of it is mapped any more. What is mapped anywhere in it meanwhile, of whatever kind, is a
+ * part of it. Parts that go, or become other memory, are brought back by "async" and "fork", as
+ * private memory; a part that was shared is not (CAIRN_ELAYOUT). Feed "bpf-images" keeps no past of
+ * such an interval (CAIRN_EFAILED); "fork" takes no shared memory that is mapped over a part
+ * (CAIRN_EUNSUPPORTED while it is there). While it is registered under "uffd" or "mprotect", remove
+ * it before you unmap or move it, or (under "mprotect") change its protection. Here it is found
+ * out: cairn_restore, cairn_rewind, cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the
+ * area is removed. With surface "none" such a call of the program waits until the session's keeper,
+ * a process, has noticed; while that is stopped, or (under "uffd") when it and its twin have been
  * killed, until the next cairn_checkpoint, _restore or _rewind. Remove the area first, and there is
  * nothing to wait for. Where there is no keeper, and (under "mprotect", and for files under "uffd")
  * from the death of keeper and twin to the next call, clean pages whose content goes while they
@@ -207,7 +212,10 @@ CRN_API int cairn_close(cairn_t *c);
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
 
-/* Stop tracking an area (exactly as it was added). Errors: CAIRN_ENOTAREA. */
+/*
+ * Stop tracking an area (exactly as it was added), whatever has become of it. Memory stays as it
+ * is, and restores leave it alone. Errors: CAIRN_ENOTAREA.
+ */
 CRN_API CRN_MUST_CHECK int cairn_area_remove(cairn_t *c, void *addr, size_t len);
 
 /*

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of areas, and the calls by which a program changes it. */
+/* The table of areas. area_calls.c has the calls by which a program changes it. */
 #include "session/engine.h"
 #include "base/check.h"
 #include "base/copy.h"
-#include "os/memory.h"
 
 /* ---- Ranges: exclusions, omissions ------------------------------------------------------ */
 
@@ -119,7 +118,7 @@ int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, u
 	return 0;
 }
 
-static void untrack(cairn_t *c, size_t at)
+void crn_area_untrack(cairn_t *c, size_t at)
 {
 	struct crn_area *area = c->areas[at];
 
@@ -182,7 +181,7 @@ static int vanish_whole(cairn_t *c, size_t at, const struct crn_changes *found)
 	struct crn_area old = *c->areas[at];
 	uintptr_t begin = old.begin;
 
-	untrack(c, at);
+	crn_area_untrack(c, at);
 	c->control->lost = CAIRN_ELAYOUT;
 	for (size_t i = 0; i < found->count && begin < old.end; i++) {
 		const struct crn_piece *p = &found->at[i].piece;
@@ -201,7 +200,7 @@ void crn_area_let_go(cairn_t *c, uintptr_t begin, uintptr_t end)
 
 	while ((i = crn_area_from(c, begin)) < c->area_count && c->areas[i]->begin < end) {
 		crn_layout_leave_out(c, c->areas[i]->begin, c->areas[i]->end);
-		untrack(c, i);
+		crn_area_untrack(c, i);
 		c->control->lost = CAIRN_ELAYOUT;
 	}
 }
@@ -245,7 +244,7 @@ static int cut_at(cairn_t *c, uintptr_t addr)
 {
 	struct crn_area *area = crn_area_at(c, addr), *tail;
 
-	if (!area || area->begin == addr || area->flags & (CRN_AREA_EXPLICIT | CRN_AREA_STACK))
+	if (!area || area->begin == addr || area->flags & CRN_AREA_STACK)
 		return 0;
 	CRN_TRY(crn_grow(
 		c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
@@ -267,7 +266,7 @@ int crn_area_born(cairn_t *c, uintptr_t begin, uintptr_t end, uint64_t born)
 
 		if (a->begin >= end)
 			break;
-		if (a->flags & (CRN_AREA_EXPLICIT | CRN_AREA_STACK) && born > a->born)
+		if (a->flags & CRN_AREA_STACK && born > a->born)
 			continue;
 		a->born = born;
 		if (c->ops->area_born)
@@ -293,7 +292,7 @@ int crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 		part.begin = CRN_MAX(part.begin, begin);
 		part.end = CRN_MIN(part.end, end);
 		if (part.begin == c->areas[i]->begin && part.end == c->areas[i]->end) {
-			untrack(c, i);
+			crn_area_untrack(c, i);
 		} else if (c->ops->area_gone) {
 			crn_strategy_forget(c, part.begin, part.end);
 			c->ops->area_drop(c->tracker, &part);
@@ -305,138 +304,4 @@ int crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 	}
 	crn_block_free(c->arena, spare, sizeof(*spare));
 	return 0;
-}
-
-/* ---- Explicit areas -------------------------------------------------------------------------- */
-
-/* Widen to whole pages. False if there is nothing, or it wraps. */
-static bool widen(uintptr_t addr, size_t len, uintptr_t *begin, uintptr_t *end)
-{
-	if (!len || addr + len < addr || addr + len > UINTPTR_MAX - CRN_PAGE_SIZE)
-		return false;
-	*begin = crn_page_down(addr);
-	*end = crn_page_up(addr + len);
-	return true;
-}
-
-/* Is all of [begin, end) mapped, readable and writable? *flags: what kinds of mapping there are. */
-static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t *flags)
-{
-	struct crn_mapping m;
-	uintptr_t at = begin;
-	int more;
-
-	*flags = 0;
-	CRN_TRY(crn_maps_begin(&c->maps, begin, 0));
-	while (at < end && (more = crn_maps_next(&c->maps, &m)) > 0) {
-		if (m.begin > at ||
-			(m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE) ||
-			crn_mapping_special(&m))
-			return CAIRN_EUNMAPPED;
-		*flags |= crn_mapping_flags(&m);
-		at = m.end;
-	}
-	if (at < end)
-		return more < 0 ? more : CAIRN_EUNMAPPED;
-	*flags &= CRN_AREA_SHARED | CRN_AREA_FILE;
-	if (*flags & CRN_AREA_SHARED && !(c->ops->caps & CRN_TRACK_SHARED))
-		return CAIRN_ESHARED;
-	return 0;
-}
-
-static int add_locked(cairn_t *c, uintptr_t begin, uintptr_t end)
-{
-	uintptr_t engine, engine_end;
-	uint32_t flags;
-	size_t i = crn_area_from(c, begin);
-
-	if (i < c->area_count && c->areas[i]->begin < end)
-		return CAIRN_EOVERLAP;
-	crn_arena_range(c->arena, &engine, &engine_end);
-	if (begin < engine_end && end > engine)
-		return CAIRN_EUNMAPPED; /* the program has no such memory */
-	CRN_TRY(inspect(c, begin, end, &flags));
-	c->control->maps_stale = true; /* the layout must learn of its pieces */
-	return crn_area_track(c, begin, end, flags | CRN_AREA_EXPLICIT, c->last_id + 1);
-}
-
-int cairn_area_add(cairn_t *c, void *addr, size_t len)
-{
-	uintptr_t begin, end;
-	int err;
-
-	if (!widen((uintptr_t)addr, len, &begin, &end))
-		return -EINVAL;
-	CRN_TRY(crn_lock(c));
-	if (c->ops->caps & CRN_TRACK_STORES) {
-		err = crn_shared_name(c, begin, end);
-		crn_unlock(c);
-		return err;
-	}
-	err = crn_in_flight_begin(c);
-	if (err >= 0)
-		err = add_locked(c, begin, end);
-	crn_in_flight_end(c);
-	crn_unlock(c);
-	return err;
-}
-
-int cairn_area_remove(cairn_t *c, void *addr, size_t len)
-{
-	uintptr_t begin, end;
-	size_t i;
-	int err = 0;
-
-	if (!widen((uintptr_t)addr, len, &begin, &end))
-		return CAIRN_ENOTAREA;
-	CRN_TRY(crn_lock(c));
-	i = crn_area_from(c, begin);
-	if (i < c->area_count && c->areas[i]->begin == begin && c->areas[i]->end == end &&
-		c->areas[i]->flags & CRN_AREA_EXPLICIT) {
-		untrack(c, i);
-		crn_layout_leave_out(c, begin, end);
-		/* The journal may still name its pages: restores must look before they store. */
-		c->youngest = c->last_id + 1;
-		c->control->maps_stale = true;
-	} else if (c->ops->caps & CRN_TRACK_STORES) {
-		err = crn_shared_forget(c, begin, end);
-	} else {
-		err = CAIRN_ENOTAREA;
-	}
-	crn_unlock(c);
-	return err;
-}
-
-int cairn_area_exclude(cairn_t *c, void *addr, size_t len)
-{
-	uintptr_t begin = (uintptr_t)addr;
-	int err;
-
-	if (!len || begin + len < begin)
-		return -EINVAL;
-	CRN_TRY(crn_lock(c));
-	err = crn_ranges_add(c, &c->excluded, begin, begin + len);
-	crn_unlock(c);
-	return err;
-}
-
-int cairn_area_touch(cairn_t *c, void *addr, size_t len)
-{
-	uintptr_t begin, end;
-	int err;
-
-	if (!widen((uintptr_t)addr, len, &begin, &end))
-		return CAIRN_ENOTAREA;
-	CRN_TRY(crn_lock(c));
-	if (c->ops->caps & CRN_TRACK_STORES)
-		/* bytes, not pages: the rest of a page may be another thread's or libc's */
-		err = c->ops->page.unprotect(c->tracker, (uintptr_t)addr, len);
-	else if (!crn_areas_cover(c, begin, end))
-		err = CAIRN_ENOTAREA;
-	else
-		err = c->ops->page.unprotect
-			? c->ops->page.unprotect(c->tracker, begin, end - begin)
-			: 0;
-	crn_unlock(c);
-	return err;
 }

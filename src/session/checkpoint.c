@@ -290,6 +290,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	bool past_lost;
 	int lost, err;
 
+	CRN_TRY(crn_settle(c)); /* a tracker may have found out that there is something to follow */
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));
 	CRN_TRY(marks_reserve(c));
 	m = next_slot(c);

@@ -5,7 +5,8 @@
  *	session.c     open, close, the lock, the one pointer
  *	protect.c     the engine's memory, closed between calls
  *	choice.c      which tracker
- *	area.c        the table of areas; explicit areas of the program
+ *	area.c        the table of areas
+ *	area_calls.c  the calls that change it; explicit areas as they were added
  *	surface.c     which mappings belong to the surface
  *	calls_in_flight.c  memory that the kernel may be writing for other threads
  *	map_calls.c    calls of the program that change them, as they are made
@@ -73,9 +74,17 @@ struct crn_pieces {
 	size_t count, capacity;
 };
 
+/* An explicit area as the program has added it; the table of areas has its parts. */
+struct crn_added {
+	uintptr_t begin, end;
+	uint64_t born; /* id of the first checkpoint that covers it */
+	bool mapped;   /* some of it, when last looked at */
+};
+
 /* One change of the layout within an interval. */
 struct crn_change {
 	struct crn_piece piece; /* as it was before; as it is, if BORN */
+	struct crn_added added; /* of an explicit area: of which one */
 	enum { CRN_CHANGE_GONE, CRN_CHANGE_BORN, CRN_CHANGE_PROT } kind;
 };
 
@@ -199,6 +208,8 @@ struct cairn {
 	struct crn_area **areas; /* sorted by address, disjoint */
 	size_t area_count, area_capacity;
 	size_t cuttable;         /* of them: of files that somebody may cut short */
+	struct crn_added *added; /* sorted, disjoint */
+	size_t added_count, added_capacity;
 	uint64_t youngest;       /* greatest area->born; removals count as well */
 
 	struct crn_ranges excluded; /* by the program */
@@ -212,7 +223,6 @@ struct cairn {
 	struct crn_ranges other_stacks;
 	struct crn_ranges omitted;  /* never part of the surface */
 	struct crn_ranges in_flight; /* what env.in_flight names, or its buffer */
-	struct crn_ranges orphans;  /* of explicit areas: exchanged, and not tracked again so far */
 	struct crn_ranges heads;    /* while maps are read: a byte of each thread's descriptor */
 
 	struct crn_maps maps;
@@ -309,6 +319,8 @@ size_t crn_area_from(const cairn_t *c, uintptr_t addr);
 bool crn_area_cuttable(const struct crn_area *area);
 bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born);
+/* Areas[at] ends, and with it all that the tracker knows of it. */
+void crn_area_untrack(cairn_t *c, size_t at);
 /*
  * The mapping is gone: areas there end, with their content in the journal. A tracker that goes by
  * whole areas (no area_gone) is told of all that is gone at once, `found`; others take NULL.
@@ -320,16 +332,22 @@ int crn_area_vanish(
  * The next look finds what is there then as something new.
  */
 void crn_area_let_go(cairn_t *c, uintptr_t begin, uintptr_t end);
-/*
- * The parts of areas in [begin, end) become as old as that. Areas are cut in two for it, but not
- * explicit ones, which the program will remove whole. 0 or CAIRN_EMEMORY.
- */
+/* The parts of areas in [begin, end) become as old as that. 0 or CAIRN_EMEMORY. */
 int crn_area_born(cairn_t *c, uintptr_t begin, uintptr_t end, uint64_t born);
 /* Stop tracking [begin, end); its past is of no interest any more. 0 or CAIRN_EMEMORY. */
 int crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t end);
 /* The first range that ends above addr. */
 size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr);
+
+/* ---- area_calls.c */
+/* The lowest explicit area that has a byte in [begin, end), as it was added; or NULL. */
+const struct crn_added *crn_added_meets(const cairn_t *c, uintptr_t begin, uintptr_t end);
+int crn_added_reserve(cairn_t *c, size_t more);
+/* It is there (again); room has been reserved. */
+void crn_added_revive(cairn_t *c, const struct crn_added *added);
+/* Those of which nothing is mapped, nor tracked, have ended. */
+void crn_added_prune(cairn_t *c);
 
 /* ---- shared.c; CRN_TRACK_STORES alone */
 /* Fill c->shared: shared memory that a restore leaves as it is. 0 or negative. */
@@ -342,6 +360,8 @@ int crn_shared_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_surface_parse(cairn_t *c, const char *expr);
 /* Read the map into c->fresh. */
 int crn_surface_read(cairn_t *c);
+/* Read what of [begin, end) is mapped, as parts of an explicit area, into c->fresh. */
+int crn_surface_read_range(cairn_t *c, uintptr_t begin, uintptr_t end);
 /* CRN_AREA_HOT if a thread's descriptor lies there, as of the last look, and that matters; or 0. */
 uint32_t crn_surface_hot(const cairn_t *c, uintptr_t begin, uintptr_t end);
 /*
@@ -366,6 +386,11 @@ void crn_in_flight_end(cairn_t *c);
 /* ---- map_layout.c */
 /* No longer tracked, which is not the same as gone: if it is there, the next look finds it. */
 void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end);
+/* [begin, end) is c->fresh from now on, for which there must be room. */
+int crn_layout_reserve(cairn_t *c);
+void crn_layout_learn(cairn_t *c, uintptr_t begin, uintptr_t end);
+/* It was removed: what has become of it is not to be undone. */
+void crn_layout_forget(cairn_t *c, const struct crn_added *added);
 
 enum crn_follow {
 	CRN_FOLLOW_ADOPT, /* bring new mappings under tracking */
@@ -379,6 +404,7 @@ int crn_layout_replace(cairn_t *c);
 int crn_layout_adopt(cairn_t *c, const struct crn_piece *p);
 /* Cut [begin, end) out; room for one piece more has been reserved. */
 void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end);
+/* Parts of two explicit areas become two changes. */
 int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
 	uintptr_t begin, uintptr_t end, int kind);
 

@@ -9,7 +9,8 @@
  *	area->born <= id   it does
  *
  * Both follow from the changes, undone newest first: a birth undone makes an area that stays
- * younger than id, an end undone makes what is there as old as can be.
+ * younger than id, an end undone makes what is there as old as can be; a part of an explicit area,
+ * as old as that. Changes of explicit areas that the checkpoint does not hold are not undone.
  *
  * All that may fail is asked or done before the first mapping changes. Whatever fails after that
  * (another thread maps memory just there, the kernel's own memory is short) ends the process with
@@ -19,6 +20,12 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "os/memory.h"
+
+/* Of an explicit area that the checkpoint does not hold: it is left alone. */
+static bool is_younger(const struct crn_change *change, uint64_t id)
+{
+	return change->piece.flags & CRN_AREA_EXPLICIT && change->added.born > id;
+}
 
 /*
  * Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be
@@ -52,8 +59,8 @@ static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 
 			if (at[changes].kind == CRN_CHANGE_PROT || from >= to)
 				continue;
-			if (at[changes].kind == CRN_CHANGE_GONE)
-				return false; /* what is there is not ours */
+			if (at[changes].kind == CRN_CHANGE_GONE || is_younger(&at[changes], id))
+				return false; /* what is there is not ours, or stays */
 			if (must_stay(c, p) && !crn_areas_cover(c, from, to))
 				return false;
 			return (begin >= from || born_since(c, id, begin, from, k, changes)) &&
@@ -130,10 +137,22 @@ static int prepare_to_stay(cairn_t *c, struct crn_piece *p, bool open_interval)
 	return open_interval ? 0 : disown(c, p, false);
 }
 
-static int undoable(cairn_t *c, uint64_t id, const struct crn_piece *p)
+/* A place of an explicit area that has ended: not where another one is now. */
+static bool is_free(const cairn_t *c, const struct crn_change *change)
 {
+	const struct crn_added *is = NULL, *was = &change->added;
+
+	if (change->piece.flags & CRN_AREA_EXPLICIT)
+		is = crn_added_meets(c, was->begin, was->end);
+	return !is || (is->begin == was->begin && is->end == was->end && is->born == was->born);
+}
+
+static int undoable(cairn_t *c, uint64_t id, const struct crn_change *change)
+{
+	const struct crn_piece *p = &change->piece;
+
 	/* A private file mapping comes back as a private copy with the same bytes. */
-	if (p->flags & CRN_AREA_SHARED || !c->ops->area_gone)
+	if (p->flags & CRN_AREA_SHARED || !c->ops->area_gone || !is_free(c, change))
 		return CAIRN_ELAYOUT;
 	c->place_frames += crn_pages(p->end - p->begin) / 512 + 8;
 	return place_available(c, id, p);
@@ -141,6 +160,8 @@ static int undoable(cairn_t *c, uint64_t id, const struct crn_piece *p)
 
 int crn_layout_undoable(cairn_t *c, uint64_t id)
 {
+	size_t explicit_parts = 0;
+
 	c->place_frames = 0;
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
 		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
@@ -148,7 +169,8 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 		for (size_t i = 0; i < l->count; i++) {
 			struct crn_piece *p = &l->at[i].piece;
 
-			if (l->at[i].kind == CRN_CHANGE_BORN && must_stay(c, p))
+			if (l->at[i].kind == CRN_CHANGE_BORN && !is_younger(&l->at[i], id) &&
+				must_stay(c, p))
 				CRN_TRY(prepare_to_stay(c, p, k == c->marks.count - 1));
 		}
 	}
@@ -156,11 +178,13 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
 
 		for (size_t i = 0; i < l->count; i++) {
-			if (l->at[i].kind == CRN_CHANGE_GONE)
-				CRN_TRY(undoable(c, id, &l->at[i].piece));
+			if (l->at[i].kind != CRN_CHANGE_GONE || is_younger(&l->at[i], id))
+				continue;
+			CRN_TRY(undoable(c, id, &l->at[i]));
+			explicit_parts += l->at[i].piece.flags & CRN_AREA_EXPLICIT ? 1 : 0;
 		}
 	}
-	return 0;
+	return crn_added_reserve(c, explicit_parts);
 }
 
 /* ---- Places ---------------------------------------------------------------------------------- */
@@ -219,56 +243,63 @@ static bool undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool o
 	return (p->flags & (CRN_PIECE_NOTED | CRN_PIECE_HEAP)) == CRN_PIECE_NOTED;
 }
 
-static int map_again(cairn_t *c, const struct crn_piece *p, uintptr_t begin, uintptr_t end)
+static int map_again(
+	cairn_t *c, const struct crn_piece *p, uintptr_t begin, uintptr_t end, uint64_t born)
 {
 	uint32_t flags = p->flags & CRN_AREA_FLAGS & ~CRN_AREA_FILE;
 
 	CRN_TRY(crn_memory_map_at(begin, end - begin));
-	return p->flags & CRN_PIECE_REFUSED ? 0 : crn_area_track(c, begin, end, flags, 0);
+	return p->flags & CRN_PIECE_REFUSED ? 0 : crn_area_track(c, begin, end, flags, born);
 }
 
 /* A newer mapping in [begin, end) is the older one from now on. */
-static int serve(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags)
+static int serve(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born)
 {
 	if (!(c->ops->caps & CRN_TRACK_KEEPS))
-		return crn_area_born(c, begin, end, 0);
+		return crn_area_born(c, begin, end, born);
 	/* What was kept is known by its area: that has to begin again. */
 	CRN_TRY(crn_area_vanish(c, begin, end, NULL));
-	return crn_area_track(c, begin, end, flags, 0);
+	return crn_area_track(c, begin, end, flags, born);
 }
 
 /*
  * Map what is not mapped in [begin, end) and track it. A newer mapping that had to stay serves as
  * the old one.
  */
-static int fill_place(cairn_t *c, const struct crn_piece *p)
+static int fill_place(cairn_t *c, const struct crn_piece *p, uint64_t born)
 {
+	uint32_t flags = p->flags & CRN_AREA_FLAGS & ~CRN_AREA_FILE;
+
 	for (uintptr_t at = p->begin, next; at < p->end; at = next) {
 		size_t i = crn_area_from(c, at);
 		uintptr_t begin = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
 
 		if (begin > at) {
 			next = CRN_MIN(begin, p->end);
-			CRN_TRY(map_again(c, p, at, next));
+			CRN_TRY(map_again(c, p, at, next, born));
 		} else {
 			next = CRN_MIN(c->areas[i]->end, p->end);
-			CRN_TRY(serve(c, at, next, p->flags & CRN_AREA_FLAGS & ~CRN_AREA_FILE));
+			CRN_TRY(serve(c, at, next, flags, born));
 		}
 	}
 	return 0;
 }
 
-static void undo_gone(cairn_t *c, const struct crn_piece *p)
+static void undo_gone(cairn_t *c, const struct crn_change *change)
 {
+	const struct crn_piece *p = &change->piece;
+	uint64_t born = p->flags & CRN_AREA_EXPLICIT ? change->added.born : 0;
 	int err;
 
 	crn_debug("map again %zx-%zx", p->begin, p->end);
 	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */
 	if (p->flags & CRN_PIECE_HEAP && crn_page_up(crn_memory_break(0)) == p->begin &&
 		crn_memory_break(p->end) == p->end)
-		err = crn_area_track(c, p->begin, p->end, p->flags & CRN_AREA_FLAGS, 0);
+		err = crn_area_track(c, p->begin, p->end, p->flags & CRN_AREA_FLAGS, born);
 	else
-		err = fill_place(c, p);
+		err = fill_place(c, p, born);
+	if (p->flags & CRN_AREA_EXPLICIT)
+		crn_added_revive(c, &change->added);
 	if (err < 0)
 		crn_half_way("map memory again at", p->begin, err);
 }
@@ -310,13 +341,15 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
 		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
 
 		for (size_t i = l->count; i-- > 0;) {
+			if (is_younger(&l->at[i], id))
+				continue;
 			if (l->at[i].kind == CRN_CHANGE_BORN)
 				known &= undo_born(
 					c, id, &l->at[i].piece, k == c->marks.count - 1);
 			else
 				known = false;
 			if (l->at[i].kind == CRN_CHANGE_GONE)
-				undo_gone(c, &l->at[i].piece);
+				undo_gone(c, &l->at[i]);
 		}
 	}
 	c->control->maps_stale = true;
@@ -369,7 +402,7 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 			 * Fails where a newer mapping was left in place or an older one is gone:
 			 * then there is nothing to do.
 			 */
-			if (l->at[i].kind == CRN_CHANGE_BORN)
+			if (l->at[i].kind == CRN_CHANGE_BORN || is_younger(&l->at[i], id))
 				continue;
 			changed = true;
 			(void)crn_memory_protect((void *)p->begin, p->end - p->begin, p->prot);

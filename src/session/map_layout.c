@@ -29,20 +29,56 @@ void crn_changes_close(cairn_t *c, struct crn_changes *l)
 	crn_fill(l, 0, sizeof(*l));
 }
 
-int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
-	uintptr_t begin, uintptr_t end, int kind)
+static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
+	const struct crn_added *added, uintptr_t begin, uintptr_t end, int kind)
 {
 	struct crn_change *change;
 
-	if (begin >= end)
-		return 0;
 	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, l->count + 1, sizeof(*l->at)));
 	change = &l->at[l->count++];
+	crn_fill(change, 0, sizeof(*change));
 	change->piece = *piece;
 	change->piece.begin = begin;
 	change->piece.end = end;
 	change->kind = kind;
+	if (added)
+		change->added = *added;
 	return 0;
+}
+
+int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
+	uintptr_t begin, uintptr_t end, int kind)
+{
+	while (begin < end) {
+		const struct crn_added *added = NULL;
+		uintptr_t stop = end;
+
+		if (piece->flags & CRN_AREA_EXPLICIT)
+			added = crn_added_meets(c, begin, end);
+		if (added)
+			stop = CRN_MIN(end, added->begin > begin ? added->begin : added->end);
+		CRN_TRY(change_add(c, l, piece, added && added->begin <= begin ? added : NULL,
+			begin, stop, kind));
+		begin = stop;
+	}
+	return 0;
+}
+
+void crn_layout_forget(cairn_t *c, const struct crn_added *added)
+{
+	for (size_t k = 0; k < c->marks.count; k++) {
+		struct crn_changes *l = &crn_mark_at(c, k)->changes;
+		size_t left = 0;
+
+		for (size_t i = 0; i < l->count; i++) {
+			const struct crn_added *of = &l->at[i].added;
+
+			if (of->begin != added->begin || of->end != added->end ||
+				of->born != added->born)
+				l->at[left++] = l->at[i];
+		}
+		l->count = left;
+	}
 }
 
 /* Cut [begin, end) out; room for one piece more has been reserved. */
@@ -106,6 +142,26 @@ void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end)
 		c->layout.count = 0;
 }
 
+int crn_layout_reserve(cairn_t *c)
+{
+	return crn_grow(c, (void **)&c->layout.at, &c->layout.capacity,
+		c->layout.count + c->fresh.count + 1, sizeof(*c->layout.at));
+}
+
+void crn_layout_learn(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_pieces *l = &c->layout;
+	size_t at, more = c->fresh.count;
+
+	crn_pieces_cut(l, begin, end);
+	CRN_FIRST(at, l->count, l->at[at].begin >= end);
+	for (size_t i = l->count; i-- > at;)
+		l->at[i + more] = l->at[i];
+	for (size_t i = 0; i < more; i++)
+		l->at[at + i] = c->fresh.at[i];
+	l->count += more;
+}
+
 /* ---- Finding the changes ------------------------------------------------------------------- */
 
 /* What is different between two pieces over the addresses they share. */
@@ -118,28 +174,6 @@ static int compare(cairn_t *c, struct crn_changes *to, const struct crn_piece *o
 	}
 	n->flags |= o->flags & CRN_PIECE_REFUSED;
 	return o->prot == n->prot ? 0 : crn_change_add(c, to, o, begin, end, CRN_CHANGE_PROT);
-}
-
-/*
- * New to the layout, but not to the areas: an explicit area may have become memory of another kind
- * between its addition and the first look. Kinds that its tracker knows of are followed there.
- */
-static int exchanged(cairn_t *c, struct crn_changes *to, const struct crn_piece *n,
-	uintptr_t begin, uintptr_t end)
-{
-	for (size_t i = crn_area_from(c, begin); i < c->area_count; i++) {
-		const struct crn_area *a = c->areas[i];
-		const uint32_t kinds = CRN_AREA_FILE | CRN_AREA_SHARED;
-		struct crn_piece was = { .prot = PROT_READ | PROT_WRITE };
-
-		if (a->begin >= end)
-			break;
-		was.flags = (a->flags & kinds) | CRN_AREA_EXPLICIT;
-		if (a->flags & CRN_AREA_EXPLICIT && n->flags & kinds & ~a->flags)
-			CRN_TRY(crn_change_add(c, to, &was, CRN_MAX(a->begin, begin),
-				CRN_MIN(a->end, end), CRN_CHANGE_GONE));
-	}
-	return 0;
 }
 
 static int diff(cairn_t *c, struct crn_changes *to)
@@ -158,7 +192,6 @@ static int diff(cairn_t *c, struct crn_changes *to)
 			CRN_TRY(crn_change_add(c, to, o, ob, at, CRN_CHANGE_GONE));
 		} else if (nb < ob) {
 			at = CRN_MIN(n->end, ob);
-			CRN_TRY(exchanged(c, to, n, nb, at));
 			CRN_TRY(crn_change_add(c, to, n, nb, at, CRN_CHANGE_BORN));
 		} else {
 			at = CRN_MIN(o->end, n->end);
@@ -225,13 +258,6 @@ static void refuse(cairn_t *c, const struct crn_piece *p, int err)
 	crn_warn("mapping %zx-%zx is not tracked: %s", p->begin, p->end, cairn_strerror(err));
 }
 
-/* The next look finds it again, also what was a part of an explicit area and is none for now. */
-static int look_again(cairn_t *c, const struct crn_piece *p)
-{
-	crn_pieces_cut(&c->fresh, p->begin, p->end);
-	return p->flags & CRN_AREA_EXPLICIT ? crn_ranges_add(c, &c->orphans, p->begin, p->end) : 0;
-}
-
 /* `record` has room for every change. */
 static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_follow how,
 	struct crn_changes *record)
@@ -245,7 +271,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 		crn_debug("noted %zx-%zx after %lu", p->begin, p->end,
 			(unsigned long)crn_mark_newest(c)->id);
 		/* after the restore, if it is left or the restore is refused */
-		CRN_TRY(look_again(c, p));
+		crn_pieces_cut(&c->fresh, p->begin, p->end);
 		c->noted = true;
 		record->at[record->count] = *change;
 		record->at[record->count++].piece.flags |= CRN_PIECE_NOTED;
@@ -259,7 +285,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 			crn_error("mapping %zx-%zx belongs to a userfaultfd of the program's own",
 				p->begin, p->end);
 		c->taken_told |= err == -EBUSY;
-		CRN_TRY(look_again(c, p));
+		crn_pieces_cut(&c->fresh, p->begin, p->end);
 		return err;
 	}
 	if (err < 0)
@@ -318,10 +344,6 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 		sizeof(*record->at)));
 	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity,
 		c->fresh.count + found->count, sizeof(*c->fresh.at)));
-	/* No part of an area gets lost for want of memory to remember it. */
-	CRN_TRY(crn_grow(c, (void **)&c->orphans.at, &c->orphans.capacity, found->count + 1,
-		sizeof(*c->orphans.at)));
-	c->orphans.count = 0; /* those that are there still are among what is found */
 	for (size_t i = 0; i < found->count; i++) {
 		const struct crn_change *change = &found->at[i];
 
@@ -382,9 +404,9 @@ static bool must_look(const cairn_t *c)
 		return false;
 	/*
 	 * Trackers whose checkpoints make no system call take explicit areas that stay where they
-	 * are.
+	 * are, and find out by themselves whether they have.
 	 */
-	return c->mode != CRN_SURFACE_NONE || c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS);
+	return c->mode != CRN_SURFACE_NONE || !c->ops->whole;
 }
 
 /*
@@ -419,13 +441,13 @@ static int follow(cairn_t *c, enum crn_follow how)
 		return 0;
 	err = read_surface(c);
 	if (err >= 0 && !(c->maps_known && same_pieces(&c->layout, &c->fresh))) {
-		/* Pieces are cut in place: room for that first. */
-		err = crn_grow(c, (void **)&c->layout.at, &c->layout.capacity,
-			c->layout.count + c->fresh.count + 1, sizeof(*c->layout.at));
+		err = crn_layout_reserve(c); /* pieces are cut in place */
 		if (err >= 0)
 			err = diff(c, &found);
 		if (err >= 0)
 			err = follow_changes(c, &found, how);
+		if (err >= 0)
+			crn_added_prune(c);
 		crn_changes_close(c, &found);
 	}
 	if (err < 0)

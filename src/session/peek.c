@@ -97,9 +97,19 @@ static int peek_locked(cairn_t *c, uint64_t id, uintptr_t addr, uint8_t *buf, si
 	return 0;
 }
 
+/* What a tracker without a mirror has not copied is read from live memory: is it still there? */
+static bool reads_live(const cairn_t *c)
+{
+	const uint32_t others = CRN_TRACK_MIRROR | CRN_TRACK_KEEPS | CRN_TRACK_STORES;
+
+	return !(c->ops->caps & others) && !c->ops->whole;
+}
+
 static int usable(cairn_t *c, uint64_t id)
 {
 	CRN_TRY(crn_settle(c));
+	if (reads_live(c))
+		CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_NOTE));
 	return crn_mark_usable(c, id);
 }
 

@@ -103,6 +103,21 @@ int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 	return err;
 }
 
+/* What the program has closed is there all the same. */
+static bool is_any_cut(cairn_t *c, const uintptr_t *last, size_t n)
+{
+	uint8_t byte;
+	bool all;
+
+	crn_own_calls(c, true);
+	all = crn_memory_readable(last, n) == n;
+	crn_own_calls(c, false);
+	for (size_t i = 0; i < n && !all; i++)
+		if (crn_load(&c->env, &byte, last[i], 1) < 0)
+			return true;
+	return false;
+}
+
 void crn_cut_look(cairn_t *c)
 {
 	uintptr_t last[CRN_PROBE_MAX];
@@ -115,9 +130,7 @@ void crn_cut_look(cairn_t *c)
 	c->cut = false;
 	for (size_t i = 0; i <= c->area_count && !c->cut; i++) {
 		if (n == CRN_PROBE_MAX || (n && i == c->area_count)) {
-			crn_own_calls(c, true);
-			c->cut = crn_memory_readable(last, n) != n;
-			crn_own_calls(c, false);
+			c->cut = is_any_cut(c, last, n);
 			n = 0;
 		}
 		/* Whatever is cut off a file, the end of the mapping goes first. */
@@ -325,4 +338,6 @@ void crn_lost(struct crn_track_env *env, uintptr_t addr, int why)
 	cairn_t *c = (cairn_t *)env;
 
 	__atomic_store_n(&c->control->lost, why, __ATOMIC_RELAXED);
+	if (why == CAIRN_ELAYOUT) /* a mapping is not what it was: look */
+		__atomic_store_n(&c->control->maps_stale, true, __ATOMIC_RELEASE);
 }

@@ -238,13 +238,14 @@ static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 /* Explicit areas in this mapping. */
 static int add_explicit(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 {
-	for (size_t i = crn_area_from(c, m->begin);
-		i < c->area_count && c->areas[i]->begin < m->end; i++) {
-		const struct crn_area *a = c->areas[i];
+	flags = (flags & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT;
+	for (size_t i = 0; i < c->added_count; i++) {
+		struct crn_added *a = &c->added[i];
 
-		if (a->flags & CRN_AREA_EXPLICIT)
-			CRN_TRY(piece_add(c, &c->fresh, m,
-				(flags & ~CRN_AREA_STACK) | CRN_AREA_EXPLICIT, a->begin, a->end));
+		if (a->begin >= m->end || a->end <= m->begin)
+			continue;
+		a->mapped = true;
+		CRN_TRY(piece_add(c, &c->fresh, m, flags, a->begin, a->end));
 	}
 	return 0;
 }
@@ -312,22 +313,21 @@ static int read_range(cairn_t *c, uintptr_t begin, uintptr_t end)
 	return more;
 }
 
-/* With explicit areas only, the rest of the address space is of no interest. In order. */
+int crn_surface_read_range(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	c->fresh.count = 0;
+	return read_range(c, begin, end);
+}
+
+/* With explicit areas only, the rest of the address space is of no interest. */
 static int read_explicit(cairn_t *c)
 {
-	size_t orphan = 0;
+	for (size_t i = 0; i < c->added_count; i++) {
+		struct crn_added *a = &c->added[i];
+		size_t before = c->fresh.count;
 
-	for (size_t i = 0; i <= c->area_count; i++) {
-		uintptr_t next = i < c->area_count ? c->areas[i]->begin : UINTPTR_MAX;
-
-		for (; orphan < c->orphans.count && c->orphans.at[orphan].begin < next; orphan++) {
-			const struct crn_range *r = &c->orphans.at[orphan];
-
-			if (r->end <= next)
-				CRN_TRY(read_range(c, r->begin, r->end));
-		}
-		if (i < c->area_count)
-			CRN_TRY(read_range(c, c->areas[i]->begin, c->areas[i]->end));
+		CRN_TRY(read_range(c, a->begin, a->end));
+		a->mapped = c->fresh.count > before;
 	}
 	return 0;
 }
@@ -502,6 +502,8 @@ static int read_maps(cairn_t *c)
 	c->fresh.count = c->heads.count = 0;
 	if (c->mode == CRN_SURFACE_NONE)
 		return read_explicit(c);
+	for (size_t i = 0; i < c->added_count; i++)
+		c->added[i].mapped = false;
 	if (c->mode == CRN_SURFACE_PROGRAM || crn_refuses_kernel(c->ops)) {
 		CRN_TRY(note_births(c));
 		CRN_TRY(crn_thread_each(note_head, c));
@@ -535,10 +537,7 @@ int crn_surface_read(cairn_t *c)
 /* Elsewhere a mapping's place in the surface depends on others, or on what the tracker has done. */
 bool crn_surface_has_parts(const cairn_t *c)
 {
-	for (size_t i = 0; i < c->area_count; i++)
-		if (c->areas[i]->flags & CRN_AREA_EXPLICIT)
-			return false;
-	return c->mode == CRN_SURFACE_ALL && !crn_refuses_kernel(c->ops) &&
+	return c->mode == CRN_SURFACE_ALL && !c->added_count && !crn_refuses_kernel(c->ops) &&
 		!(c->ops->caps & CRN_TRACK_PROTECTS);
 }
 

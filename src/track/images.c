@@ -165,13 +165,30 @@ static int find_unreported(struct crn_undo_pages *u, struct undo_area *a)
 	return 0;
 }
 
-/* A mapping is not what it was: watch what is there now. */
-static void watch_again(struct crn_undo_pages *u, struct undo_area *a)
+/*
+ * A mapping is not what it was: watch what is there now, of whatever kind, until the session has
+ * looked. 0 or negative: it is not watched.
+ */
+static int watch_again(struct crn_undo_pages *u, struct undo_area *a)
 {
-	crn_images_lost(u, a->begin, CAIRN_EFAILED);
+	int err;
+
+	crn_images_lost(u, a->begin, CAIRN_ELAYOUT);
 	undo_gate_close(u);
-	(void)a->guard->begin(u, a);
+	err = crn_images_watch(u, a, false);
 	undo_gate_open(u);
+	return err;
+}
+
+/* What cannot be watched loses the past of every interval until it can, or is no area any more. */
+static void watch_changed(struct crn_undo_pages *u)
+{
+	bool changed = u->changed;
+
+	u->changed = false;
+	for (size_t i = 0; changed && i < u->area_count; i++)
+		if (u->areas[i]->guard && watch_again(u, u->areas[i]) < 0)
+			u->changed = true;
 }
 
 /* Look at everything: is there an old content of each page that has been written? */
@@ -188,7 +205,7 @@ static int scan(struct crn_undo_pages *u)
 		struct undo_area *a = u->areas[i];
 
 		err = a->guard ? find_unreported(u, a) : 0;
-		u->changed |= err == -EPERM;
+		u->changed |= err < 0 && err != CAIRN_EMEMORY;
 		err = err == CAIRN_EMEMORY ? err : 0;
 	}
 	u->feed->ops->own(u->feed, false);
@@ -196,10 +213,7 @@ static int scan(struct crn_undo_pages *u)
 		u->doubt = true;
 		return err;
 	}
-	for (size_t i = 0; u->changed && i < u->area_count; i++)
-		if (u->areas[i]->guard)
-			watch_again(u, u->areas[i]);
-	u->changed = false;
+	watch_changed(u);
 	/* They may have been reported by now. */
 	CRN_TRY(drain(u));
 	for (size_t i = 0; i < u->unreported.count; i++) {
@@ -232,6 +246,7 @@ static int images_settle(void *t)
 	CRN_TRY(drain(u));
 	if (crn_unlikely(u->doubt) && !u->feed->ops->is_calm(u->feed))
 		doubt_files(u);
+	u->doubt |= u->changed;
 	for (unsigned tries = 0; u->doubt && tries < SETTLE_TRIES; tries++)
 		CRN_TRY(scan(u));
 	return 0;
@@ -399,6 +414,13 @@ static void images_own_calls(void *t, bool begin)
 	undo_own((struct crn_undo_pages *)t, begin);
 }
 
+static bool images_maps_quiet(void *t)
+{
+	struct crn_undo_pages *u = t;
+
+	return u->feed->ops->maps_quiet(u->feed);
+}
+
 static const char *images_feed(const void *t, uint64_t *scans)
 {
 	const struct crn_undo_pages *u = t;
@@ -430,6 +452,7 @@ const struct crn_tracker_ops crn_tracker_async_images = {
 	.hold = undo_hold,
 	.look = images_look,
 	.own_calls = images_own_calls,
+	.maps_quiet = images_maps_quiet,
 	.feed = images_feed,
 	.page = {
 		.unprotect = images_unprotect,

@@ -143,17 +143,21 @@ static void images_end(struct crn_undo_pages *u, struct undo_area *a)
 	(void)crn_uffd_unregister(u->uffd, a->begin, a->end - a->begin);
 }
 
-/* What is not empty must be there when it is copied. */
-static int images_begin(struct crn_undo_pages *u, struct undo_area *a)
+/* What is not known to be empty must be there when it is copied. */
+static int make_present(struct undo_area *a)
 {
-	bool plain = !(a->area->flags & (CRN_AREA_FILE | CRN_AREA_SHARED));
+	for (uintptr_t p = a->begin; p < a->end; p += CRN_PAGE_SIZE)
+		set(undo_word_of(a, p), get(undo_word_of(a, p)) & ~(uintptr_t)UNDO_EMPTY);
+	(void)crn_memory_populate_read((void *)a->begin, a->end - a->begin);
+	return 0;
+}
+
+int crn_images_watch(struct crn_undo_pages *u, struct undo_area *a, bool plain)
+{
 	size_t len = a->end - a->begin;
 	int err;
 
-	if (plain)
-		CRN_TRY(mark_empty(u, a, true));
-	else
-		(void)crn_memory_populate_read((void *)a->begin, len);
+	CRN_TRY(plain ? mark_empty(u, a, true) : make_present(a));
 	CRN_TRY(crn_uffd_register(u->uffd, a->begin, len));
 	err = undo_protect_closed(u, a, a->begin, a->end, false);
 	/* Another thread may have written to it until it was protected. */
@@ -162,6 +166,11 @@ static int images_begin(struct crn_undo_pages *u, struct undo_area *a)
 	if (err < 0)
 		images_end(u, a);
 	return err;
+}
+
+static int images_begin(struct crn_undo_pages *u, struct undo_area *a)
+{
+	return crn_images_watch(u, a, !(a->area->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)));
 }
 
 /* A fault was reported, of a page that has been protected meanwhile: it may be open again. */

@@ -42,14 +42,12 @@ static bool next_run(const struct undo_area *a, uintptr_t *at, uintptr_t *end, b
 }
 
 /*
- * Open what is still there and still looks as we left it: the mapping may be gone, and another one
- * in its place.
+ * Open what looks as we left it. The mapping may be gone, and another one in its place, of any
+ * kind, that has been closed since like the one before.
  */
-static void end_run(
-	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end, bool exec)
+static void end_run(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool exec)
 {
 	int ours = PROT_READ | (exec ? PROT_EXEC : 0);
-	bool file = a->area->flags & CRN_AREA_FILE;
 	struct crn_mapping m;
 
 	if (crn_maps_begin(&u->maps, begin, CRN_MAPS_NO_NAMES) < 0)
@@ -57,7 +55,7 @@ static void end_run(
 	while (crn_maps_next(&u->maps, &m) > 0 && m.begin < end) {
 		uintptr_t from = CRN_MAX(m.begin, begin), to = CRN_MIN(m.end, end);
 
-		if (m.prot == ours && (file || !m.inode))
+		if (m.prot == ours)
 			unprotect(u, from, to, exec);
 	}
 }
@@ -69,7 +67,7 @@ static void mprotect_end(struct crn_undo_pages *u, struct undo_area *a)
 
 	undo_told_drop(u, a);
 	for (uintptr_t at = a->begin; next_run(a, &at, &end, &exec); at = end)
-		end_run(u, a, at, end, exec);
+		end_run(u, at, end, exec);
 	crn_faults_disinherit(u->handler, a->begin, a->end);
 }
 

@@ -145,7 +145,8 @@ static int all_marked(
 
 int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a)
 {
-	if (a->lost)
+	/* Open pages have no mark: what is to go back there must have a place. */
+	if (a->lost || !crn_memory_all_mapped(a->begin, a->end - a->begin))
 		return CAIRN_ELAYOUT;
 	return u->events ? all_marked(u, a, a->begin, a->end) : ask(u, a);
 }

@@ -337,6 +337,13 @@ static const struct test_case cases[] = {
 	{ "patched", patched },
 	{ "beside_stores", beside_stores },
 	{ "exchanged_at_once", exchanged_at_once },
+	{ "exchanged", exchanged },
+	{ "exchanged_younger", exchanged_younger },
+	{ "exchanged_removed", exchanged_removed },
+	{ "exchanged_refused", exchanged_refused },
+	{ "mixed", mixed },
+	{ "closed_end", closed_end },
+	{ "open_hole", open_hole },
 	{ NULL, NULL },
 };
 

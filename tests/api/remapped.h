@@ -66,6 +66,13 @@ void opened_between(void);
 
 /* ---- remapped_kinds.c ---- */
 void exchanged_at_once(void);
+void exchanged(void);
+void exchanged_younger(void);
+void exchanged_removed(void);
+void exchanged_refused(void);
+void mixed(void);
+void closed_end(void);
+void open_hole(void);
 
 /* ---- remapped_stalled.c ---- */
 void keeper_stalled(void);

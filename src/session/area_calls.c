@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The calls by which a program says what is tracked, and explicit areas as it has added them.
+ *
+ * An explicit area is tracked in parts, one for each kind of memory: the table (area.c) has those.
+ * It lasts until it is removed, or until nothing of it is mapped any more; what gets mapped
+ * anywhere in it meanwhile is a part of it.
+ */
+#include "session/engine.h"
+#include "base/check.h"
+#include "os/memory.h"
+
+/* ---- As they were added --------------------------------------------------------------------- */
+
+/* Index of the first that ends above addr. */
+static size_t added_from(const cairn_t *c, uintptr_t addr)
+{
+	size_t i;
+
+	CRN_FIRST(i, c->added_count, c->added[i].end > addr);
+	return i;
+}
+
+const struct crn_added *crn_added_meets(const cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	size_t i = added_from(c, begin);
+
+	return i < c->added_count && c->added[i].begin < end ? &c->added[i] : NULL;
+}
+
+int crn_added_reserve(cairn_t *c, size_t more)
+{
+	return crn_grow(c, (void **)&c->added, &c->added_capacity, c->added_count + more,
+		sizeof(*c->added));
+}
+
+/* Room has been reserved. */
+static void insert(cairn_t *c, const struct crn_added *added)
+{
+	size_t at = added_from(c, added->begin);
+
+	CRN_ASSERT(c->added_count < c->added_capacity);
+	for (size_t i = c->added_count++; i > at; i--)
+		c->added[i] = c->added[i - 1];
+	c->added[at] = *added;
+}
+
+static void drop(cairn_t *c, size_t at)
+{
+	c->added_count--;
+	for (size_t i = at; i < c->added_count; i++)
+		c->added[i] = c->added[i + 1];
+}
+
+void crn_added_revive(cairn_t *c, const struct crn_added *added)
+{
+	if (!crn_added_meets(c, added->begin, added->end))
+		insert(c, added);
+}
+
+void crn_added_prune(cairn_t *c)
+{
+	for (size_t i = c->added_count; i-- > 0;) {
+		const struct crn_added *a = &c->added[i];
+		size_t k = crn_area_from(c, a->begin);
+
+		if (!a->mapped && (k == c->area_count || c->areas[k]->begin >= a->end))
+			drop(c, i);
+	}
+}
+
+/* ---- The calls ------------------------------------------------------------------------------ */
+
+/* Widen to whole pages. False if there is nothing, or it wraps. */
+static bool widen(uintptr_t addr, size_t len, uintptr_t *begin, uintptr_t *end)
+{
+	if (!len || addr + len < addr || addr + len > UINTPTR_MAX - CRN_PAGE_SIZE)
+		return false;
+	*begin = crn_page_down(addr);
+	*end = crn_page_up(addr + len);
+	return true;
+}
+
+/* Is all of [begin, end) mapped, readable and writable, and of a kind that the tracker takes? */
+static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_mapping m;
+	uintptr_t at = begin;
+	bool shared = false;
+	int more;
+
+	CRN_TRY(crn_maps_begin(&c->maps, begin, 0));
+	while (at < end && (more = crn_maps_next(&c->maps, &m)) > 0) {
+		if (m.begin > at ||
+			(m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE) ||
+			crn_mapping_special(&m))
+			return CAIRN_EUNMAPPED;
+		shared |= m.shared;
+		at = m.end;
+	}
+	if (at < end)
+		return more < 0 ? more : CAIRN_EUNMAPPED;
+	return shared && !(c->ops->caps & CRN_TRACK_SHARED) ? CAIRN_ESHARED : 0;
+}
+
+static void untrack(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	size_t i;
+
+	while ((i = crn_area_from(c, begin)) < c->area_count && c->areas[i]->begin < end)
+		crn_area_untrack(c, i);
+}
+
+/* What c->fresh has found there: a part for each kind of memory. */
+static int track(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	const uint32_t kind = CRN_AREA_SHARED | CRN_AREA_FILE;
+	const struct crn_pieces *l = &c->fresh;
+
+	for (size_t i = 0, j; i < l->count; i = j) {
+		uint32_t flags = l->at[i].flags & kind;
+		int err;
+
+		for (j = i + 1; j < l->count && (l->at[j].flags & kind) == flags; j++)
+			;
+		err = crn_area_track(c, l->at[i].begin, l->at[j - 1].end,
+			flags | CRN_AREA_EXPLICIT, c->last_id + 1);
+		if (err < 0) {
+			untrack(c, begin, end);
+			return err;
+		}
+	}
+	return 0;
+}
+
+static int add_locked(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	uintptr_t engine, engine_end;
+	size_t i = crn_area_from(c, begin);
+
+	if ((i < c->area_count && c->areas[i]->begin < end) || crn_added_meets(c, begin, end))
+		return CAIRN_EOVERLAP;
+	crn_arena_range(c->arena, &engine, &engine_end);
+	if (begin < engine_end && end > engine)
+		return CAIRN_EUNMAPPED; /* the program has no such memory */
+	CRN_TRY(inspect(c, begin, end));
+	CRN_TRY(crn_added_reserve(c, 1));
+	/* The layout learns of its pieces: what they become before the next look is a change. */
+	CRN_TRY(crn_surface_read_range(c, begin, end));
+	CRN_TRY(crn_layout_reserve(c));
+	CRN_TRY(track(c, begin, end));
+	crn_layout_learn(c, begin, end);
+	insert(c, &(struct crn_added){ .begin = begin, .end = end, .born = c->last_id + 1 });
+	c->control->maps_stale = true;
+	return 0;
+}
+
+int cairn_area_add(cairn_t *c, void *addr, size_t len)
+{
+	uintptr_t begin, end;
+	int err;
+
+	if (!widen((uintptr_t)addr, len, &begin, &end))
+		return -EINVAL;
+	CRN_TRY(crn_lock(c));
+	if (c->ops->caps & CRN_TRACK_STORES) {
+		err = crn_shared_name(c, begin, end);
+		crn_unlock(c);
+		return err;
+	}
+	err = crn_in_flight_begin(c);
+	if (err >= 0)
+		err = add_locked(c, begin, end);
+	crn_in_flight_end(c);
+	crn_unlock(c);
+	return err;
+}
+
+/*
+ * What has become of it is nothing that a restore undoes. The journal may still name its pages:
+ * restores must look before they store.
+ */
+static void remove_locked(cairn_t *c, size_t at)
+{
+	struct crn_added gone = c->added[at];
+
+	untrack(c, gone.begin, gone.end);
+	crn_layout_leave_out(c, gone.begin, gone.end);
+	crn_layout_forget(c, &gone);
+	drop(c, at);
+	c->youngest = c->last_id + 1;
+	c->control->maps_stale = true;
+}
+
+int cairn_area_remove(cairn_t *c, void *addr, size_t len)
+{
+	uintptr_t begin, end;
+	size_t i;
+	int err = 0;
+
+	if (!widen((uintptr_t)addr, len, &begin, &end))
+		return CAIRN_ENOTAREA;
+	CRN_TRY(crn_lock(c));
+	i = added_from(c, begin);
+	if (i < c->added_count && c->added[i].begin == begin && c->added[i].end == end)
+		remove_locked(c, i);
+	else if (c->ops->caps & CRN_TRACK_STORES)
+		err = crn_shared_forget(c, begin, end);
+	else
+		err = CAIRN_ENOTAREA;
+	crn_unlock(c);
+	return err;
+}
+
+int cairn_area_exclude(cairn_t *c, void *addr, size_t len)
+{
+	uintptr_t begin = (uintptr_t)addr;
+	int err;
+
+	if (!len || begin + len < begin)
+		return -EINVAL;
+	CRN_TRY(crn_lock(c));
+	err = crn_ranges_add(c, &c->excluded, begin, begin + len);
+	crn_unlock(c);
+	return err;
+}
+
+int cairn_area_touch(cairn_t *c, void *addr, size_t len)
+{
+	uintptr_t begin, end;
+	int err;
+
+	if (!widen((uintptr_t)addr, len, &begin, &end))
+		return CAIRN_ENOTAREA;
+	CRN_TRY(crn_lock(c));
+	if (c->ops->caps & CRN_TRACK_STORES)
+		/* bytes, not pages: the rest of a page may be another thread's or libc's */
+		err = c->ops->page.unprotect(c->tracker, (uintptr_t)addr, len);
+	else if (!crn_areas_cover(c, begin, end))
+		err = CAIRN_ENOTAREA;
+	else
+		err = c->ops->page.unprotect
+			? c->ops->page.unprotect(c->tracker, begin, end - begin)
+			: 0;
+	crn_unlock(c);
+	return err;
+}
