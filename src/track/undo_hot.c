@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "os/guarded.h"
+#include "os/memory.h"
 #include "os/pagemap.h"
 #include "track/undo_pages.h"
 
@@ -32,6 +33,13 @@ void undo_note_saved(struct crn_undo_pages *u, uintptr_t page)
 
 /* ---- Opening by range -------------------------------------------------------------- */
 
+int undo_read_page(void *frame, uintptr_t page)
+{
+	if (crn_likely(crn_guarded_copy(frame, (const void *)page, CRN_PAGE_SIZE) >= 0))
+		return 0;
+	return crn_memory_force_read(frame, page, CRN_PAGE_SIZE);
+}
+
 void undo_save_page(
 	struct crn_undo_pages *u, undo_word *w, uintptr_t page, uintptr_t flags)
 {
@@ -46,10 +54,8 @@ void undo_save_page(
 	if (!frame) {
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
 		word |= UNDO_LOST;
-	} else if (crn_guarded_copy(frame, (const void *)page, CRN_PAGE_SIZE) < 0) {
-		/*
-		 * Not readable: gone, or beyond the end of its file. There is no content to keep.
-		 */
+	} else if (undo_read_page(frame, page) < 0) {
+		/* Gone, or beyond the end of its file: there is no content to keep. */
 		crn_frame_free(u->env->arena, frame);
 		word |= UNDO_ZERO;
 	} else {
@@ -395,7 +401,7 @@ int undo_hot_area_begin(struct crn_undo_pages *u, struct undo_area *a)
 
 		if (get(&a->words[i]) & UNDO_THERE)
 			frame = crn_frame_alloc(arena);
-		if (frame && crn_guarded_copy(frame, (const void *)page, CRN_PAGE_SIZE) < 0) {
+		if (frame && undo_read_page(frame, page) < 0) {
 			crn_frame_free(arena, frame);
 			frame = NULL;
 		}

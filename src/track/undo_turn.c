@@ -91,7 +91,7 @@ static inline void renew(
 	if (!fresh) {
 		set(w, keep | UNDO_OPEN | UNDO_LOST);
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
-	} else if (crn_guarded_copy(fresh, (const void *)page, CRN_PAGE_SIZE) < 0) {
+	} else if (undo_read_page(fresh, page) < 0) {
 		crn_frame_free(u->env->arena, fresh);
 		atomic_fetch_sub(&u->frame_count, 1);
 		set(w, keep | UNDO_OPEN | UNDO_ZERO);

@@ -343,6 +343,7 @@ static const struct test_case cases[] = {
 	{ "exchanged_refused", exchanged_refused },
 	{ "mixed", mixed },
 	{ "closed_end", closed_end },
+	{ "closed_hot", closed_hot },
 	{ "open_hole", open_hole },
 	{ NULL, NULL },
 };

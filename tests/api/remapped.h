@@ -72,6 +72,7 @@ void exchanged_removed(void);
 void exchanged_refused(void);
 void mixed(void);
 void closed_end(void);
+void closed_hot(void);
 void open_hole(void);
 
 /* ---- remapped_stalled.c ---- */

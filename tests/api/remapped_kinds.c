@@ -34,6 +34,8 @@ static void put_file_over(void)
 	close(fd);
 }
 
+static const char *strategy = "none";
+
 static void open_session(void)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -42,7 +44,7 @@ static void open_session(void)
 	o.tracker = images ? "async" : tracker;
 	o.feed = images ? "bpf-images" : NULL;
 	o.surface = "none";
-	o.strategy = "none";
+	o.strategy = strategy;
 	o.keep = 4;
 	c = test_open(&o);
 }
@@ -275,6 +277,30 @@ void closed_end(void)
 	CHECK(mprotect(area + (PAGES - 1) * PAGE, PAGE, PROT_NONE) == 0);
 	CHECK_OK(cairn_rewind(c, id));
 	CHECK(area[5] == 1);
+	CHECK_OK(cairn_close(c));
+}
+
+/* Pages that are written in each interval are closed, and copied at checkpoints all the same. */
+void closed_hot(void)
+{
+	strategy = "decay";
+	open_area();
+	for (uint8_t i = 1; i < 12; i++) {
+		memset(area + 4 * PAGE, i, 4 * PAGE);
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	}
+	CHECK(mprotect(area + 5 * PAGE, 2 * PAGE, PROT_NONE) == 0);
+	for (uint8_t i = 0; i < 3; i++) {
+		uint8_t byte = 0;
+
+		area[4 * PAGE] ^= 1;
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		CHECK_OK(cairn_peek(c, id, area + 5 * PAGE, &byte, 1));
+		CHECK(byte == 11);
+		CHECK_OK(cairn_rewind(c, id));
+	}
+	CHECK(mprotect(area + 5 * PAGE, 2 * PAGE, PROT_READ | PROT_WRITE) == 0);
+	CHECK(area[5 * PAGE] == 11 && !memcmp(area + 5 * PAGE, area + 6 * PAGE, PAGE));
 	CHECK_OK(cairn_close(c));
 }
 
