@@ -55,7 +55,11 @@ def _hot(lines: list[dict]) -> list[list[str]]:
             found += _ratio(name, one, line["floor"], limit, False)
         if what == "interval" and cold < 0:
             name = f"mixed workload, {line['row']}, beside memcpy of what was written"
-            found += _ratio(name, one, line["floor"], 6, False)
+            goal = _ratio(name, one, line["floor"], 6, False)
+            for bound in lines:
+                if bound["table"] == "hot_bound" and bound["row"] == line["row"]:
+                    goal[0][2] += f" (bound: {bound['chances']:.2f}x)"
+            found += goal
     return found
 
 

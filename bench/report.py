@@ -201,19 +201,25 @@ def hot(lines: list[dict]) -> Section | None:
     found = [line for line in of(lines, "hot") if line.get("what") == "interval"]
     if not found:
         return None
+    priced = of(lines, "hot_bound")
+    prices = " ".join(
+        f"{x['row']}: a fault {x['fault']:,}, a protection {x['protect']:,}, a copy {x['copy']:,} "
+        "cycles." for x in priced
+    )
     section = Section(
         "Hot pages",
         "15 pages that every interval writes and n that come once, or the mixed workload (12 of 20 "
         "hot pages, 3 of 4000 by Zipf's law), in 64 MiB. Cycles of the checkpoint alone and of the "
         "interval (stores, faults, checkpoint) beside a memcpy of the pages written; the floor of "
-        "the mixed workload includes its stores. Wrong: overcopied and undercopied pages. Bound: "
-        "what an interval would cost who knows the future, by the prices of the tracker's faults "
-        "and protections alone.",
+        "the mixed workload includes its stores. Wrong: overcopied and undercopied pages. What an "
+        "interval would cost by the prices that this run measured: future, who knows what each "
+        "interval will write; chances, who knows how likely each page is written, but not when, "
+        "which no strategy can beat there. " + prices,
         ["tracker", "strategy", "K", "pages", "memcpy", "checkpoint", "ratio", "interval", "ratio",
-         "bound", "wrong"],
+         "future", "chances", "wrong"],
         plot="hot.png",
     )
-    bounds = {line["row"]: f"{line['to_floor']:.1f}x" for line in of(lines, "hot_bound")}
+    bounds = {x["row"]: [f"{x[k]:.1f}x" for k in ("future", "chances")] for x in priced}
     for line in found:
         same = {k: line[k] for k in ("row", "strategy", "keep", "cold")}
         alone = of(lines, "hot", what="checkpoint", **same)[0]["cycles"]
@@ -222,7 +228,7 @@ def hot(lines: list[dict]) -> Section | None:
             [line["row"], line["strategy"], str(line["keep"]), pages, number(line["floor"])]
             + [number(alone), times(alone, line["floor"]), number(line["cycles"])]
             + [times(line["cycles"], line["floor"])]
-            + [bounds.get(line["row"], "") if line["cold"] < 0 else ""]
+            + (bounds.get(line["row"], ["", ""]) if line["cold"] < 0 else ["", ""])
             + [f"{line['overcopied']:.1f} + {line['undercopied']:.1f}"]
         )
     section.rows += missing_rows(lines, "hot", len(section.head))

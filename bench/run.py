@@ -35,6 +35,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 sys.path.insert(0, str(HERE.parent / "scripts" / "demo"))
 
+import bounds  # noqa: E402
 import hmmsearch  # noqa: E402
 import lmc_parts  # noqa: E402
 import recording  # noqa: E402
@@ -70,23 +71,7 @@ def native(build: Path, part: str, toy: bool) -> Iterator[dict]:
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     yield from lines
     if part == "hot":
-        yield from clairvoyant(build, lines, toy)
-
-
-def clairvoyant(build: Path, lines: list[dict], toy: bool) -> Iterator[dict]:
-    """
-    What the mixed workload would cost a strategy that knows the future, by the prices of a fault, a
-    protection and an opening under each tracker, and of a copy as measured.
-    """
-    length = ["-n", "500", "--skip", "100"] if toy else ["-n", "20000", "--skip", "2000"]
-    for line in lines:
-        if line.get("strategy") != "none" or line["cold"] >= 0 or line["what"] != "interval":
-            continue
-        price = max(1, round(line["floor"] / line["undercopied"]))
-        words = ["--synthetic=mixed", *length, "-s", "none", "-c", f"{line['row']}:{price}"]
-        for bound in recording.replay(build, words):
-            if bound["strategy"] == "bound":
-                yield {"table": "hot_bound", "row": line["row"], "to_floor": bound["to_oracle"]}
+        yield from bounds.mixed(build, lines, toy)
 
 
 def backtrack(build: Path, toy: bool) -> Iterator[dict]:

@@ -15,10 +15,10 @@
 static struct cost_model models[] = {
 	{ "smc", { .fault = 800, .copy = 100 } },
 	/* Cycles on the machine of the README's figures. */
-	{ "mprotect", { .fault = 17000, .copy = 110, .protect = 6000, .open = 7000 } },
-	{ "uffd", { .fault = 9500, .copy = 110, .protect = 1600, .open = 2000 } },
-	{ "async", { .fault = 2100, .copy = 110, .protect = 1600, .open = 1900 } },
-	{ "scan", { .fault = 2100, .copy = 110, .protect = 200, .open = 1900 } },
+	{ "mprotect", { .fault = 20000, .copy = 130, .protect = 10000, .open = 12000 } },
+	{ "uffd", { .fault = 13000, .copy = 130, .protect = 2700, .open = 3000 } },
+	{ "async", { .fault = 3600, .copy = 130, .protect = 4300, .open = 4300 } },
+	{ "scan", { .fault = 3600, .copy = 130, .protect = 200, .open = 4300 } },
 };
 
 struct settings {

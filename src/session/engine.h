@@ -268,10 +268,11 @@ struct cairn {
 	const struct crn_hot_page *promoted;
 	size_t evicted_count, promoted_count;
 	char strategy[CRN_STRATEGY_MAX]; /* in use, as it could be given */
-	const char *strategy_why;
 	uint64_t strategy_seed;
 
 	struct crn_figures figures;
+	const char *strategy_why;
+	uint32_t signal_cost; /* the kernel's part of a fault that a handler serves, in cycles */
 };
 
 /* ---- session.c */

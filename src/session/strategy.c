@@ -12,25 +12,34 @@
 #include "os/process.h"
 #include "os/thread.h"
 
-#define COPY_MIN  50u /* cycles: no page is copied in less */
+#define PRICE_MIN 50u /* cycles: no page is copied in less */
+#define PRICE_MAX (1u << 20)
+/*
+ * A hot page more drives others from the caches, which is paid for where they are missed: what is
+ * measured for each, times this, is where the mixed workload of bench_hot costs least, by all
+ * trackers.
+ */
+#define CROWDING  2u
 #define HOT_SHARE 4 /* of the memory limit, what copies of hot pages may take: one in so many */
 
 /*
  * What a page costs in cycles of the time stamp counter, by tracker: medians of a machine whose
- * least system call takes WAY cycles. A fault and a protection are mostly the kernel's way in and
- * out, so they are as much dearer or cheaper on this host as that call is. What a hot page costs
- * depends on the program's use of the caches (100 to 900 cycles): trackers measure it while they
- * run, and `copy` follows.
+ * least system call takes WAY cycles, of faults that come one by one. A fault and a protection are
+ * mostly the kernel's way in and out, so they are as much dearer or cheaper on this host as that
+ * call is. With that a session begins. What pages cost depends on the program's use of the caches,
+ * on how its mappings are split and on how long runs are, so trackers measure it while they run,
+ * and `copy`, `protect` and the handler's part of `fault` follow.
  */
 #define WAY	  290u
 #define WAY_TRIES 32
 static const struct tracker_costs {
 	const char *tracker;
+	uint32_t signal; /* of a fault: the kernel's way to the handler and back */
 	struct crn_costs costs;
 } tracker_costs[] = {
-	{ "mprotect", { .fault = 16000, .copy = 110, .protect = 5500, .open = 6000 } },
-	{ "uffd", { .fault = 10000, .copy = 110, .protect = 1700, .open = 1800 } },
-	{ "async", { .fault = 2000, .copy = 110, .protect = 1700, .open = 1800 } },
+	{ "mprotect", 9000, { .fault = 20000, .copy = 220, .protect = 10000, .open = 12000 } },
+	{ "uffd", 9000, { .fault = 13000, .copy = 220, .protect = 2700, .open = 3000 } },
+	{ "async", 0, { .fault = 3600, .copy = 220, .protect = 2700, .open = 3000 } },
 };
 
 /* The shortest of some: what is added is interruptions. Under a debugger it may be anything. */
@@ -47,7 +56,7 @@ static uint64_t way_in_and_out(void)
 	return CRN_MIN(CRN_MAX(best, WAY / 4), WAY * 4);
 }
 
-static struct crn_costs costs_of(const char *tracker)
+static struct crn_costs costs_of(const char *tracker, uint32_t *signal)
 {
 	size_t i = 0;
 	uint64_t way = way_in_and_out();
@@ -60,6 +69,7 @@ static struct crn_costs costs_of(const char *tracker)
 	c.fault = (uint32_t)(c.fault * way / WAY);
 	c.protect = (uint32_t)(c.protect * way / WAY);
 	c.open = (uint32_t)(c.open * way / WAY);
+	*signal = (uint32_t)(tracker_costs[i].signal * way / WAY);
 	return c;
 }
 
@@ -117,20 +127,29 @@ static bool take_lists(cairn_t *c)
 }
 
 /* Slowly: one interruption in the midst of a measurement must not count for much. */
-static void follow_price(cairn_t *c)
+static uint32_t follow(uint32_t cost, uint32_t price)
 {
-	uint32_t price = CRN_MIN(c->predictor.price, c->port.costs.copy * 4);
+	price = CRN_MIN(CRN_MIN(price, cost * 4), PRICE_MAX);
+	return price ? CRN_MAX((cost * 7 + price) / 8, PRICE_MIN) : cost;
+}
 
-	c->predictor.price = 0;
-	c->port.costs.copy = CRN_MAX((c->port.costs.copy * 7 + price) / 8, COPY_MIN);
+static void follow_prices(cairn_t *c)
+{
+	struct crn_predictor *p = &c->predictor;
+	struct crn_costs *costs = &c->port.costs;
+
+	costs->copy = follow(costs->copy, p->price_hot * CROWDING);
+	costs->protect = follow(costs->protect, p->price_protect);
+	costs->fault = c->signal_cost + follow(costs->fault - c->signal_cost, p->price_serve);
+	p->price_hot = p->price_protect = p->price_serve = 0;
 }
 
 static bool on_decide(struct crn_track_env *env)
 {
 	cairn_t *c = (cairn_t *)env;
 
-	if (crn_unlikely(c->predictor.price))
-		follow_price(c);
+	if (crn_unlikely(c->predictor.price_hot | c->predictor.price_protect))
+		follow_prices(c);
 	crn_speculation_checkpoint(c->speculation);
 	c->predictor.dummies = crn_speculation_dummies(c->speculation);
 	return take_lists(c);
@@ -186,7 +205,7 @@ static void fill_tables(cairn_t *c)
 	c->strategy_seed = 88172645463325252ull; /* a run can be repeated */
 	c->port = (struct crn_port){
 		.owner = c,
-		.costs = costs_of(c->ops->name),
+		.costs = costs_of(c->ops->name, &c->signal_cost),
 		.hot_max = CRN_MAX(c->memory_max / HOT_SHARE / CRN_PAGE_SIZE, 1ul),
 		.at_fault = c->ops->caps & CRN_TRACK_PROTECTS,
 		.alloc = port_alloc,

@@ -10,6 +10,7 @@
  */
 #include "track/async.h"
 #include "base/status.h"
+#include "os/clock.h"
 #include "os/guarded.h"
 
 /* ---- Lists ----------------------------------------------------------------------------- */
@@ -220,7 +221,7 @@ static int hand_over_hot(
 			CRN_TRY(crn_mirror_turn_slot(
 				&t->mirror, e->where, &e->old, e->page, unsteady, sink));
 	}
-	t->env->predictor->price = crn_hot_meter_end(&t->hot, meter, *i == t->hot.count);
+	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, meter, *i == t->hot.count);
 	return 0;
 }
 
@@ -247,6 +248,23 @@ static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *s
 	return 0;
 }
 
+static int protect(struct crn_async *t)
+{
+	uint64_t begin;
+	size_t count = 0;
+
+	if (crn_likely(!t->dirty.count && !t->evicted.count))
+		return crn_async_protect_written(t);
+	begin = crn_clock_ticks();
+	CRN_TRY(crn_async_protect_written(t));
+	for (size_t i = 0; i < t->protect.count; i++)
+		count += crn_pages(t->protect.at[i].end - t->protect.at[i].begin);
+	if (count)
+		t->env->predictor->price_protect =
+			(uint32_t)((crn_clock_ticks() - begin) / count);
+	return 0;
+}
+
 int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
 {
 	struct tally tally;
@@ -259,6 +277,6 @@ int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
 	tell_written(t);
 	if (t->env->predictor->decide(t->env))
 		tally = heed(t);
-	CRN_TRY(crn_async_protect_written(t));
+	CRN_TRY(protect(t));
 	return hand_over(t, tally, sink);
 }

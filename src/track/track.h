@@ -85,7 +85,13 @@ struct crn_track_env;
  */
 struct crn_predictor {
 	uint64_t *changed; /* bit `slot`; moves in `decide` */
-	uint32_t price;    /* set by the tracker now and then: cycles per hot page, as measured */
+	/*
+	 * What pages have cost, in cycles per page, as the tracker has measured while the program's
+	 * caches are as they are. Set now and then, at the end of an interval; 0: not measured.
+	 * price_serve lies apart: a checkpoint of hot pages alone asks for the others only.
+	 */
+	uint32_t price_hot;     /* copied at the checkpoint, or compared in vain */
+	uint32_t price_protect; /* protected again */
 	size_t dummies;    /* CRN_TRACK_NOTHING: pages to copy now; set by `decide` */
 	void (*written)(struct crn_track_env *env, uintptr_t page);
 	/* The same for a page that was opened because `near` named it. */
@@ -103,6 +109,7 @@ struct crn_predictor {
 	 */
 	bool (*near)(
 		struct crn_track_env *env, uintptr_t page, uintptr_t *begin, uintptr_t *end);
+	uint32_t price_serve; /* the handler of a first store, without the way there and back */
 };
 
 /* What a tracker may use of the rest of the engine. */

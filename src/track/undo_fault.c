@@ -13,6 +13,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "os/clock.h"
 #include "os/guarded.h"
 #include "os/memory.h"
 #include "os/signal.h"
@@ -214,6 +215,7 @@ bool undo_store_fault(void *tracker, int sig, const siginfo_t *info)
 	enum verdict verdict = NOT_OURS;
 	uintptr_t closer, self;
 	bool mine = undo_gate_is_mine(u);
+	uint64_t begin = u->env->predictor ? crn_clock_ticks() : 0;
 	struct undo_area *a;
 
 	if (mine) {
@@ -234,6 +236,9 @@ bool undo_store_fault(void *tracker, int sig, const siginfo_t *info)
 		verdict = not_refused(u, (uintptr_t)info->si_addr);
 	if (verdict == SERVED && a && u->env->predictor && u->env->predictor->near && !mine)
 		serve_near(u, a, page);
+	if (begin)
+		atomic_fetch_add_explicit(
+			&u->serve_ticks, crn_clock_ticks() - begin, memory_order_relaxed);
 	undo_gate_leave(u);
 	return verdict == CROWDED ? serve_crowded(u, page, mine) : verdict == SERVED;
 }

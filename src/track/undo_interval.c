@@ -9,6 +9,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "os/clock.h"
 #include "os/thread.h"
 #include "track/undo_pages.h"
 
@@ -86,6 +87,28 @@ static int prepare(struct crn_undo_pages *u, struct crn_sink *sink, bool *quiet)
 	return sink->prepare(sink, look.count, look.bare);
 }
 
+/* Both are taken while the caches are as the program has left them: undisturbed, they cost less. */
+static void protect_saved(struct crn_undo_pages *u, size_t saved)
+{
+	uint64_t begin, faults = atomic_load(&u->faults) - u->priced_faults;
+	uint64_t serving = atomic_load(&u->serve_ticks) - u->priced_ticks;
+	struct crn_predictor *p = u->env->predictor;
+	size_t count;
+
+	if (!p) {
+		(void)undo_protect_saved(u, saved);
+		return;
+	}
+	begin = crn_clock_ticks();
+	count = undo_protect_saved(u, saved);
+	if (count)
+		p->price_protect = (uint32_t)((crn_clock_ticks() - begin) / count);
+	if (faults)
+		p->price_serve = (uint32_t)(serving / faults);
+	u->priced_faults += faults;
+	u->priced_ticks += serving;
+}
+
 /*
  * `quiet`: the gate is open, and may stay so while nothing but copies of hot pages is to be done. A
  * store that another thread makes meanwhile to a clean page belongs to the next interval.
@@ -108,7 +131,7 @@ static int end_interval(struct crn_undo_pages *u, struct crn_sink *sink, bool *q
 		undo_heed(u);
 	saved = atomic_load(&u->saved_count);
 	sort_pages(u->saved, saved);
-	undo_protect_saved(u, saved);
+	protect_saved(u, saved);
 	if (u->guard->protected)
 		u->guard->protected(u, saved);
 	err = undo_hand_over(u, saved, sink);

@@ -147,6 +147,8 @@ struct crn_undo_pages {
 	size_t refused_count;
 
 	_Atomic uint64_t frame_count, faults;
+	_Atomic uint64_t serve_ticks; /* that handlers took for all faults, under a predictor */
+	uint64_t priced_ticks, priced_faults; /* of these, in intervals that have ended */
 	uint64_t eager;
 	_Atomic uint32_t closed, inside; /* the gate */
 	uint32_t depth;                  /* of the session's closing; its lock */
@@ -245,8 +247,11 @@ bool undo_gate_is_mine(const struct crn_undo_pages *u);
 uintptr_t undo_thread_pointer(const struct crn_undo_pages *u);
 
 /* ---- undo_protect.c ---- */
-/* Protect the first `count` pages of saved[], which are sorted, but for those that stay open. */
-void undo_protect_saved(struct crn_undo_pages *u, size_t count);
+/*
+ * Protect the first `count` pages of saved[], which are sorted, but for those that stay open. How
+ * many that was.
+ */
+size_t undo_protect_saved(struct crn_undo_pages *u, size_t count);
 
 /* ---- undo_whole.c: have mappings been exchanged? ---- */
 int undo_whole(void *t, uintptr_t begin, uintptr_t end);

@@ -125,9 +125,10 @@ static size_t count_dense(const struct crn_undo_pages *u, const struct undo_area
 	return n;
 }
 
-void undo_protect_saved(struct crn_undo_pages *u, size_t count)
+size_t undo_protect_saved(struct crn_undo_pages *u, size_t count)
 {
 	struct undo_area *a = NULL;
+	size_t open = 0;
 
 	for (size_t i = 0; i < count;) {
 		uintptr_t begin = u->saved[i], end, word;
@@ -137,6 +138,7 @@ void undo_protect_saved(struct crn_undo_pages *u, size_t count)
 		word = get(undo_word_of(a, begin));
 		if (word & (UNDO_HOT | UNDO_SEALED) || undo_in_flight(u, begin)) {
 			i++;
+			open++;
 			continue;
 		}
 		n = count_dense(u, a, i, count, &end);
@@ -148,4 +150,5 @@ void undo_protect_saved(struct crn_undo_pages *u, size_t count)
 		if (a->guard->protect(u, begin, end, word & UNDO_EXEC) < 0)
 			protect_singly(u, a, begin, end, word & UNDO_EXEC);
 	}
+	return count - open;
 }

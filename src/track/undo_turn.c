@@ -246,7 +246,7 @@ int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 		err = err < 0 ? err : got;
 	}
 	if (crn_likely(u->env->predictor))
-		u->env->predictor->price = crn_hot_meter_end(&u->hot, begin, true);
+		u->env->predictor->price_hot = crn_hot_meter_end(&u->hot, begin, true);
 	return err;
 }
 

@@ -262,6 +262,37 @@ static void unchanged(void **state)
 	rig_free(r);
 }
 
+/* Protections are priced, and what a handler does; nothing is where there is neither. */
+static void priced(const struct crn_tracker_ops *ops)
+{
+	struct rig *r = rig_with_chooser(ops, 1, 64 << 20);
+	struct crn_predictor *p = &chooser.predictor;
+	bool served = !(ops->caps & CRN_TRACK_MIRROR);
+
+	chooser.idle = true;
+	end_interval(r);
+	for (int round = 0; round < 3; round++) {
+		p->price_protect = p->price_serve = 0;
+		for (int i = 0; i < 16; i += 2)
+			r->live[i * CRN_PAGE_SIZE]++;
+		end_interval(r);
+		assert_true(p->price_protect);
+		assert_int_equal(served, p->price_serve != 0);
+		p->price_protect = p->price_serve = 0;
+		end_interval(r);
+		assert_true(!p->price_protect && !p->price_serve);
+	}
+	r->env.predictor = NULL;
+	rig_free(r);
+}
+
+static void all_priced(void **state)
+{
+	priced(&crn_tracker_mprotect);
+	priced(&crn_tracker_uffd);
+	priced(&crn_tracker_async);
+}
+
 /* Where there is no memory for a checkpoint, the copies of unchanged hot pages are given back. */
 static void cooled(void **state)
 {
@@ -349,6 +380,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(model_async),
 		cmocka_unit_test(unchanged),
 		cmocka_unit_test(cooled),
+		cmocka_unit_test(all_priced),
 		cmocka_unit_test(looks_are_spread),
 	};
 
