@@ -42,18 +42,27 @@ static bool hold(struct berth *b)
 	return false;
 }
 
+/* With all that is not the program's, so that stray stores do not get there either. */
+static char *map_berth(const struct berth *b)
+{
+	void *memory = (char *)CRN_RT_BERTHS_AT + (size_t)(b - berths) * BERTH_SIZE;
+
+	if (CRN_RT_BERTHS_AT)
+		return crn_memory_map_at((uintptr_t)memory, BERTH_SIZE) < 0 ? NULL : memory;
+	return crn_memory_map(&memory, BERTH_SIZE) < 0 ? NULL : memory;
+}
+
 struct berth *crn_berth_take(void)
 {
 	struct berth *b;
-	void *memory;
 
 	for (b = berths; b < berths + CRN_ARRAY_SIZE(berths) && !hold(b); b++)
 		;
 	if (b == berths + CRN_ARRAY_SIZE(berths))
 		return NULL;
 	b->since = newest();
-	if (!b->memory && crn_memory_map(&memory, BERTH_SIZE) == 0)
-		b->memory = memory;
+	if (!b->memory)
+		b->memory = map_berth(b);
 	if (b->memory)
 		return b;
 	__atomic_store_n(&b->state, FREE, __ATOMIC_RELEASE);

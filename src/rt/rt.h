@@ -8,7 +8,7 @@
  *	shadow    primary ^ 0x100000000000: 0x450000000000 and 0x6c0000000000
  *	tags      primary >> shift, one byte for each region of 1 << shift bytes; of one byte:
  *	          primary - 0x0c0000000000: 0x490000000000 and 0x700000000000
- *	engine    0x200000000000  32 TiB  the arena, lists of regions and tags, the undo log
+ *	engine    0x200000000000  32 TiB  the arena, lists of regions and tags, the undo log, berths
  *
  * (32-bit programs: i386/layout_i386.h.)
  *
@@ -48,6 +48,7 @@ struct crn_track_env;
 #define CRN_RT_PAGES_AT   0x340000000000ul /* list of pages of tags */
 #define CRN_RT_PAGES_MAX  CRN_RT_LIST_MAX
 #define CRN_RT_LISTED_AT  0x380000000000ul /* a byte for each page of tags */
+#define CRN_RT_BERTHS_AT  0x3f0000000000ul /* landing.c */
 
 #define CRN_RT_LINKED_THERE false /* may a program have a fixed place? */
 #define CRN_RT_SHADOW_SIZE(shift)                          \

@@ -3,7 +3,7 @@
  * A copy of all memory of a process that a restore of an instrumented program must bring back, for
  * the oracles that are linked into such programs. Not copied:
  *
- *	- the engine's and the run-time's (MADV_WIPEONFORK: "wf" in smaps)
+ *	- the engine's and the run-time's (MADV_WIPEONFORK: "wf" in smaps; all that lies below the image)
  *	- segments of shared libraries, which have no hooks, and what lies right behind them (.bss)
  *	- what the run-time keeps across restores (CRN_RT_LASTING)
  *	- where the kernel notes the processor that the thread is on (rseq), not compared
@@ -29,6 +29,11 @@
 #include "smaps.h"
 
 #define RANGES_MAX 512
+#ifdef __i386__
+#define LOWEST 0ul
+#else
+#define LOWEST 0x550000000000ul
+#endif
 
 struct range {
 	char *begin, *end;
@@ -87,7 +92,8 @@ static inline void take_snapshot(struct snapshot *s, struct smaps *m, char *fram
 
 		if (other)
 			library_end = end;
-		if (!strncmp(rest, " rw-p", 5) && !library && !strstr(flags, " wf"))
+		if (!strncmp(rest, " rw-p", 5) && !library && !strstr(flags, " wf") &&
+			(uintptr_t)begin >= LOWEST)
 			add_ranges(s, frame > begin && frame < end ? frame : begin, end,
 				strstr(rest, "[heap]"));
 	}

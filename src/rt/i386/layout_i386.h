@@ -35,6 +35,7 @@
 #define CRN_RT_PAGES_AT   0x8e000000ul
 #define CRN_RT_PAGES_MAX  0x01000000ul
 #define CRN_RT_LISTED_AT  0x8f000000ul
+#define CRN_RT_BERTHS_AT  0 /* anywhere */
 
 #define CRN_RT_LINKED_THERE       true
 #define CRN_RT_SHADOW_SIZE(shift) "the upper half of its addresses for the shadow"
