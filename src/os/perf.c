@@ -17,7 +17,6 @@
 #define NR_FSCONFIG 431
 #define NR_FSMOUNT  432
 #define FSCONFIG_CREATE 6
-#define KCMP_VM     1
 #define USER_TIME_NS 100000
 
 /* ---- Tracepoints ------------------------------------------------------------------------- */
@@ -233,14 +232,4 @@ struct crn_perf_record crn_perf_header(const void *ring, size_t pages, uint64_t 
 uint64_t crn_perf_word(const void *ring, size_t pages, uint64_t at, size_t i)
 {
 	return *(const uint64_t *)at_word(ring, pages, at + sizeof(struct crn_perf_record) + 8 * i);
-}
-
-int crn_perf_shares_memory(int pid)
-{
-	long order = crn_sys5(SYS_kcmp, crn_getpid(), pid, KCMP_VM, 0, 0);
-
-	/* Where kcmp is forbidden, who is gone is known all the same. */
-	if (order < 0 && crn_sys2(SYS_kill, pid, 0) == -ESRCH)
-		return -ESRCH;
-	return order < 0 ? (int)order : order == 0;
 }

@@ -99,7 +99,4 @@ uint64_t crn_perf_freed(const void *ring);
 uint64_t crn_perf_word(const void *ring, size_t pages, uint64_t at, size_t i);
 struct crn_perf_record crn_perf_header(const void *ring, size_t pages, uint64_t at);
 
-/* Has the other process our memory? 1, 0, or -errno: not to be told. */
-int crn_perf_shares_memory(int pid);
-
 #endif

@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include "base/copy.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "os/descriptor.h"
 #include "os/sys.h"
+#include "os/thread.h"
 
 #ifndef SYS_open_tree
 #define SYS_open_tree 428
@@ -128,4 +130,55 @@ int crn_fdinfo(int fd, const char *field, char *out, size_t size)
 			line++;
 	}
 	return -ENOENT;
+}
+
+bool crn_proc_is_foreign(void)
+{
+	char link[16];
+	long n = crn_path_readlink("/proc/self", link, sizeof(link) - 1);
+
+	if (n <= 0)
+		return false;
+	link[n] = 0;
+	return crn_proc_number(link) != crn_getpid();
+}
+
+/*
+ * The task's ids, one for each namespace from that of /proc down: the one at that place, or 0; and
+ * how many there are, or -errno.
+ */
+static int ids_of(const char *folder, int place, int *id)
+{
+	char path[64], text[4096];
+	const char *s;
+	long len;
+	int count = 0;
+
+	*id = 0;
+	crn_format(path, sizeof(path), "%s/status", folder);
+	CRN_TRY(len = crn_file_read(path, text, sizeof(text)));
+	for (s = text; *s && !crn_starts_with(s, "\nNSpid:"); s++)
+		;
+	if (!*s)
+		return -EMSGSIZE;
+	for (s++; *s && *s != '\n'; s++) {
+		bool digit = *s >= '0' && *s <= '9';
+
+		if (digit && !(s[-1] >= '0' && s[-1] <= '9'))
+			count++;
+		if (digit && count == place)
+			*id = *id * 10 + (*s - '0');
+	}
+	return count;
+}
+
+int crn_proc_own_id(const char *folder)
+{
+	int unused, id, place, err;
+
+	CRN_TRY(place = ids_of("/proc/self", 0, &unused));
+	err = ids_of(folder, place, &id);
+	if (err == -ESRCH)
+		return -ENOENT;
+	return err < 0 ? err : id ? id : -ENOENT;
 }

@@ -8,6 +8,7 @@
 #ifndef CRN_OS_PROC_H
 #define CRN_OS_PROC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -35,5 +36,16 @@ int crn_proc_numbers(
  * - 1: 0, or -errno, -ENOENT if there is none.
  */
 int crn_fdinfo(int fd, const char *field, char *out, size_t size);
+
+/*
+ * In a PID namespace that has no /proc of its own, /proc names tasks as the outer namespace does.
+ * Does it?
+ */
+bool crn_proc_is_foreign(void);
+/*
+ * The id that we know the task of such a folder by (/proc/NUMBER, or one below task/). -ENOENT: it
+ * is gone, or in no namespace of ours; another -errno: that cannot be told.
+ */
+int crn_proc_own_id(const char *folder);
 
 #endif

@@ -13,6 +13,7 @@ struct kernel_timespec {
 
 #define FUTEX_WAIT_PRIVATE 128
 #define FUTEX_WAKE_PRIVATE 129
+#define UNSHARE_VM         0x100
 
 int crn_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 {
@@ -27,42 +28,6 @@ int crn_futex_wake(uint32_t *word, int count)
 	return (int)crn_sys3(SYS_futex, word, FUTEX_WAKE_PRIVATE, count);
 }
 
-/*
- * In a pid namespace that has no /proc of its own, /proc names threads as the outer namespace does.
- * Does it?
- */
-static bool proc_is_foreign(void)
-{
-	char link[16];
-	long n = crn_path_readlink("/proc/self", link, sizeof(link) - 1);
-
-	if (n <= 0)
-		return false;
-	link[n] = 0;
-	return crn_proc_number(link) != crn_getpid();
-}
-
-/* The id that a thread has for itself: the last of its NSpid line. 0 if it cannot be told. */
-static int own_tid(int tid)
-{
-	char path[48], text[2048];
-	const char *s;
-	int own = 0;
-
-	crn_format(path, sizeof(path), "/proc/self/task/%d/status", tid);
-	if (crn_file_read(path, text, sizeof(text)) < 0)
-		return 0;
-	for (s = text; *s && !crn_starts_with(s, "NSpid:"); s++)
-		;
-	for (; *s && *s != '\n'; s++) {
-		if (*s == '\t' || *s == ' ')
-			own = 0;
-		else if (*s >= '0' && *s <= '9')
-			own = own * 10 + (*s - '0');
-	}
-	return own;
-}
-
 /* `name` is what /proc calls it. */
 typedef int (*task_fn)(void *ctx, int tid, int name);
 
@@ -75,14 +40,19 @@ struct tasks {
 static int task(void *ctx, int dir, int name)
 {
 	const struct tasks *t = ctx;
-	int tid = name && t->foreign ? own_tid(name) : name;
+	char folder[40];
+	int tid = name;
 
-	return tid ? t->fn(t->ctx, tid, name) : 0;
+	if (t->foreign) {
+		crn_format(folder, sizeof(folder), "/proc/self/task/%d", name);
+		tid = crn_proc_own_id(folder);
+	}
+	return tid > 0 ? t->fn(t->ctx, tid, name) : tid == -ENOENT ? 0 : tid;
 }
 
 static int each_task(task_fn fn, void *ctx)
 {
-	struct tasks t = { fn, ctx, proc_is_foreign() };
+	struct tasks t = { fn, ctx, crn_proc_is_foreign() };
 
 	return crn_proc_numbers("/proc/self/task", task, &t);
 }
@@ -117,7 +87,7 @@ bool crn_thread_rests(int tid)
 	const char *state = text;
 
 	crn_format(path, sizeof(path), "/proc/self/task/%d/stat",
-		proc_is_foreign() ? each_task(name_if, &tid) : tid);
+		crn_proc_is_foreign() ? each_task(name_if, &tid) : tid);
 	if (crn_file_read(path, text, sizeof(text)) < 0)
 		return false;
 	for (const char *s = text; *s; s++) /* the name before it may hold anything */
@@ -152,13 +122,16 @@ bool crn_thread_alone(void)
 	return err >= 0 || (err != -EINVAL && crn_thread_count() == 1);
 }
 
+bool crn_memory_alone(void)
+{
+	return crn_sys1(SYS_unshare, UNSHARE_VM) >= 0;
+}
+
 bool crn_memory_shared(void)
 {
-	const long vm = 0x100; /* CLONE_VM */
-
 	/* Twice: what it saw the first time may have been a thread that was about to end. */
-	return crn_sys1(SYS_unshare, vm) == -EINVAL && crn_thread_count() == 1 &&
-		crn_sys1(SYS_unshare, vm) == -EINVAL;
+	return crn_sys1(SYS_unshare, UNSHARE_VM) == -EINVAL && crn_thread_count() == 1 &&
+		crn_sys1(SYS_unshare, UNSHARE_VM) == -EINVAL;
 }
 
 /*

@@ -49,6 +49,9 @@ bool crn_thread_rests(int tid);
 /* Is there no thread but the calling one? From handlers. */
 bool crn_thread_alone(void);
 
+/* Does this process have one thread, and nobody else its memory? False if that is not known. */
+bool crn_memory_alone(void);
+
 /*
  * Does another process use this memory (CLONE_VM without CLONE_THREAD)? False also if that cannot
  * be known: if there are more threads than one, or unshare is forbidden.

@@ -2,7 +2,8 @@
 /*
  * Who has been born since rings were made, by the records that perf keeps for each thread
  * (os/perf.h, CRN_PERF_TASKS). A thread of ours without a ring is doubt, as is a child process that
- * may have our memory.
+ * may have our memory. What such a child begets is recorded nowhere, nor what a thread begets
+ * before it has a ring: afterwards everybody is asked whether he has our memory (os/sharers.h).
  */
 #ifndef CRN_BIRTHS_H
 #define CRN_BIRTHS_H
@@ -13,12 +14,15 @@
 
 #define CRN_BIRTHS_CHILDREN 256u
 
+struct crn_keeper;
+
 struct crn_births {
 	int pid;
-	int keeper;  /* a child that has not our memory; or 0 */
+	const struct crn_keeper *keeper; /* it has not our memory */
 	bool born;   /* there may be a thread of ours without a ring */
-	bool broken; /* somebody may have our memory, and nobody knows who */
-	int children[CRN_BIRTHS_CHILDREN]; /* processes that may have it */
+	bool strangers; /* somebody may have our memory of whom there is no record */
+	bool broken;    /* somebody may have our memory, and nobody knows who */
+	int children[CRN_BIRTHS_CHILDREN]; /* tasks of other processes that may have it */
 	size_t child_count;
 };
 
@@ -28,7 +32,16 @@ struct crn_births {
  */
 bool crn_births_read(
 	struct crn_births *b, void *ring, size_t pages, uint64_t *at, bool *ended);
-/* Children that do not have our memory, or are gone. */
-void crn_births_forget(struct crn_births *b);
+/*
+ * All threads that were born have been given rings: who has our memory now? Costs one call for each
+ * child, and crn_sharers_each after births.
+ */
+void crn_births_settle(struct crn_births *b);
+
+/* Everybody who has our memory has a ring of ours. */
+static inline bool crn_births_settled(const struct crn_births *b)
+{
+	return !b->born && !b->strangers && !b->child_count && !b->broken;
+}
 
 #endif

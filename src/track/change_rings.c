@@ -35,7 +35,6 @@ struct watched {
 
 struct crn_change_rings {
 	struct crn_arena *arena;
-	const struct crn_keeper *keeper;
 	uint8_t *reserve;
 	struct watched threads[THREADS_MAX];
 	size_t thread_count;
@@ -147,7 +146,7 @@ static int adopt_all(struct crn_change_rings *r)
 
 bool crn_change_rings_quiet(const struct crn_change_rings *r)
 {
-	if (!r || r->births.born || r->broken || r->births.child_count)
+	if (!r || r->broken || !crn_births_settled(&r->births))
 		return false;
 	for (size_t i = 0; i < r->thread_count; i++) {
 		const struct watched *t = &r->threads[i];
@@ -165,8 +164,8 @@ void crn_change_rings_look(struct crn_change_rings *r)
 		return;
 	r->failures = adopt_all(r) < 0 ? r->failures + 1 : 0;
 	r->broken |= r->failures == FAILURES_MAX;
-	r->births.keeper = r->keeper->pid;
-	crn_births_forget(&r->births);
+	crn_births_settle(&r->births);
+	r->broken |= r->births.broken;
 	if (r->broken)
 		crn_info("perf cannot tell of all mappings that change any more (%zu threads): "
 			 "each rewind under mprotect looks", r->thread_count);
@@ -194,9 +193,9 @@ int crn_change_rings_open(struct crn_change_rings **out, struct crn_arena *arena
 	if (!r)
 		return CAIRN_EMEMORY;
 	r->arena = arena;
-	r->keeper = keeper;
 	r->births.pid = crn_getpid();
-	r->births.born = true;
+	r->births.keeper = keeper;
+	r->births.born = r->births.strangers = true;
 	err = crn_perf_reserve((void **)&r->reserve, THREADS_MAX * SLOT_BYTES);
 	if (err >= 0)
 		err = adopt_all(r);

@@ -11,7 +11,8 @@
  *
  * A ring is a thread's. The births of threads are recorded, in the ring of the parent: there is
  * doubt until the child has a ring, and has been seen outside of any fault that its ring does not
- * show. A child process may have our memory (vfork): doubt until it has not.
+ * show. A child process may have our memory (vfork): doubt until neither it nor anybody that it may
+ * have begotten has.
  *
  * A full ring, a lost record, a thread without a ring: doubt.
  *
@@ -85,7 +86,7 @@ static void note_rings(struct crn_perf_feed *f)
 static void note(struct crn_perf_feed *f)
 {
 	note_rings(f);
-	f->takings += f->births.born || f->births.child_count;
+	f->takings += !crn_births_settled(&f->births);
 }
 
 /* Two system calls, or as many records as there were the last time? */
@@ -198,8 +199,8 @@ static int mend(struct crn_perf_feed *f, int self)
 	if (t)
 		crn_perf_thread_forget_births(t);
 	perf_own(&f->feed, false);
-	f->births.keeper = f->env->keeper->pid;
-	crn_births_forget(&f->births);
+	crn_births_settle(&f->births);
+	f->broken |= f->births.broken;
 	return err;
 }
 
@@ -209,7 +210,7 @@ static bool needs_mending(const struct crn_perf_feed *f)
 
 	for (size_t i = 0; i < f->thread_count; i++)
 		unsettled |= !f->threads[i].settled || f->threads[i].watched;
-	return unsettled || f->births.born || f->births.child_count || f->inside;
+	return unsettled || !crn_births_settled(&f->births) || f->inside;
 }
 
 /* Hand out what was noted. 0 or negative: the rest stays. */
@@ -249,8 +250,9 @@ static int perf_drain(
 	CRN_TRY(crn_range_list_reserve(open, CRN_FAULT_RINGS * CRN_PERF_THREADS));
 	note(f);
 	if (!crn_perf_thread_find(f, self))
-		f->births.born = true;
-	doubt = f->doubt_again || f->births.born || f->takings != f->drained_takings || f->inside;
+		f->births.born = f->births.strangers = true;
+	doubt = f->doubt_again || !crn_births_settled(&f->births) ||
+		f->takings != f->drained_takings || f->inside;
 	if (needs_mending(f))
 		CRN_TRY(mend(f, self));
 	doubt |= f->takings != f->drained_takings;
@@ -291,6 +293,7 @@ static int perf_open(struct crn_feed **out, struct crn_track_env *env)
 	f->feed.ops = &crn_feed_perf;
 	f->env = env;
 	f->births.pid = crn_getpid();
+	f->births.keeper = env->keeper;
 	f->self = f->opener = crn_gettid();
 	f->lock_fd = -1;
 	err = crn_perf_points(&f->points);
@@ -308,7 +311,7 @@ static int perf_open(struct crn_feed **out, struct crn_track_env *env)
 		perf_close(&f->feed);
 		return err;
 	}
-	f->births.born = true; /* the other threads */
+	f->births.born = f->births.strangers = true; /* who is there already */
 	*out = &f->feed;
 	return 0;
 }

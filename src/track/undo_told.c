@@ -17,6 +17,7 @@
 #include "os/descriptor.h"
 #include "os/host.h"
 #include "os/keeper.h"
+#include "os/sharers.h"
 #include "os/thread.h"
 #include "os/userfault.h"
 #include "track/change_rings.h"
@@ -176,7 +177,7 @@ static void settle_doubts(struct crn_undo_pages *u)
 static void take_note(struct crn_undo_pages *u)
 {
 	const struct crn_uffd_event *log = u->env->keeper->readers.events.log;
-	bool alone = crn_thread_alone();
+	bool alone = crn_memory_alone();
 	uint32_t seen;
 
 	undo_gate_close(u);
@@ -200,6 +201,11 @@ static int is_busy(void *self, int tid)
 	return tid != *(const int *)self && !crn_thread_rests(tid);
 }
 
+static void note_sharer(void *shared, int tid)
+{
+	*(bool *)shared = true;
+}
+
 /*
  * Whoever rests is in the midst of no madvise. That a page is empty tells nothing: it may have been
  * so before, or by another call.
@@ -207,8 +213,11 @@ static int is_busy(void *self, int tid)
 static void close_gone(struct crn_undo_pages *u)
 {
 	int self = crn_gettid();
+	bool shared = false;
 
-	if (crn_thread_alone() || crn_thread_each(is_busy, &self) == 0)
+	if (crn_memory_alone() ||
+		(crn_thread_each(is_busy, &self) == 0 &&
+			crn_sharers_each(note_sharer, &shared) >= 0 && !shared))
 		crn_range_list_shrink(&u->open, 0);
 }
 

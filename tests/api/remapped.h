@@ -3,6 +3,7 @@
 #ifndef TEST_REMAPPED_H
 #define TEST_REMAPPED_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,9 +35,16 @@ void check_exchanged(size_t first, size_t count);
 void drop_clean(void);
 void drop_open(void);
 void over_open(void);
+void open_one(void);
 /* By whom they are made: the calling thread, or its_thread, which lives from begins to ends. */
 extern void (*maker)(void (*make)(void));
 void its_thread(void (*make)(void));
+extern pthread_t thread;
+extern void (*_Atomic wanted_of_thread)(void); /* until it has been made */
+void no_more(void);                            /* wanted: the thread's end */
+void *make_change(void *arg);                  /* its main function */
+void its_child(void (*make)(void));
+extern void (*maker_begins)(void), (*maker_ends)(void); /* or NULL */
 void thread_begins(void);
 void thread_ends(void);
 bool events_are_read(void);
@@ -50,9 +58,17 @@ void perf_refused(void);
 void by_thread(void);
 void by_young_thread(void);
 void by_child(void);
-void born_within(void);
 void silent(void);
 void silent_parent(void);
+
+/* Every change, each time after so many rewinds. */
+void all_between(int rewinds);
+
+/* ---- remapped_births.c ---- */
+void by_grandchild(void);
+void by_one_of_many(void);
+void after_many_births(void);
+void born_within(void);
 
 /* ---- remapped_dropped.c ---- */
 void dropped(void);

@@ -94,7 +94,7 @@ static void open_all(void)
 	CHECK(mprotect(area, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
 }
 
-static void open_one(void)
+void open_one(void)
 {
 	CHECK(mprotect(area + 9 * PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
 }
@@ -248,14 +248,14 @@ static void myself(void (*make)(void))
 	make();
 }
 
-static void (*_Atomic wanted_of_thread)(void);
+void (*_Atomic wanted_of_thread)(void);
 
-static void no_more(void)
+void no_more(void)
 {
 }
 
 /* On another processor, if there is one. */
-static void *make_change(void *arg)
+void *make_change(void *arg)
 {
 	cpu_set_t all, one;
 	void (*make)(void);
@@ -279,7 +279,7 @@ static void *make_change(void *arg)
 	}
 }
 
-static pthread_t thread;
+pthread_t thread;
 
 void its_thread(void (*make)(void))
 {
@@ -295,7 +295,7 @@ static void new_thread(void (*make)(void))
 }
 
 /* A child that has the same memory, for a moment. */
-static void its_child(void (*make)(void))
+void its_child(void (*make)(void))
 {
 	pid_t pid = vfork();
 	int status;
@@ -308,15 +308,20 @@ static void its_child(void (*make)(void))
 }
 
 void (*maker)(void (*make)(void)) = myself;
+void (*maker_begins)(void), (*maker_ends)(void);
 
 void thread_begins(void)
 {
 	if (maker == its_thread)
 		CHECK(pthread_create(&thread, NULL, make_change, NULL) == 0);
+	if (maker_begins)
+		maker_begins();
 }
 
 void thread_ends(void)
 {
+	if (maker_ends)
+		maker_ends();
 	if (maker != its_thread && maker != new_thread)
 		return;
 	wanted_of_thread = no_more;
@@ -367,7 +372,7 @@ static void between(size_t which, int rewinds)
 	CHECK_OK(cairn_close(c));
 }
 
-static void all_between(int rewinds)
+void all_between(int rewinds)
 {
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++)
 		between(i, rewinds);
@@ -452,50 +457,6 @@ void by_child(void)
 {
 	maker = its_child;
 	rewinds();
-}
-
-/* ---- Born while somebody looks ---- */
-
-static void make_thread(int sig, siginfo_t *info, void *context)
-{
-	ucontext_t *interrupted = context;
-
-	if (!thread)
-		CHECK(pthread_create(&thread, NULL, make_change, NULL) == 0);
-	interrupted->uc_mcontext.gregs[REG_RAX] = 1; /* other memory */
-}
-
-/* Whoever looks compares memory with children: in the midst of that a thread is born. */
-static void trap_looks(void)
-{
-	struct sigaction on_trap = { .sa_sigaction = make_thread, .sa_flags = SA_SIGINFO };
-
-	CHECK(sigaction(SIGSYS, &on_trap, NULL) == 0);
-	filter_call(SYS_kcmp, SECCOMP_RET_TRAP, SECCOMP_RET_ALLOW);
-}
-
-void born_within(void)
-{
-	int status;
-	pid_t pid;
-
-	begin(map_at(NULL, PAGES, 0), "none");
-	for (int i = 0; i < 3; i++)
-		CHECK_OK(cairn_rewind(c, id));
-	trap_looks();
-	pid = fork();
-	if (pid == 0)
-		_exit(0);
-	CHECK_OK(cairn_rewind(c, id));
-	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
-	if (!thread)
-		test_skip("perf_event_open");
-	maker = its_thread;
-	maker(open_one);
-	area[9 * PAGE] = 1;
-	CHECK_RC(cairn_rewind(c, id), CAIRN_ELAYOUT);
-	thread_ends();
-	CHECK_OK(cairn_close(c));
 }
 
 /* ---- Without a system call ---- */

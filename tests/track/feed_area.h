@@ -38,4 +38,10 @@ void *storing_main(void *at);
 /* The cases of more than one page, in feed_cases.c. False: there is none of that name. */
 bool run_case(const char *name);
 
+/* Others who have our memory, in feed_sharers.c. */
+void run_begotten(void);
+void run_begotten_by_thread(void);
+void run_leaderless(void);
+void run_older(void);
+
 #endif

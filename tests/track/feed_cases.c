@@ -264,6 +264,8 @@ static const struct {
 	{ "overflow", run_overflow }, { "scattered", run_scattered }, { "closed", run_closed },
 	{ "gone", run_gone }, { "execs", run_execs }, { "elsewhere", run_elsewhere },
 	{ "reused", run_reused }, { "crowded", run_crowded }, { "quiet", run_quiet },
+	{ "begotten", run_begotten }, { "begotten_by_thread", run_begotten_by_thread },
+	{ "leaderless", run_leaderless }, { "older", run_older },
 };
 
 bool run_case(const char *name)
