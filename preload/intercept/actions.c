@@ -253,6 +253,45 @@ static void sigprocmask_after(struct crn_thread *t, struct crn_pending *p)
 	}
 }
 
+/* What we hold is pending, too. */
+static long call_sigpending(struct crn_thread *t, const struct crn_call *c)
+{
+	uint64_t set;
+	long ret = crn_sys2(SYS_rt_sigpending, &set, sizeof(set));
+
+	if ((size_t)c->args[1] > sizeof(set))
+		return -EINVAL;
+	set |= t->held & t->program_blocked;
+	return ret < 0 ? ret : crn_user_copy((void *)c->args[0], &set, (size_t)c->args[1]);
+}
+
+/*
+ * Does it find what it looks for among those that we hold? SIGSYS it must not take from the kernel:
+ * it would be ours. One that is sent cuts the wait short, and the next look finds it.
+ */
+static bool call_sigtimedwait(struct crn_thread *t, struct crn_pending *p)
+{
+	struct crn_call *c = &p->call;
+	siginfo_t info;
+	uint64_t set;
+	int sig;
+
+	if (c->args[3] != MASK_SIZE ||
+		crn_user_copy(&set, (void *)c->args[0], sizeof(set)) < 0)
+		return false;
+	sig = crn_signals_take(t, set, &info);
+	if (!sig && (set & CRN_SIG(SIGSYS))) {
+		p->words[0] = set & ~CRN_SIG(SIGSYS);
+		c->args[0] = (long)&p->words[0];
+	}
+	if (!sig)
+		return false;
+	c->result = sig;
+	if (c->args[1] && crn_user_copy((void *)c->args[1], &info, sizeof(info)) < 0)
+		c->result = -EFAULT;
+	return true;
+}
+
 /* The calls that wait under a mask: remember it, for handlers that they let in. */
 static void call_waits(struct crn_pending *p)
 {
@@ -355,6 +394,11 @@ bool crn_signal_call(struct crn_regs *regs, struct crn_pending *p)
 	case SYS_rt_sigreturn:
 		call_sigreturn(t, regs);
 		return false;
+	case SYS_rt_sigpending:
+		p->call.result = t->in_vfork ? 0 : call_sigpending(t, &p->call);
+		return !t->in_vfork;
+	case SYS_rt_sigtimedwait:
+		return !t->in_vfork && call_sigtimedwait(t, p);
 	default:
 		if (!t->in_vfork)
 			call_waits(p);

@@ -134,6 +134,8 @@ void crn_signals_init(void);
 bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc);
 /* After program_blocked has changed: give what was held back for it. In a hook. */
 void crn_signals_release(struct crn_thread *t);
+/* Take one of `set` for this thread: its number and *info, or 0. */
+int crn_signals_take(struct crn_thread *t, uint64_t set, siginfo_t *info);
 /* gate.S: what the kernel calls */
 void crn_signal_entry(int sig, siginfo_t *info, void *ucontext);
 /* The system calls that signals.c answers or changes. True if it answered: call->result. */

@@ -18,6 +18,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "os/signal.h"
+#include "os/sys.h"
 #include "os/thread.h"
 #include "intercept/intercept.h"
 #include "intercept/actions.h"
@@ -103,16 +104,39 @@ static void hold(struct crn_thread *t, int sig, const siginfo_t *info)
 	__atomic_fetch_or(&t->held, CRN_SIG(sig), __ATOMIC_RELAXED);
 }
 
+int crn_signals_take(struct crn_thread *t, uint64_t set, siginfo_t *info)
+{
+	uint64_t due = t->held & set;
+	int sig = due ? __builtin_ctzll(due) + 1 : 0;
+
+	if (sig) {
+		crn_copy(info, &t->held_info[held_slot(sig)], sizeof(*info));
+		__atomic_fetch_and(&t->held, ~CRN_SIG(sig), __ATOMIC_RELAXED);
+	}
+	return sig;
+}
+
 void crn_signals_release(struct crn_thread *t)
 {
-	uint64_t due = t->held & ~t->program_blocked;
+	siginfo_t info;
+	int sig;
 
-	__atomic_fetch_and(&t->held, ~due, __ATOMIC_RELAXED);
-	for (; due; due &= due - 1) {
-		int sig = __builtin_ctzll(due) + 1;
+	while ((sig = crn_signals_take(t, ~t->program_blocked, &info)))
+		crn_signal_requeue(crn_getpid(), crn_gettid(), sig, &info);
+}
 
-		crn_signal_requeue(crn_getpid(), crn_gettid(), sig, &t->held_info[held_slot(sig)]);
-	}
+/*
+ * It has come just before a sigtimedwait, which must look anew for what is held. To the kernel it
+ * is not blocked; once the call has begun, the kernel itself hands it over.
+ */
+static void look_again(ucontext_t *uc)
+{
+	greg_t *g = uc->uc_mcontext.gregs;
+	uintptr_t rip = (uintptr_t)g[REG_RIP], stub = (uintptr_t)crn_stub_of(rip);
+
+	if (crn_in_stubs(rip) && g[REG_RAX] == SYS_rt_sigtimedwait &&
+		(rip - stub == CRN_STUB_CALL || rip - stub == CRN_STUB_BARE))
+		g[REG_RIP] = (greg_t)(stub + CRN_STUB_AGAIN);
 }
 
 /* Make uc continue as the program would with this signal delivered to it there. */
@@ -122,6 +146,7 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 
 	if ((t->program_blocked & CRN_SIG(sig)) && !raised_here(sig, info)) {
 		hold(t, sig, info);
+		look_again(uc);
 		return;
 	}
 	crn_action_take(sig, &act);

@@ -126,6 +126,38 @@ static void test_blocked_faults(void)
 	}
 }
 
+/* They can be waited for. */
+static void test_awaited_faults(void)
+{
+	static const int sigs[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP };
+	const struct timespec none = { 0, 0 };
+	sigset_t set, all, old, pending;
+	siginfo_t info;
+	pid_t child;
+
+	sigfillset(&all);
+	EXPECT(!sigprocmask(SIG_SETMASK, &all, &old));
+	for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++) {
+		sigemptyset(&set);
+		sigaddset(&set, sigs[i]);
+		EXPECT(sigtimedwait(&set, &info, &none) < 0 && errno == EAGAIN);
+		EXPECT(!raise(sigs[i]) && !sigpending(&pending));
+		EXPECT(sigismember(&pending, sigs[i]));
+		EXPECT(sigtimedwait(&all, &info, &none) == sigs[i] && info.si_pid == getpid());
+		EXPECT(!kill(getpid(), sigs[i]) && !kill(getpid(), sigs[i]));
+		EXPECT(sigwaitinfo(&set, &info) == sigs[i] && info.si_code == SI_USER);
+		EXPECT(!sigpending(&pending) && !sigismember(&pending, sigs[i]));
+		child = fork();
+		if (child == 0)
+			_exit(kill(getppid(), sigs[i])); /* before it waits, or while it does */
+		EXPECT(sigwaitinfo(&set, &info) == sigs[i] && info.si_pid == child);
+		EXPECT(waitpid(child, NULL, 0) == child);
+	}
+	while (sigtimedwait(&all, &info, &none) > 0)
+		; /* children that have ended */
+	EXPECT(!sigprocmask(SIG_SETMASK, &old, NULL));
+}
+
 static void raise_other(int sig)
 {
 	count_it(sig);
@@ -416,6 +448,7 @@ int main(void)
 	test_actions();
 	test_masks();
 	test_blocked_faults();
+	test_awaited_faults();
 	test_nesting();
 	test_interrupted();
 	test_waits();
