@@ -103,7 +103,8 @@ static void tell_iovec(const struct crn_call_listener *to, uintptr_t addr, size_
 {
 	struct iovec iov[16];
 
-	count = CRN_MIN(count, (size_t)IOV_MAX);
+	if (count > IOV_MAX) /* the kernel refuses it */
+		return;
 	for (size_t i = 0; i < count; i += CRN_ARRAY_SIZE(iov)) {
 		size_t n = CRN_MIN(count - i, CRN_ARRAY_SIZE(iov));
 

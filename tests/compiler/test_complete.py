@@ -54,6 +54,12 @@ def check_state(args: argparse.Namespace, tracker: str) -> None:
         print(f"seed {seed} {tracker}: {got.stderr.strip()}")
 
 
+def check_landings(args: argparse.Namespace, tracker: str) -> None:
+    build(args, "landings.c", "landings", f"-fcairn-tracker={tracker}")
+    got = run("landings", tracker, "unbounded")
+    assert got.returncode == 0, got.stderr
+
+
 def check_plant(args: argparse.Namespace) -> None:
     build(args, "libc_calls.c", "planted", "-fcairn-tracker=undolog", args.plant)
     got = run("planted", "undolog")
@@ -76,6 +82,7 @@ def main() -> int:
     for tracker in ("shadow", "undolog"):
         check_calls(args, tracker)
         check_state(args, tracker)
+        check_landings(args, tracker)
     return 0
 
 
