@@ -82,7 +82,7 @@ def main() -> int:
     for tracker in ("shadow", "undolog"):
         check_calls(args, tracker)
         check_state(args, tracker)
-        check_landings(args, tracker)
+    check_landings(args, "shadow")
     return 0
 
 
