@@ -508,6 +508,18 @@ static int note_scanned(struct crn_async *t)
 	return 0;
 }
 
+/* The feed's doubt lasts until this has been done. */
+static int look_everywhere(struct crn_async *t, bool protect)
+{
+	int err = scan_all(t, protect);
+
+	if (err >= 0)
+		err = note_scanned(t);
+	if (err < 0 && t->feed)
+		t->feed->ops->suspect(t->feed);
+	return err;
+}
+
 /* `dirty` in order again, and without the hot ones. */
 static int tidy_up(struct crn_async *t)
 {
@@ -544,8 +556,7 @@ int crn_async_find_written(struct crn_async *t, bool protect)
 	if (doubt) {
 		t->mixed |= t->dirty.count > 0;
 		t->scans++;
-		CRN_TRY(scan_all(t, protect));
-		CRN_TRY(note_scanned(t));
+		CRN_TRY(look_everywhere(t, protect));
 	} else {
 		CRN_TRY(compare_open(t));
 	}

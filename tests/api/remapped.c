@@ -342,6 +342,7 @@ static const struct test_case cases[] = {
 	{ "exchanged_younger", exchanged_younger },
 	{ "exchanged_removed", exchanged_removed },
 	{ "exchanged_refused", exchanged_refused },
+	{ "exchanged_taken", exchanged_taken },
 	{ "mixed", mixed },
 	{ "closed_end", closed_end },
 	{ "closed_hot", closed_hot },

@@ -86,6 +86,7 @@ void exchanged(void);
 void exchanged_younger(void);
 void exchanged_removed(void);
 void exchanged_refused(void);
+void exchanged_taken(void);
 void mixed(void);
 void closed_end(void);
 void closed_hot(void);

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Parts of an explicit area that become memory of another kind, at moments when nobody looks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "remapped.h"
 
 #define FIRST 10ul
@@ -209,6 +215,49 @@ static void check_removed(void (*exchange)(void))
 void exchanged_removed(void)
 {
 	for_each_exchange(check_removed);
+}
+
+/* ---- By memory that cannot be watched -------------------------------------------------------- */
+
+/* Another userfaultfd has it. */
+static int take_part(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = {
+		.range = { (uintptr_t)area + FIRST * PAGE, COUNT * PAGE },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+
+	if (fd < 0)
+		test_skip("userfaultfd");
+	memset(area + FIRST * PAGE, 6, COUNT * PAGE); /* nothing is missing */
+	CHECK(ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &range) == 0);
+	return fd;
+}
+
+/* Memory of the same kind, so that only the tracker finds out; no interval goes unwatched. */
+void exchanged_taken(void)
+{
+	int fd, rc;
+
+	open_area();
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	put_plain_over();
+	fd = take_part();
+	for (int i = 0; i < 6; i++) {
+		if (i == 4)
+			close(fd);
+		area[FIRST * PAGE] = (uint8_t)i;
+		rc = cairn_checkpoint(c, &id);
+		CHECK(rc >= 0 || rc == -EBUSY);
+		if (rc >= 0)
+			check_part();
+	}
+	CHECK(rc >= 0);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(is_restored());
+	CHECK_OK(cairn_close(c));
 }
 
 /* ---- In a look that ends in a refusal -------------------------------------------------------- */
