@@ -83,6 +83,12 @@ static long began(const char *folder)
 	return number_behind(s, 20);
 }
 
+/* Known by its code, or by that it has no memory, or is gone, not to have ours. */
+static bool has_another(const struct walk *w, long pages)
+{
+	return (pages >= 0 && pages != w->code_pages) || pages == -ENOENT || pages == -ESRCH;
+}
+
 static int look_at(struct walk *w, const char *folder, int name)
 {
 	int id = w->foreign ? crn_proc_own_id(folder) : name, shares;
@@ -109,7 +115,7 @@ static int look_at_thread(void *ctx, int dir, int name)
 	char folder[64];
 
 	crn_format(folder, sizeof(folder), "/proc/%d/task/%d", w->leader, name);
-	return look_at(w, folder, name);
+	return has_another(w, code_pages(folder)) ? 0 : look_at(w, folder, name);
 }
 
 static int look_at_process(void *ctx, int dir, int name)
@@ -158,9 +164,14 @@ static int look_at_newborns(struct walk *w, int before)
 		if (now < before || now - before > NEWBORNS_MAX)
 			return -EAGAIN;
 		while (before < now) {
+			char folder[64];
 			int shares = crn_shares_memory(++before);
 
-			if (shares && shares != -ESRCH && crn_sys3(SYS_tgkill, pid, before, 0) < 0)
+			crn_format(folder, sizeof(folder), "/proc/%d", before);
+			if (!shares || shares == -ESRCH ||
+				(!w->foreign && has_another(w, code_pages(folder))))
+				continue;
+			if (crn_sys3(SYS_tgkill, pid, before, 0) < 0)
 				w->fn(w->ctx, before);
 		}
 	}
