@@ -223,9 +223,11 @@ static bool undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool o
 	if (is_dropped(c, p))
 		return crn_memory_advise((void *)p->begin, p->end - p->begin, MADV_DONTNEED) >= 0;
 	if (!must_stay(c, p)) {
+		uintptr_t end = crn_page_up(crn_memory_break(0));
+
 		/* By brk, so that the kernel's idea of the heap's end goes back as well. */
-		if (p->flags & CRN_PIECE_HEAP)
-			gone = crn_memory_break(p->begin) == p->begin;
+		if (p->flags & CRN_PIECE_HEAP && end > p->begin)
+			gone = crn_memory_break(p->begin) == p->begin && end >= p->end;
 		/* The kernel may refuse to cut a mapping in two. */
 		gone = gone || crn_memory_unmap((void *)p->begin, p->end - p->begin) >= 0;
 	}
@@ -304,6 +306,20 @@ static void undo_gone(cairn_t *c, const struct crn_change *change)
 		crn_half_way("map memory again at", p->begin, err);
 }
 
+/* That one and, if it is of the heap, those below it first, for brk. The place of the last one. */
+static size_t undo_all_gone(cairn_t *c, const struct crn_changes *l, size_t i)
+{
+	size_t first = i;
+
+	while (first > 0 && l->at[first - 1].kind == CRN_CHANGE_GONE &&
+		l->at[first - 1].piece.end == l->at[first].piece.begin &&
+		l->at[first - 1].piece.flags & l->at[first].piece.flags & CRN_PIECE_HEAP)
+		first--;
+	for (size_t k = first; k <= i; k++)
+		undo_gone(c, &l->at[k]);
+	return first;
+}
+
 /*
  * The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new.
  */
@@ -349,7 +365,7 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
 			else
 				known = false;
 			if (l->at[i].kind == CRN_CHANGE_GONE)
-				undo_gone(c, &l->at[i]);
+				i = undo_all_gone(c, l, i);
 		}
 	}
 	c->control->maps_stale = true;
@@ -388,6 +404,23 @@ static void forget_changes(cairn_t *c, uint64_t id)
 	}
 }
 
+/*
+ * Where a newer mapping was left in place or an older one is gone there is nothing to do. A call
+ * ends at such a hole, and a part behind it may be older.
+ */
+static void protect_again(cairn_t *c, const struct crn_piece *p)
+{
+	if (crn_memory_protect((void *)p->begin, p->end - p->begin, p->prot) >= 0)
+		return;
+	for (size_t i = crn_area_from(c, p->begin);
+		i < c->area_count && c->areas[i]->begin < p->end; i++) {
+		uintptr_t begin = CRN_MAX(p->begin, c->areas[i]->begin);
+
+		(void)crn_memory_protect(
+			(void *)begin, CRN_MIN(p->end, c->areas[i]->end) - begin, p->prot);
+	}
+}
+
 void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 {
 	bool changed = false;
@@ -398,14 +431,10 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 		for (size_t i = l->count; i-- > 0;) {
 			const struct crn_piece *p = &l->at[i].piece;
 
-			/*
-			 * Fails where a newer mapping was left in place or an older one is gone:
-			 * then there is nothing to do.
-			 */
 			if (l->at[i].kind == CRN_CHANGE_BORN || is_younger(&l->at[i], id))
 				continue;
 			changed = true;
-			(void)crn_memory_protect((void *)p->begin, p->end - p->begin, p->prot);
+			protect_again(c, p);
 		}
 	}
 	if (changed)

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * undone_places TRACKER: what a restore of surface "all" does to mappings that have changed in
+ * several steps, so that what it undoes first is in the way of the rest.
+ */
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include "../lib/harness.h"
+
+#define PAGE 4096ul
+
+static cairn_t *c;
+static struct {
+	uint64_t id, newer;
+} *kept; /* shared, so that no restore takes it back */
+
+static uint8_t *map_at(void *at, size_t pages, int fixed)
+{
+	uint8_t *p = mmap(at, pages * PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | fixed, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+static void checkpoint(uint64_t *which)
+{
+	CHECK_RC(cairn_checkpoint(c, which), CAIRN_TAKEN);
+}
+
+/* Pages of two ages are closed by one call; those of the younger one will be gone. */
+static void closed_at_once(void)
+{
+	uint8_t *at = map_at(NULL, 8, 0) + 4 * PAGE;
+
+	munmap(at - 4 * PAGE, 4 * PAGE);
+	memset(at, 1, 4 * PAGE);
+	checkpoint(&kept->id);
+	CHECK(map_at(at - 4 * PAGE, 4, MAP_FIXED_NOREPLACE) == at - 4 * PAGE);
+	checkpoint(&kept->newer);
+	CHECK(mprotect(at - PAGE, 2 * PAGE, PROT_READ) == 0);
+	checkpoint(&kept->newer);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	at[0] = 2;
+	CHECK_OK(cairn_rewind(c, kept->id));
+	CHECK(at[0] == 1);
+}
+
+static void set_break(uint8_t *end)
+{
+	CHECK(syscall(SYS_brk, end) == (long)end);
+}
+
+/* The heap has grown in steps, and ends below where it ended. */
+static void shrunk_heap(void)
+{
+	uint8_t *heap = (uint8_t *)(((uintptr_t)syscall(SYS_brk, 0) + PAGE - 1) & ~(PAGE - 1));
+
+	set_break(heap + 2 * PAGE);
+	memset(heap, 1, 2 * PAGE);
+	checkpoint(&kept->id);
+	for (size_t to = 1, from = to; to < 14; from = to, to += 6) {
+		set_break(heap + to * PAGE);
+		memset(heap + from * PAGE, 2, (to - from) * PAGE);
+		checkpoint(&kept->newer);
+	}
+	set_break(heap + PAGE);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	CHECK(syscall(SYS_brk, 0) == (long)(heap + 2 * PAGE));
+	for (size_t i = 0; i < 2 * PAGE; i++)
+		CHECK_U64(heap[i], 1);
+	set_break(heap + 9 * PAGE);
+	heap[8 * PAGE] = 3;
+	CHECK_OK(cairn_rewind(c, kept->id));
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	int rc;
+
+	o.tracker = argc > 1 ? argv[1] : "async";
+	o.surface = "all";
+	o.strategy = argc > 2 ? argv[2] : "none";
+	o.keep = 16;
+	rc = cairn_open(&c, &o);
+	if (rc == CAIRN_ENOTRACK || rc == CAIRN_EAREAONLY)
+		test_skip("this tracker for surface all");
+	CHECK_OK(rc);
+	kept = mmap(NULL, sizeof(*kept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(kept != MAP_FAILED);
+	closed_at_once();
+	shrunk_heap();
+	return 0;
+}
