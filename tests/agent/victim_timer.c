@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,7 +26,7 @@
 #include <time.h>
 #include "expect.h"
 
-static atomic_bool over;
+static atomic_bool over, begun;
 static double seconds = 1;
 static volatile uint64_t sink[64 << 10];
 
@@ -222,6 +223,8 @@ static void *short_sleeps(void *arg)
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGUSR1);
 	EXPECT(set >= 0 && id >= 0);
+	while (!begun)
+		sched_yield();
 	while (!over) {
 		EXPECT(epoll_wait(set, &e, 1, 4) == 0);
 		EXPECT(sigtimedwait(&signals, NULL, &t) < 0 && errno == EAGAIN);
@@ -257,6 +260,7 @@ static void ignored_signals_do_not_interrupt(void)
 	/* A signal that comes while a handler is at work here is handed to whoever sleeps. */
 	until = now() + 1;
 	EXPECT(!pthread_create(&sleeper, NULL, short_sleeps, NULL));
+	begun = true; /* libc blocks all while it makes a thread: they would wake the new one */
 	compute(&until);
 	over = true;
 	pthread_join(sleeper, NULL);
