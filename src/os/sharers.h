@@ -16,7 +16,7 @@ int crn_shares_memory(int tid);
  * Call fn for each of them, and for whoever cannot be told from one. 0: there is nobody else. A
  * negative errno: that cannot be known, for /proc is not there, hides processes, or more are born
  * than can be looked at (-EAGAIN). Costs some calls for each process of the host: a millisecond for
- * a few hundred. Ask crn_memory_alone() first.
+ * a hundred. Ask crn_memory_alone() first.
  */
 int crn_sharers_each(void (*fn)(void *ctx, int tid), void *ctx);
 
