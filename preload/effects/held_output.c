@@ -270,6 +270,12 @@ static void send_bytes(const struct crn_held *p)
 		failed(p, n);
 }
 
+static void forget(struct crn_hold *h)
+{
+	h->used = h->last = h->looks = 0;
+	h->asked = false;
+}
+
 void crn_hold_send(void)
 {
 	struct crn_hold *h = crn_agent->effects->hold;
@@ -295,7 +301,7 @@ void crn_hold_send(void)
 			break;
 		}
 	}
-	h->used = h->last = h->looks = 0;
+	forget(h);
 	h->uncovered = true;
 	crn_effects_cannot_undo("what was sent is not covered by a checkpoint yet");
 }
@@ -318,7 +324,7 @@ void crn_hold_drop(void)
 	for (uint32_t at = 0; at < h->used; at = crn_held_next(h, at))
 		if (crn_held_at(h, at)->kind == CRN_HELD_END)
 			crn_fd_hold_set(crn_held_at(h, at)->fd, CRN_FDH_UNKNOWN);
-	h->used = h->last = h->looks = 0;
+	forget(h);
 }
 
 bool crn_hold_has(int fd)

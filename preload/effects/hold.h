@@ -58,6 +58,7 @@ struct crn_hold {
 	uint32_t last; /* offset of the last piece */
 	uint64_t since;   /* ticks: when the first of them was taken */
 	uint32_t looks;   /* how often a thread's timer has found them since */
+	bool asked;       /* input was read since: a request is being served */
 	uint64_t not_before; /* ticks: the kernel had no room although it said so: do not hold */
 	bool uncovered; /* sent since the newest checkpoint */
 	uint32_t lowat; /* net.ipv4.tcp_notsent_lowat, no more than this is held for one socket */

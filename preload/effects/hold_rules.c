@@ -28,6 +28,11 @@ enum due { NOTHING, SEND, COMMIT };
 
 /* Some tenths of a second on any machine: were there no timer, or did it find nobody at home. */
 #define LATE_TICKS (1ull << 29)
+/*
+ * So many times as long once the next request was read: a checkpoint in its midst is one that a
+ * crash goes back to in vain.
+ */
+#define PATIENCE 8
 
 static bool never_waits(int fd)
 {
@@ -50,8 +55,12 @@ bool crn_call_waits(struct crn_call *call, const struct crn_row *row)
 bool crn_hold_is_late(void)
 {
 	struct crn_hold *h = crn_agent->effects ? crn_agent->effects->hold : NULL;
+	uint64_t patience;
 
-	return h && h->used && (h->looks > 1 || crn_clock_ticks() - h->since > LATE_TICKS);
+	if (!h || !h->used)
+		return false;
+	patience = h->asked ? PATIENCE : 1;
+	return h->looks > patience || crn_clock_ticks() - h->since > patience * LATE_TICKS;
 }
 
 void crn_hold_looked_at(void)

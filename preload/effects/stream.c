@@ -20,6 +20,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
+#include "effects/hold.h"
 #include "effects/inherited_input.h"
 #include "effects/input.h"
 
@@ -120,6 +121,8 @@ static void consumed(uint64_t dev, uint64_t ino, int fd)
 	e->last_input.ino = ino;
 	e->last_input.fd = fd;
 	e->last_input.since = true;
+	if (e->hold && e->hold->used)
+		e->hold->asked = true;
 }
 
 void crn_stream_consumed(int fd)

@@ -197,6 +197,20 @@ static void compute(unsigned long ms, bool calls)
 			syscall(SYS_getppid);
 }
 
+/* So many milliseconds of a processor. */
+static void grind(long ms)
+{
+	struct timespec now;
+	long begin = 0, ns;
+
+	do {
+		compute(1, false);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+		ns = now.tv_sec * 1000000000 + now.tv_nsec;
+		begin = begin ? begin : ns;
+	} while (ns - begin < ms * 1000000);
+}
+
 /* The answer is written, the next line awaited with a read that waits. */
 static void do_block(int fd)
 {
@@ -261,6 +275,9 @@ static void obey(int fd, const char *line)
 	} else if (!strncmp(line, "pause", 5)) {
 		sleep_ms((long)n);
 	} else if (!strncmp(line, "crash", 5)) {
+		*(volatile int *)NULL = 1;
+	} else if (!strncmp(line, "grind", 5)) {
+		grind((long)n);
 		*(volatile int *)NULL = 1;
 	} else if (!strncmp(line, "pipe", 4)) {
 		say(fd, "x\n");

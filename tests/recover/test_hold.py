@@ -380,6 +380,15 @@ def prompt(command: str) -> Case:
     return case
 
 
+def case_grind(server: Server) -> None:
+    """A crash far behind its request takes that request back, though answers wait for it."""
+    for turn in range(3):
+        a, b = server.clients(2)
+        server.together((a, "inc"), (b, "grind 30"), answer=bool(turn % 2))
+        expect(b.is_reset(), "the one who crashed it is reset")
+        expect(a.line() == str(turn + 1) and a.quiet(), "the other one is answered once")
+
+
 def case_block(server: Server) -> None:
     """Answers go out before a read that waits."""
     (a,) = server.clients(1)
@@ -427,6 +436,7 @@ CASES: dict[str, Case] = {
     "file": case_file,
     "calls": prompt("calls"),
     "burn": prompt("burn"),
+    "grind": case_grind,
     "block": case_block,
     "self": case_self,
     "stuck": case_stuck,
