@@ -85,7 +85,12 @@ struct crn_added {
 struct crn_change {
 	struct crn_piece piece; /* as it was before; as it is, if BORN */
 	struct crn_added added; /* of an explicit area: of which one */
-	enum { CRN_CHANGE_GONE, CRN_CHANGE_BORN, CRN_CHANGE_PROT } kind;
+	enum {
+		CRN_CHANGE_GONE,
+		CRN_CHANGE_BORN,
+		CRN_CHANGE_PROT,
+		CRN_CHANGE_RESERVED, /* addresses that were reserved are so no more */
+	} kind;
 };
 
 struct crn_changes {
@@ -224,6 +229,8 @@ struct cairn {
 	struct crn_ranges omitted;  /* never part of the surface */
 	struct crn_ranges in_flight; /* what env.in_flight names, or its buffer */
 	struct crn_ranges heads;    /* while maps are read: a byte of each thread's descriptor */
+	/* anonymous memory without access, as when last looked at; as read just now */
+	struct crn_ranges reserved, reserved_fresh;
 
 	struct crn_maps maps;
 	char *maps_buffer;

@@ -11,6 +11,9 @@
  *	piece    other     GONE+BORN
  *	piece    same, other protection  PROT                       sets the old protection
  *
+ * Addresses that the program had reserved, without access, and has opened or unmapped are RESERVED:
+ * a restore reserves what is free of them, or the program would open what others have mapped there.
+ *
  * Changes are kept with the mark whose interval they happened in, and undone newest first.
  */
 #include <errno.h>
@@ -176,6 +179,27 @@ static int compare(cairn_t *c, struct crn_changes *to, const struct crn_piece *o
 	return o->prot == n->prot ? 0 : crn_change_add(c, to, o, begin, end, CRN_CHANGE_PROT);
 }
 
+/* What was reserved when last looked at and is not any more. */
+static int diff_reserved(cairn_t *c, struct crn_changes *to)
+{
+	const struct crn_ranges *now = &c->reserved_fresh;
+	const struct crn_piece nothing = { .begin = 0 };
+
+	for (size_t k = 0; k < c->reserved.count; k++) {
+		uintptr_t at = c->reserved.at[k].begin, end = c->reserved.at[k].end, stop;
+
+		for (size_t i = crn_ranges_from(now, at); at < end; at = now->at[i++].end) {
+			stop = i < now->count ? CRN_MIN(now->at[i].begin, end) : end;
+			if (at < stop)
+				CRN_TRY(crn_change_add(
+					c, to, &nothing, at, stop, CRN_CHANGE_RESERVED));
+			if (stop == end)
+				break;
+		}
+	}
+	return 0;
+}
+
 static int diff(cairn_t *c, struct crn_changes *to)
 {
 	size_t i = 0, j = 0;
@@ -317,9 +341,20 @@ static int find_awkward(cairn_t *c)
 	return 0;
 }
 
+/* What was read of reservations belongs to the layout from now on. */
+static void take_reserved(cairn_t *c)
+{
+	struct crn_ranges old = c->reserved;
+
+	c->reserved = c->reserved_fresh;
+	c->reserved_fresh = old;
+}
+
 int crn_layout_replace(cairn_t *c)
 {
 	struct crn_pieces old = c->layout;
+
+	take_reserved(c);
 
 	c->layout = c->fresh;
 	c->fresh = old;
@@ -361,7 +396,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 
 		if (change->kind == CRN_CHANGE_BORN)
 			err = follow_born(c, change, how, record);
-		else if (change->kind == CRN_CHANGE_PROT)
+		else if (change->kind != CRN_CHANGE_GONE)
 			record->at[record->count++] = *change;
 		if (err < 0 && !first)
 			first = err;
@@ -440,7 +475,10 @@ static int follow(cairn_t *c, enum crn_follow how)
 	if (!must_look(c))
 		return 0;
 	err = read_surface(c);
-	if (err >= 0 && !(c->maps_known && same_pieces(&c->layout, &c->fresh))) {
+	if (err >= 0)
+		err = diff_reserved(c, &found);
+	if (err >= 0 &&
+		!(c->maps_known && !found.count && same_pieces(&c->layout, &c->fresh))) {
 		err = crn_layout_reserve(c); /* pieces are cut in place */
 		if (err >= 0)
 			err = diff(c, &found);
@@ -448,8 +486,10 @@ static int follow(cairn_t *c, enum crn_follow how)
 			err = follow_changes(c, &found, how);
 		if (err >= 0)
 			crn_added_prune(c);
-		crn_changes_close(c, &found);
+	} else if (err >= 0) {
+		take_reserved(c);
 	}
+	crn_changes_close(c, &found);
 	if (err < 0)
 		c->control->maps_stale = true;
 	else

@@ -493,13 +493,23 @@ static int add_mapping(
 	return CRN_MIN(added, 0);
 }
 
+/*
+ * The program opens parts of it by mprotect, as malloc does with its arenas. (Under the agent the
+ * call itself is undone.)
+ */
+static bool is_reservation(const cairn_t *c, const struct crn_mapping *m)
+{
+	return !c->control->watched && m->prot == PROT_NONE && !m->shared &&
+		!crn_mapping_flags(m);
+}
+
 static int read_maps(cairn_t *c)
 {
 	struct behind b = { .limit = UINTPTR_MAX };
 	struct crn_mapping m;
 	int more;
 
-	c->fresh.count = c->heads.count = 0;
+	c->fresh.count = c->heads.count = c->reserved_fresh.count = 0;
 	if (c->mode == CRN_SURFACE_NONE)
 		return read_explicit(c);
 	for (size_t i = 0; i < c->added_count; i++)
@@ -513,6 +523,8 @@ static int read_maps(cairn_t *c)
 		uint32_t flags = flags_after(&m, b.end, b.inode);
 		uintptr_t end = m.end, until = continued_until(c, &m, flags, &b);
 
+		if (is_reservation(c, &m))
+			CRN_TRY(crn_ranges_add(c, &c->reserved_fresh, m.begin, m.end));
 		if (until > m.begin && until < end) {
 			m.end = until;
 			CRN_TRY(add_mapping(c, &m, flags, true, &b));

@@ -74,6 +74,73 @@ static void shrunk_heap(void)
 	CHECK_OK(cairn_rewind(c, kept->id));
 }
 
+static uint8_t *reserve(uint8_t *at, size_t pages, int fixed)
+{
+	uint8_t *p = mmap(at, pages * PAGE, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+static void open_pages(uint8_t *at, size_t pages)
+{
+	CHECK(mprotect(at, pages * PAGE, PROT_READ | PROT_WRITE) == 0);
+	memset(at, 2, pages * PAGE);
+}
+
+/* Nobody can map anything where the program has reserved addresses, and it can open them. */
+static void check_reserved(uint8_t *at, size_t pages)
+{
+	for (size_t i = 0; i < pages; i++) {
+		uint8_t *p = mmap(at + i * PAGE, PAGE, PROT_READ,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+		CHECK(p == MAP_FAILED);
+	}
+	open_pages(at, pages);
+}
+
+/* As malloc's arenas: a reservation that is opened bit by bit, and unmapped as a whole. */
+static void reserved(void)
+{
+	uint8_t *at = reserve(NULL, 16, 0);
+
+	open_pages(at, 4);
+	checkpoint(&kept->id);
+	open_pages(at + 4 * PAGE, 2);
+	checkpoint(&kept->newer);
+	open_pages(at + 6 * PAGE, 2);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	check_reserved(at + 4 * PAGE, 1);
+	checkpoint(&kept->newer);
+	CHECK(munmap(at, 16 * PAGE) == 0);
+	checkpoint(&kept->newer);
+	CHECK(map_at(at + 8 * PAGE, 1, MAP_FIXED_NOREPLACE) == at + 8 * PAGE);
+	checkpoint(&kept->newer);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	check_reserved(at + 4 * PAGE, 12);
+	CHECK(at[3 * PAGE] == 2);
+	CHECK(munmap(at, 16 * PAGE) == 0);
+}
+
+/* What was reserved after the checkpoint makes room for what was there before. */
+static void reserved_since(void)
+{
+	uint8_t *at = map_at(NULL, 8, 0);
+
+	memset(at, 1, 8 * PAGE);
+	checkpoint(&kept->id);
+	CHECK(munmap(at, 8 * PAGE) == 0);
+	reserve(at, 8, MAP_FIXED_NOREPLACE);
+	checkpoint(&kept->newer);
+	open_pages(at, 8);
+	checkpoint(&kept->newer);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	for (size_t i = 0; i < 8 * PAGE; i++)
+		CHECK_U64(at[i], 1);
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -91,5 +158,7 @@ int main(int argc, char **argv)
 	CHECK(kept != MAP_FAILED);
 	closed_at_once();
 	shrunk_heap();
+	reserved();
+	reserved_since();
 	return 0;
 }
