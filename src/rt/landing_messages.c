@@ -68,15 +68,21 @@ static bool there_surely(const struct iovec *parts, size_t count)
 	return true;
 }
 
+/* Each one's ends: what the kernel has handed over must find its place. */
 static bool there_perhaps(const struct iovec *parts, size_t count)
 {
 	uintptr_t at[CRN_PROBE_MAX];
 	size_t n = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		if (!crn_heap_spans(parts[i].iov_base, 1) && parts[i].iov_len)
-			at[n++] = (uintptr_t)parts[i].iov_base;
-		if (n < CRN_PROBE_MAX && i + 1 < count)
+		uintptr_t begin = (uintptr_t)parts[i].iov_base;
+		size_t len = parts[i].iov_len;
+
+		if (len && !crn_heap_spans(parts[i].iov_base, len)) {
+			at[n++] = begin;
+			at[n++] = begin + len - 1;
+		}
+		if (n + 1 < CRN_PROBE_MAX && i + 1 < count)
 			continue;
 		if (n && crn_memory_readable(at, n) < n)
 			return false;

@@ -19,7 +19,7 @@ struct crn_reach {
 	struct crn_call_listener tell; /* keeps what it is told of */
 	/* Pieces to theirs, of the same lengths, which are kept first: 0 or -EFAULT. */
 	int (*place)(const struct iovec *to, const struct iovec *from, size_t count);
-	bool (*there)(const struct iovec *parts, size_t count); /* each one's first byte */
+	bool (*there)(const struct iovec *parts, size_t count); /* each one's ends */
 };
 extern const struct crn_reach crn_reach_surely, crn_reach_perhaps;
 

@@ -28,6 +28,7 @@ void crn_berth_leave(struct berth *b);
 
 static char room[ROOM] __attribute__((aligned(4096)));
 static int file, stream[2], packets[2];
+static char *brim;          /* BUFFER bytes, of which only the first 4096 can be used */
 static char *copy;          /* shared: of `room` at the checkpoint */
 static volatile int *turns; /* shared: not turned back */
 static cairn_t *c;
@@ -184,6 +185,7 @@ static long refused(void)
 	CHECK(syscall(SYS_readv, file, parts, -1) == -1 && errno == EINVAL);
 	CHECK(readv(file, parts, -1) == -1 && errno == EINVAL);
 	CHECK(recv(packets[1], room, BUFFER, MSG_DONTWAIT) <= 1); /* if it has not been consumed */
+	CHECK(syscall(SYS_pread64, file, brim, BUFFER, 0) == 4096 && brim[4095] == (char)4095);
 	return munmap(closed, BUFFER);
 }
 
@@ -291,6 +293,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 3 * 1024; i++)
 		CHECK(write(file, line, sizeof(line)) == sizeof(line));
 	CHECK(write(file, line, 100) == 100);
+	brim = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(brim != MAP_FAILED && !mprotect(brim + 4096, BUFFER - 4096, PROT_NONE));
 	o.tracker = argv[1];
 	CHECK_OK(cairn_open(&c, &o));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
