@@ -340,42 +340,6 @@ static int reread(cairn_t *c)
 	return crn_layout_replace(c);
 }
 
-/* Reserve what is free of [begin, end). */
-static int reserve_again(cairn_t *c, uintptr_t begin, uintptr_t end)
-{
-	struct crn_mapping m;
-	int more = 1;
-
-	CRN_TRY(crn_maps_begin(&c->maps, begin, CRN_MAPS_NO_NAMES));
-	while (begin < end) {
-		more = more > 0 ? crn_maps_next(&c->maps, &m) : 0;
-		CRN_TRY(more);
-		if (!more || m.begin > begin)
-			CRN_TRY(crn_memory_inhibit(
-				begin, (more ? CRN_MIN(m.begin, end) : end) - begin));
-		begin = more ? m.end : end;
-	}
-	return 0;
-}
-
-/* Once all places are taken that older mappings need. */
-static void undo_reserved(cairn_t *c, uint64_t id)
-{
-	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
-		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
-
-		for (size_t i = 0; i < l->count; i++) {
-			const struct crn_piece *p = &l->at[i].piece;
-			int err = 0;
-
-			if (l->at[i].kind == CRN_CHANGE_RESERVED)
-				err = reserve_again(c, p->begin, p->end);
-			if (err < 0)
-				crn_half_way("reserve addresses at", p->begin, err);
-		}
-	}
-}
-
 bool crn_layout_changed(const cairn_t *c, uint64_t id)
 {
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
@@ -405,7 +369,6 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
 				i = undo_all_gone(c, l, i);
 		}
 	}
-	undo_reserved(c, id);
 	c->control->maps_stale = true;
 	/* Reading the map of a server takes longer than all the rest. */
 	err = known ? 0 : reread(c);
@@ -459,6 +422,42 @@ static void protect_again(cairn_t *c, const struct crn_piece *p)
 	}
 }
 
+/* Reserve what is free of [begin, end). */
+static int reserve_again(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_mapping m;
+	int more = 1;
+
+	CRN_TRY(crn_maps_begin(&c->maps, begin, CRN_MAPS_NO_NAMES));
+	while (begin < end) {
+		more = more > 0 ? crn_maps_next(&c->maps, &m) : 0;
+		CRN_TRY(more);
+		if (!more || m.begin > begin)
+			CRN_TRY(crn_memory_inhibit(
+				begin, (more ? CRN_MIN(m.begin, end) : end) - begin));
+		begin = more ? m.end : end;
+	}
+	return 0;
+}
+
+/* Once older mappings have their places, and protections: those of newer ones would open it. */
+static void undo_reserved(cairn_t *c, uint64_t id)
+{
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = 0; i < l->count; i++) {
+			const struct crn_piece *p = &l->at[i].piece;
+			int err = 0;
+
+			if (l->at[i].kind == CRN_CHANGE_RESERVED)
+				err = reserve_again(c, p->begin, p->end);
+			if (err < 0)
+				crn_half_way("reserve addresses at", p->begin, err);
+		}
+	}
+}
+
 void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 {
 	bool changed = false;
@@ -469,13 +468,14 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 		for (size_t i = l->count; i-- > 0;) {
 			const struct crn_piece *p = &l->at[i].piece;
 
-			if (l->at[i].kind == CRN_CHANGE_BORN ||
-				l->at[i].kind == CRN_CHANGE_RESERVED || is_younger(&l->at[i], id))
+			if (l->at[i].kind == CRN_CHANGE_BORN || is_younger(&l->at[i], id))
 				continue;
 			changed = true;
-			protect_again(c, p);
+			if (l->at[i].kind != CRN_CHANGE_RESERVED)
+				protect_again(c, p);
 		}
 	}
+	undo_reserved(c, id);
 	if (changed)
 		(void)reread(c);
 	forget_changes(c, id);

@@ -3,6 +3,7 @@
  * undone_places TRACKER: what a restore of surface "all" does to mappings that have changed in
  * several steps, so that what it undoes first is in the way of the rest.
  */
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include "../lib/harness.h"
@@ -124,6 +125,25 @@ static void reserved(void)
 	CHECK(munmap(at, 16 * PAGE) == 0);
 }
 
+/* Protections of what has been there meanwhile do not open it. */
+static void reserved_under_others(void)
+{
+	uint8_t *at = reserve(NULL, 4, 0);
+
+	open_pages(at, 2);
+	checkpoint(&kept->id);
+	CHECK(munmap(at, 4 * PAGE) == 0);
+	checkpoint(&kept->newer);
+	CHECK(map_at(at, 4, MAP_FIXED_NOREPLACE) == at);
+	CHECK(mprotect(at + 3 * PAGE, PAGE, PROT_READ) == 0);
+	checkpoint(&kept->newer);
+	CHECK(munmap(at, 4 * PAGE) == 0);
+	checkpoint(&kept->newer);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	CHECK(access((char *)at + 3 * PAGE, F_OK) < 0 && errno == EFAULT);
+	check_reserved(at + 2 * PAGE, 2);
+}
+
 /* What was reserved after the checkpoint makes room for what was there before. */
 static void reserved_since(void)
 {
@@ -159,6 +179,7 @@ int main(int argc, char **argv)
 	closed_at_once();
 	shrunk_heap();
 	reserved();
+	reserved_under_others();
 	reserved_since();
 	return 0;
 }
