@@ -129,7 +129,7 @@ static bool maps_program(uintptr_t addr, size_t len)
 	if (e->maps.fd < 0 || !e->maps.query || crn_maps_begin(&e->maps, addr, 0) < 0)
 		return false;
 	while (crn_maps_next(&e->maps, &m) == 1 && m.begin < addr + len)
-		if (m.name[0] == '/' &&
+		if (m.shared && m.name[0] == '/' &&
 			crn_sys4(SYS_newfstatat, AT_FDCWD, m.name, &st, 0) == 0 &&
 			S_ISREG(st.st_mode) && st.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH))
 			return true;

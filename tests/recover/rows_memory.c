@@ -92,6 +92,24 @@ static void body_munmap(bool again)
 	CHECK(CALL(munmap, area, LEN) == 0);
 }
 
+/* As a library that is closed: a file that can be executed, but not written by that. */
+static void setup_program(void)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+
+	area = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+	CHECK(area != MAP_FAILED);
+	close(fd);
+}
+
+static void body_munmap_program(bool again)
+{
+	if (again)
+		tick();
+	CHECK(is_mapped(area) && area[1] == 'E');
+	CHECK(CALL(munmap, area, 4096) == 0);
+}
+
 /* The middle of a mapping, and something new in its place. */
 static void body_remap_over(bool again)
 {
@@ -342,6 +360,7 @@ const struct row rows_memory[] = {
 	{"mmap_file", NULL, body_mmap_file, false, false},
 	{"mprotect_shared", setup_shared, body_mprotect_shared, false, false},
 	{"munmap", setup_area, body_munmap, false, false},
+	{"munmap_program", setup_program, body_munmap_program, false, false},
 	{"munmap_part", setup_area, body_remap_over, false, false},
 	{"mprotect", setup_area, body_mprotect, false, false},
 	{"mprotect_open", setup_read_only, body_mprotect_open, false, false},
