@@ -253,6 +253,25 @@ int crn_maps_next(struct crn_maps *m, struct crn_mapping *out)
 	return got;
 }
 
+int crn_maps_closed(const struct crn_maps *m, uintptr_t begin, uintptr_t end)
+{
+	char no_name[1];
+	struct crn_maps own = { .fd = m->fd, .filter = CRN_MAPS_NO_NAMES, .buffer = no_name };
+	struct crn_mapping at;
+
+	if (!m->query || !crn_fd_is(m->fd, &m->id))
+		return -ENOSYS;
+	for (; begin < end; begin = at.end) {
+		int got = query_one(&own, begin, 0, &at);
+
+		if (got <= 0)
+			return got;
+		if (at.prot & PROT_WRITE)
+			return 0;
+	}
+	return 1;
+}
+
 int crn_maps_find(struct crn_maps *m, uintptr_t addr, struct crn_mapping *out)
 {
 	int err = crn_maps_begin(m, addr, 0);

@@ -67,6 +67,13 @@ int crn_maps_begin(struct crn_maps *m, uintptr_t from, uint32_t filter);
 /* 1 and *out, 0 at the end, -errno. */
 int crn_maps_next(struct crn_maps *m, struct crn_mapping *out);
 
+/*
+ * Is all of [begin, end) mapped, and can nothing of it be written? 1, 0, or -errno: the kernel
+ * answers no queries, or the descriptor is the program's by now. Any context, also in the midst of
+ * a walk.
+ */
+int crn_maps_closed(const struct crn_maps *m, uintptr_t begin, uintptr_t end);
+
 /* The mapping that holds addr: 1 and *out, 0 if there is none, -errno. Ends a walk in progress. */
 int crn_maps_find(struct crn_maps *m, uintptr_t addr, struct crn_mapping *out);
 

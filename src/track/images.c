@@ -387,13 +387,13 @@ static int images_look(void *t, uintptr_t page, const void **old)
 
 static int images_unprotect(void *t, uintptr_t addr, size_t len)
 {
-	CRN_TRY(drain(t));
+	CRN_TRY(images_settle(t)); /* content that has gone before is not saved */
 	return undo_unprotect(t, addr, len);
 }
 
 static int images_set_hot(void *t, uintptr_t addr, size_t len, bool hot)
 {
-	CRN_TRY(drain(t));
+	CRN_TRY(images_settle(t)); /* content that has gone before is not saved */
 	return undo_set_hot(t, addr, len, hot);
 }
 

@@ -86,7 +86,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		u->env->seal(u->env, frame, false);
 	if (!frame) {
 		next = UNDO_LOST;
-	} else if (crn_guarded_copy(frame, (const void *)page, CRN_PAGE_SIZE) < 0) {
+	} else if (undo_read_page(frame, page) < 0) { /* or another thread has closed it since */
 		crn_frame_free(u->env->arena, frame);
 		next = UNDO_ZERO;
 		frame = NULL;
@@ -141,7 +141,8 @@ static bool save_near(struct crn_undo_pages *u, const struct undo_area *a, uintp
 static void open_near(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t begin,
 	uintptr_t end, uintptr_t exec)
 {
-	bool open = begin < end && a->guard->open(u, begin, end, exec) >= 0;
+	bool open = begin < end && undo_whole_closed(u, a, begin, end) &&
+		    a->guard->open(u, begin, end, exec) >= 0;
 
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
 		undo_word *w = undo_word_of(a, page);
@@ -153,6 +154,8 @@ static void open_near(struct crn_undo_pages *u, const struct undo_area *a, uintp
 			atomic_store(w, exec | UNDO_OPEN | UNDO_NEAR | frame |
 					undo_told_doubt(u, page));
 		} else {
+			if (u->env->seal)
+				u->env->seal(u->env, (void *)frame, false);
 			crn_frame_free(u->env->arena, (void *)frame);
 			atomic_store(w, exec);
 		}

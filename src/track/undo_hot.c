@@ -73,18 +73,27 @@ static bool clean(const undo_word *w)
 	return !(get(w) & (UNDO_OPEN | UNDO_SEALED));
 }
 
+/* What userfaultfd guards is looked at page by page, before it is saved. */
+static void note_exchanged(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
+{
+	if (begin < end && a->guard == &undo_guard_mprotect &&
+		!undo_whole_closed(u, a, begin, end))
+		undo_whole_lost(u, a);
+}
+
 /*
  * A page cannot be opened alone because the kernel's limit of mappings is reached. Opening
  * everything up to an open neighbour, or to the edge of the area, moves a border and needs no new
  * mapping. All of it becomes hot, so that it is not split again.
  */
-static int open_wider(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end,
-	uintptr_t exec)
+static int open_wider(struct crn_undo_pages *u, struct undo_area *a, uintptr_t *begin,
+	uintptr_t *end, uintptr_t exec)
 {
 	int err = -ENOMEM;
 
 	for (int side = 0; side < 3 && err < 0; side++) {
-		uintptr_t from = begin, to = end;
+		uintptr_t from = *begin, to = *end;
 
 		while (side != 1 && from > a->begin &&
 			clean(undo_word_of(a, from - CRN_PAGE_SIZE)) &&
@@ -98,9 +107,11 @@ static int open_wider(struct crn_undo_pages *u, struct undo_area *a, uintptr_t b
 				undo_save_page(u, undo_word_of(a, page), page, UNDO_HOT);
 			else
 				set(undo_word_of(a, page), get(undo_word_of(a, page)) | UNDO_HOT);
-		begin = from;
-		end = to;
-		err = a->guard->open(u, begin, end, exec);
+		note_exchanged(u, a, from, *begin);
+		note_exchanged(u, a, *end, to);
+		*begin = from;
+		*end = to;
+		err = a->guard->open(u, from, to, exec);
 	}
 	return err;
 }
@@ -121,7 +132,7 @@ int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 	if (a->hot)
 		return 0;
 	for (uintptr_t page = begin; page < end;) {
-		uintptr_t from = page, exec = get(undo_word_of(a, page)) & UNDO_EXEC;
+		uintptr_t from = page, exec = get(undo_word_of(a, page)) & UNDO_EXEC, to;
 		int err;
 
 		for (; page < end && clean(undo_word_of(a, page)); page += CRN_PAGE_SIZE) {
@@ -133,11 +144,13 @@ int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 			page += CRN_PAGE_SIZE;
 			continue;
 		}
+		note_exchanged(u, a, from, page);
+		to = page;
 		err = a->guard->open(u, from, page, exec);
-		if (err == -ENOMEM)
-			err = open_wider(u, a, from, page, exec);
+		if (err == -ENOMEM && crn_memory_all_mapped(from, page - from))
+			err = open_wider(u, a, &from, &to, exec);
 		if (err < 0)
-			open_singly(u, a, from, page, exec);
+			open_singly(u, a, from, to, exec);
 		/* Its protection has gone, and perhaps its content, before it was saved. */
 		if (err == -ENOENT && u->depth)
 			undo_whole_lost(u, a);

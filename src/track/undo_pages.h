@@ -261,6 +261,13 @@ int undo_whole_uffd(struct crn_undo_pages *u, struct undo_area *a);
 void undo_whole_lost(struct crn_undo_pages *u, struct undo_area *a);
 /* Before a clean page is saved: if it is not protected any more, its area has lost content. */
 void undo_whole_page(struct crn_undo_pages *u, uintptr_t page);
+/*
+ * Clean pages of [begin, end) have been copied, and are about to be opened though no store to them
+ * was refused: are they closed? Afterwards nothing would show that they were exchanged before, and
+ * the copy is not their old content. Any context inside the gate.
+ */
+bool undo_whole_closed(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t begin,
+	uintptr_t end);
 
 /* ---- undo_told.c: changes of what mprotect guards are told ---- */
 /* Nothing happens if it cannot be: then each look asks. */

@@ -64,15 +64,13 @@ static void *swap_frame(
 	void *frame = undo_frame(word), *fresh;
 
 	if (frame && !(word & UNDO_LOST) && sink->exchange) {
+		/*
+		 * NULL: more pages stay open than prepare() was told of. Under a feed stores go on
+		 * meanwhile, and some of them may not be over (images_protected).
+		 */
 		fresh = sink->exchange(sink, page, frame);
 		if (fresh)
 			return fresh;
-		/*
-		 * Out of memory: nothing was taken. Without prepare() this can be; the content goes
-		 * with the interval.
-		 */
-		*err = refused(u, page, NULL, CAIRN_EMEMORY);
-		return frame;
 	}
 	*err = give(u, word, page, sink, false);
 	fresh = crn_frame_alloc(u->env->arena);

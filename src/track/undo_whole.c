@@ -39,18 +39,28 @@ static bool any_clean(const struct undo_area *a, uintptr_t begin, uintptr_t end)
 
 /* ---- By mprotect ------------------------------------------------------------------------- */
 
-/* No mapping that can be written holds a clean page, and none has gone. */
+/*
+ * No mapping that can be written holds a clean page, and none has gone. Private memory over open
+ * pages of a shared area would be closed at the next checkpoint; but it can lose its content
+ * without that anybody is told, and shared memory cannot.
+ */
 int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a)
 {
+	bool shared = a->area->flags & CRN_AREA_SHARED;
 	struct crn_mapping m;
 	int more;
 
 	if (a->lost || !crn_memory_all_mapped(a->begin, a->end - a->begin))
 		return CAIRN_ELAYOUT;
-	CRN_TRY(crn_maps_begin(&u->maps, a->begin, CRN_MAPS_NO_NAMES | CRN_MAPS_WRITABLE));
-	while ((more = crn_maps_next(&u->maps, &m)) > 0 && m.begin < a->end)
-		if (any_clean(a, CRN_MAX(m.begin, a->begin), CRN_MIN(m.end, a->end)))
+	CRN_TRY(crn_maps_begin(
+		&u->maps, a->begin, CRN_MAPS_NO_NAMES | (shared ? 0 : CRN_MAPS_WRITABLE)));
+	while ((more = crn_maps_next(&u->maps, &m)) > 0 && m.begin < a->end) {
+		if (shared && !m.shared)
 			return CAIRN_ELAYOUT;
+		if (m.prot & PROT_WRITE &&
+			any_clean(a, CRN_MAX(m.begin, a->begin), CRN_MIN(m.end, a->end)))
+			return CAIRN_ELAYOUT;
+	}
 	return CRN_MIN(more, 0);
 }
 
@@ -185,6 +195,54 @@ void undo_whole_page(struct crn_undo_pages *u, uintptr_t page)
 	if (all_marked(u, a, page, page + CRN_PAGE_SIZE) == CAIRN_ELAYOUT)
 		undo_whole_lost(u, a);
 }
+
+/* ---- Before pages are opened ------------------------------------------------------------- */
+
+/* Where the kernel tells of no mapping, each page does. */
+static bool refuses_stores(uintptr_t begin, uintptr_t end)
+{
+	if (!crn_memory_all_mapped(begin, end - begin))
+		return false;
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
+		if (crn_guarded_store((void *)page) >= 0)
+			return false;
+	return true;
+}
+
+static bool has_marks(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end)
+{
+	struct crn_page_run runs[RUNS_MAX];
+	uintptr_t cursor = begin;
+	size_t marked = 0;
+
+	while (cursor < end) {
+		long count =
+			crn_pagemap_protected(u->pagemap, &cursor, end, runs, RUNS_MAX);
+
+		if (count < 0)
+			return false;
+		for (long i = 0; i < count; i++)
+			marked += runs[i].end - runs[i].begin;
+	}
+	return marked == end - begin;
+}
+
+bool undo_whole_closed(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t begin,
+	uintptr_t end)
+{
+	int closed;
+
+	if (!u->env->areas_alone)
+		return true; /* who changes mappings says so before */
+	if (a->guard == &undo_guard_mprotect) {
+		closed = crn_maps_closed(&u->maps, begin, end);
+		return closed < 0 ? refuses_stores(begin, end) : closed;
+	}
+	return !u->events || crn_keeper_await_log(u->env->keeper) == u->looked ||
+	       has_marks(u, begin, end);
+}
+
+/* ---- Noting ------------------------------------------------------------------------------ */
 
 /*
  * What was seen before the look is dealt with, if nobody is about to let its causer go on. Pages

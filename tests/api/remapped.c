@@ -347,6 +347,11 @@ static const struct test_case cases[] = {
 	{ "closed_end", closed_end },
 	{ "closed_hot", closed_hot },
 	{ "open_hole", open_hole },
+	{ "touched", touched },
+	{ "touched_hole", touched_hole },
+	{ "emptied_later", emptied_later },
+	{ "expected", expected },
+	{ "closed_within", closed_within },
 	{ NULL, NULL },
 };
 

@@ -92,6 +92,13 @@ void closed_end(void);
 void closed_hot(void);
 void open_hole(void);
 
+/* ---- remapped_reopened.c ---- */
+void touched(void);
+void touched_hole(void);
+void emptied_later(void);
+void expected(void);
+void closed_within(void);
+
 /* ---- remapped_stalled.c ---- */
 void keeper_stalled(void);
 
