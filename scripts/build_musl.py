@@ -49,7 +49,6 @@ RENAMED = (
     ("src/thread/pthread_create.lo", "__clone", "__cairn_clone"),
     ("src/thread/pthread_create.lo", "__unmapself", "__cairn_unmapself"),
     ("src/thread/pthread_cancel.lo", "__syscall_cp_asm", "__cairn_syscall_cp"),
-    ("src/misc/syscall.lo", "__cairn_syscall", "__cairn_syscall_unsure"),
 )
 
 

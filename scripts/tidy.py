@@ -59,7 +59,7 @@ KERNEL = re.compile(
 )
 
 # Wrappers stand in for libc's functions, in the program's context: they know its types.
-LIBC_SIDE = ("wrap", "landing")
+LIBC_SIDE = ("wrap", "landing", "reach")
 
 # Built from pieces so that this file does not break its own rule.
 MACHINE_PATHS = re.compile("/wo" + "rk/|/tmp/w" + "t/|/tmp/br" + "ief|/ro" + "ot/")

@@ -42,6 +42,20 @@ static inline bool crn_same_words(const void *a, const void *b, size_t n)
 	return true;
 }
 
+/* Where they differ first; n: nowhere. */
+static inline size_t crn_first_other(const void *a, const void *b, size_t n)
+{
+	typedef uint64_t word __attribute__((may_alias, aligned(1)));
+	size_t i = 0;
+
+	while (i + 8 <= n && *(const word *)((const char *)a + i) ==
+			*(const word *)((const char *)b + i))
+		i += 8;
+	while (i < n && ((const char *)a)[i] == ((const char *)b)[i])
+		i++;
+	return i;
+}
+
 static inline size_t crn_strlen(const char *s)
 {
 	size_t n = 0;

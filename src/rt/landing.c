@@ -109,14 +109,15 @@ bool land(struct landing *l, char *bounce, size_t size, void *to, size_t n)
 {
 	size_t rest = n > BERTH_SIZE ? n - BERTH_SIZE : 0;
 
-	if (!to || !n || !berth(l, bounce, size, n, looks_direct(to, n))) {
-		keep(to, n);
+	if (!to || !n || n > CRN_CALL_MAX || !crn_reach_open(to, n - rest) ||
+		!berth(l, bounce, size, n, looks_direct(to, n))) {
+		crn_reach_keep(to, n);
 		return false;
 	}
 	l->to = to;
 	if (rest) {
 		l->part[1] = (struct iovec){ (char *)to + BERTH_SIZE, rest };
-		keep(l->part[1].iov_base, rest);
+		crn_reach_keep(l->part[1].iov_base, rest);
 		l->parts = 2;
 	}
 	return true;
@@ -137,7 +138,7 @@ size_t parts_length(const struct iovec *to, size_t count)
 {
 	size_t n = 0;
 
-	if (count > IOV_MAX)
+	if (count > IOV_MAX || !crn_reach_there(to, count * sizeof(*to)))
 		return SIZE_MAX;
 	for (size_t i = 0; i < count; i++)
 		if (__builtin_add_overflow(n, to[i].iov_len, &n))
@@ -145,11 +146,20 @@ size_t parts_length(const struct iovec *to, size_t count)
 	return n;
 }
 
+void keep_parts(const struct iovec *to, size_t count)
+{
+	if (count > IOV_MAX || !crn_reach_there(to, count * sizeof(*to)))
+		return; /* the kernel refuses it */
+	for (size_t i = 0; i < count; i++)
+		crn_reach_keep(to[i].iov_base, to[i].iov_len);
+}
+
 bool land_parts(struct landing *l, char *bounce, size_t size, const struct iovec *to, size_t count)
 {
 	size_t n = parts_length(to, count);
 
-	if (n && n <= BERTH_SIZE && berth(l, bounce, size, n, false))
+	if (n && n <= BERTH_SIZE && crn_reach_all_open(to, count) &&
+		berth(l, bounce, size, n, false))
 		return true;
 	keep_parts(to, count);
 	return false;

@@ -5,7 +5,7 @@
  *
  *	char bounce[BOUNCE_MAX(n)];
  *	if (!land(&l, bounce, sizeof(bounce), to, n))
- *		call(to, n);                            all of it is kept
+ *		call(to, n);                            all of it that is there is kept
  *	else
  *		return landed(&l, call(l.part, l.parts));
  *
@@ -18,6 +18,7 @@
 #include <limits.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include "rt/reach.h"
 #include "rt/wrap.h"
 
 #define BOUNCE_LIMIT ((size_t)16384)
@@ -45,7 +46,10 @@ struct landing {
 	struct berth *berth; /* NULL: the bounce is the caller's */
 };
 
-/* False: the whole buffer is kept, and the call may write there. */
+/*
+ * False: the whole buffer is kept, and the call may write there. So it is with one of which not all
+ * can be written: how much the kernel writes there, and takes for it, is its business.
+ */
 bool land(struct landing *l, char *bounce, size_t size, void *to, size_t n);
 /* After the call, whose result this passes on. errno stays. */
 ssize_t landed(const struct landing *l, ssize_t got);
@@ -54,13 +58,8 @@ ssize_t landed(const struct landing *l, ssize_t got);
 bool land_parts(struct landing *l, char *bounce, size_t size, const struct iovec *to, size_t count);
 ssize_t landed_parts(const struct landing *l, const struct iovec *to, size_t count, ssize_t got);
 
-/* Bytes of all buffers together; SIZE_MAX: more than anybody may ask for. */
+/* Bytes of all buffers together; SIZE_MAX: more than anybody may ask for, or there is no list. */
 size_t parts_length(const struct iovec *to, size_t count);
-
-static inline void keep_parts(const struct iovec *to, size_t count)
-{
-	for (size_t i = 0; i < count && count <= IOV_MAX; i++) /* else the kernel refuses it */
-		keep(to[i].iov_base, to[i].iov_len);
-}
+void keep_parts(const struct iovec *to, size_t count);
 
 #endif

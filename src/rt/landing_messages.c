@@ -1,102 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include "rt/landing_messages.h"
-#include "os/memory.h"
-#include "rt/heap.h"
-#include "rt/keep_readable.h"
 
-/* ---- Two ways to the program's memory -------------------------------------------------------- */
+/* ---- The program's memory -------------------------------------------------------------------- */
 
-static void keep_surely(void *arg, uintptr_t addr, size_t len)
+static void keep_there(void *arg, uintptr_t addr, size_t len)
 {
-	keep((void *)addr, len);
+	crn_reach_keep((void *)addr, len);
 }
 
-static void keep_perhaps(void *arg, uintptr_t addr, size_t len)
+static int read_there(void *dst, uintptr_t src, size_t len)
 {
-	crn_keep_readable(addr, len);
-}
-
-static int read_surely(void *dst, uintptr_t src, size_t len)
-{
-	memcpy(dst, (const void *)src, len);
-	return 0;
-}
-
-static int read_perhaps(void *dst, uintptr_t src, size_t len)
-{
-	return crn_memory_peek(dst, (const void *)src, len) == (long)len ? 0 : -EFAULT;
-}
-
-static int place_surely(const struct iovec *to, const struct iovec *from, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		place(to[i].iov_base, from[i].iov_base, from[i].iov_len);
-	return 0;
-}
-
-static bool forbidden(int err)
-{
-	return err == -ENOSYS || err == -EPERM;
-}
-
-/* Whose pages are closed to stores is not kept: a restore could not store there either. */
-static int place_perhaps(const struct iovec *to, const struct iovec *from, size_t count)
-{
-	struct iovec unsure_to[CRN_PIECES], unsure_from[CRN_PIECES];
-	size_t n = 0;
-	int err;
-
-	for (size_t i = 0; i < count; i++) {
-		if (crn_heap_spans(to[i].iov_base, to[i].iov_len)) {
-			place(to[i].iov_base, from[i].iov_base, from[i].iov_len);
-		} else {
-			unsure_to[n] = to[i];
-			unsure_from[n++] = from[i];
-		}
-	}
-	err = n ? crn_memory_writable(unsure_to, n) : 0;
-	if (forbidden(err)) /* who may not ask believes */
-		return place_surely(unsure_to, unsure_from, n);
-	if (err < 0)
+	if (!crn_reach_there((void *)src, len))
 		return -EFAULT;
-	keep_parts(unsure_to, n);
-	return n && crn_memory_scatter(unsure_to, unsure_from, n) < 0 ? -EFAULT : 0;
+	memcpy(dst, (void *)src, len);
+	return 0;
 }
 
-static bool there_surely(const struct iovec *parts, size_t count)
-{
-	return true;
-}
-
-/* Each one's ends: what the kernel has handed over must find its place. */
-static bool there_perhaps(const struct iovec *parts, size_t count)
-{
-	uintptr_t at[CRN_PROBE_MAX];
-	size_t n = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		uintptr_t begin = (uintptr_t)parts[i].iov_base;
-		size_t len = parts[i].iov_len;
-
-		if (len && !crn_heap_spans(parts[i].iov_base, len)) {
-			at[n++] = begin;
-			at[n++] = begin + len - 1;
-		}
-		if (n + 1 < CRN_PROBE_MAX && i + 1 < count)
-			continue;
-		if (n && crn_memory_readable(at, n) < n)
-			return false;
-		n = 0;
-	}
-	return true;
-}
-
-const struct crn_reach crn_reach_surely = {
-	{ keep_surely, read_surely, NULL }, place_surely, there_surely,
-};
-const struct crn_reach crn_reach_perhaps = {
-	{ keep_perhaps, read_perhaps, NULL }, place_perhaps, there_perhaps,
-};
+const struct crn_call_listener crn_call_keeps = { keep_there, read_there, NULL };
 
 /* ---- Before the call ------------------------------------------------------------------------- */
 
@@ -112,9 +32,8 @@ static void *room(struct message_landing *l, size_t size)
 	return at;
 }
 
-bool land_headers(struct message_landing *l, size_t count, const struct crn_reach *how)
+bool land_headers(struct message_landing *l, size_t count)
 {
-	l->how = how;
 	l->count = count;
 	l->pieces = 0;
 	l->err = 0;
@@ -151,7 +70,7 @@ static bool read_parts(struct message_landing *l, size_t *total)
 			run += m->msg_iovlen;
 		}
 		to = room(l, run * sizeof(*to));
-		if (!to || (run && l->how->tell.read(to, (uintptr_t)from, run * sizeof(*to)) < 0))
+		if (!to || (run && read_there(to, (uintptr_t)from, run * sizeof(*to)) < 0))
 			return false;
 		n += run;
 	}
@@ -182,7 +101,7 @@ static bool spread(struct message_landing *l)
 	const struct iovec *parts;
 	size_t total;
 
-	if (!read_parts(l, &total) || !l->how->there(l->parts, total))
+	if (!read_parts(l, &total) || !crn_reach_all_open(l->parts, total))
 		return false;
 	parts = l->parts;
 	for (size_t i = 0; i < l->count; i++) {
@@ -203,12 +122,14 @@ bool land_spread(struct message_landing *l)
 	return false;
 }
 
-bool land_messages(struct message_landing *l, const struct mmsghdr *messages, size_t count,
-	int flags, const struct crn_reach *how)
+bool land_messages(struct message_landing *l, struct mmsghdr *messages, size_t count,
+	int flags)
 {
-	if (flags & MSG_TRUNC || !land_headers(l, count, how))
+	size_t size = count * sizeof(*messages);
+
+	if (flags & MSG_TRUNC || !land_headers(l, count))
 		return false;
-	if (how->tell.read(l->theirs, (uintptr_t)messages, count * sizeof(*messages)) < 0) {
+	if (!crn_reach_open(messages, size) || read_there(l->theirs, (uintptr_t)messages, size)) {
 		crn_berth_leave(l->berth);
 		return false;
 	}
@@ -217,10 +138,17 @@ bool land_messages(struct message_landing *l, const struct mmsghdr *messages, si
 
 /* ---- After it -------------------------------------------------------------------------------- */
 
+/* Names and control messages may have no place, buffers have. */
 static void flush(struct message_landing *l)
 {
-	if (l->pieces && l->how->place(l->to, l->from, l->pieces) < 0)
-		l->err = -EFAULT;
+	bool all = crn_reach_all_open(l->to, l->pieces);
+
+	for (size_t i = 0; i < l->pieces; i++) {
+		if (all || crn_reach_open(l->to[i].iov_base, l->to[i].iov_len))
+			place(l->to[i].iov_base, l->from[i].iov_base, l->to[i].iov_len);
+		else
+			l->err = -EFAULT;
+	}
 	l->pieces = 0;
 }
 

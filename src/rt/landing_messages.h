@@ -14,20 +14,13 @@
 
 #define CRN_PIECES 32
 
-/* How the program's memory is touched: as what is there for sure, or by asking the kernel. */
-struct crn_reach {
-	struct crn_call_listener tell; /* keeps what it is told of */
-	/* Pieces to theirs, of the same lengths, which are kept first: 0 or -EFAULT. */
-	int (*place)(const struct iovec *to, const struct iovec *from, size_t count);
-	bool (*there)(const struct iovec *parts, size_t count); /* each one's ends */
-};
-extern const struct crn_reach crn_reach_surely, crn_reach_perhaps;
+/* Keeps what it is told of, as far as it is there, and reads what is. */
+extern const struct crn_call_listener crn_call_keeps;
 
 /* The lists lie in the berth. `theirs` and `parts` are the program's, as they were. */
 struct message_landing {
 	struct berth *berth;
 	char *free;                /* of the berth, from here on */
-	const struct crn_reach *how;
 	size_t count;
 	struct mmsghdr *messages;  /* for the call, each with one buffer */
 	struct iovec *bounces;     /* these */
@@ -39,8 +32,8 @@ struct message_landing {
 };
 
 /* False: there is no place, or nothing to be had; nothing has been kept. `flags` of recvmmsg. */
-bool land_messages(struct message_landing *l, const struct mmsghdr *messages, size_t count,
-	int flags, const struct crn_reach *how);
+bool land_messages(struct message_landing *l, struct mmsghdr *messages, size_t count,
+	int flags);
 /* After the call: its result, or -EFAULT. errno stays. */
 long landed_messages(struct message_landing *l, struct mmsghdr *messages, long got);
 
@@ -49,7 +42,7 @@ long landed_messages(struct message_landing *l, struct mmsghdr *messages, long g
  * for each, and for what the kernel writes beside it (false: the berth has been left). What has
  * come for number i, as msg_len says, to its place. The end: `got`, or -EFAULT.
  */
-bool land_headers(struct message_landing *l, size_t count, const struct crn_reach *how);
+bool land_headers(struct message_landing *l, size_t count);
 bool land_spread(struct message_landing *l);
 void landed_one(struct message_landing *l, size_t i);
 void landed_piece(struct message_landing *l, void *to, const void *from, size_t n);

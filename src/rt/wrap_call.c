@@ -8,7 +8,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include "base/status.h"
-#include "rt/keep_readable.h"
 
 #define LEAST 1024 /* bytes: what is less is kept as a whole */
 
@@ -34,11 +33,9 @@ static enum shape shape_of(long nr, const long args[6])
 	}
 }
 
-static bool land_one(struct message_landing *l, enum shape shape, long args[6],
-	const struct crn_reach *how)
+static bool land_one(struct message_landing *l, enum shape shape, long args[6])
 {
-	if (shape == OTHER || (shape == BUFFER && (size_t)args[2] <= LEAST) ||
-		!land_headers(l, 1, how))
+	if (shape == OTHER || (shape == BUFFER && (size_t)args[2] <= LEAST) || !land_headers(l, 1))
 		return false;
 
 	struct iovec buffer = { (void *)args[1], (size_t)args[2] };
@@ -49,7 +46,9 @@ static bool land_one(struct message_landing *l, enum shape shape, long args[6],
 		m->msg_iov = (struct iovec *)args[1];
 		m->msg_iovlen = (size_t)args[2];
 	}
-	if (shape == HEADER && how->tell.read(m, (uintptr_t)args[1], sizeof(*m)) < 0) {
+	if (shape == HEADER &&
+		(!crn_reach_open((void *)args[1], sizeof(*m)) ||
+			crn_call_keeps.read(m, (uintptr_t)args[1], sizeof(*m)) < 0)) {
 		crn_berth_leave(l->berth);
 		return false;
 	}
@@ -63,13 +62,11 @@ static bool land_one(struct message_landing *l, enum shape shape, long args[6],
 	return true;
 }
 
-static bool land_call(struct message_landing *l, long nr, long args[6],
-	const struct crn_reach *how)
+static bool land_call(struct message_landing *l, long nr, long args[6])
 {
 	if (nr != SYS_recvmmsg)
-		return land_one(l, shape_of(nr, args), args, how);
-	if (!land_messages(l, (const struct mmsghdr *)args[1], (unsigned)args[2], (int)args[3],
-		    how))
+		return land_one(l, shape_of(nr, args), args);
+	if (!land_messages(l, (struct mmsghdr *)args[1], (unsigned)args[2], (int)args[3]))
 		return false;
 	args[1] = (long)l->messages;
 	return true;
@@ -82,10 +79,8 @@ static bool writes_unseen(long nr)
 		nr == SYS_process_vm_writev;
 }
 
-void crn_call_begin(struct crn_call *c, long nr, const long args[6], bool surely)
+void crn_call_begin(struct crn_call *c, long nr, const long args[6])
 {
-	const struct crn_reach *how = surely ? &crn_reach_surely : &crn_reach_perhaps;
-
 	memcpy(c->args, args, sizeof(c->args));
 	c->lands = false;
 	if (!__cairn_rt.active)
@@ -93,14 +88,14 @@ void crn_call_begin(struct crn_call *c, long nr, const long args[6], bool surely
 	if (writes_unseen(nr))
 		crn_rt_give_up(0, CAIRN_EUNSUPPORTED);
 	if (nr == SYS_clone && args[0] & CLONE_PARENT_SETTID)
-		crn_keep_readable((uintptr_t)args[2], sizeof(int));
-	c->lands = land_call(&c->landing, nr, c->args, how);
+		crn_reach_keep((void *)args[2], sizeof(int));
+	c->lands = land_call(&c->landing, nr, c->args);
 	if (!c->lands)
-		crn_call_memory(nr, args, &how->tell);
-	else if (nr == SYS_recvmmsg && args[4])
-		how->tell.fn(NULL, (uintptr_t)args[4], sizeof(struct timespec));
+		crn_call_memory(nr, args, &crn_call_keeps);
+	else if (nr == SYS_recvmmsg)
+		crn_reach_keep((void *)args[4], sizeof(struct timespec));
 	else if (nr == SYS_recvfrom)
-		crn_call_memory(nr, (const long[6]){ [4] = args[4], args[5] }, &how->tell);
+		crn_call_memory(nr, (const long[6]){ [4] = args[4], args[5] }, &crn_call_keeps);
 }
 
 long crn_call_end(struct crn_call *c, long nr, const long args[6], long got)

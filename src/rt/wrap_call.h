@@ -15,16 +15,15 @@ long crn_call_map(long nr, const long args[6]);
 
 /*
  * Any other call is made between these two, with `args` as they are here. Its result, or -errno,
- * goes through the second, which gets the program's arguments. `surely`: what they point to is
- * memory for sure; else the kernel is asked. Of calls that write unseen the interval cannot be
- * restored.
+ * goes through the second, which gets the program's arguments. Of calls that write unseen the
+ * interval cannot be restored.
  */
 struct crn_call {
 	long args[6];
 	bool lands;
 	struct message_landing landing;
 };
-void crn_call_begin(struct crn_call *c, long nr, const long args[6], bool surely);
+void crn_call_begin(struct crn_call *c, long nr, const long args[6]);
 long crn_call_end(struct crn_call *c, long nr, const long args[6], long got);
 
 #endif

@@ -22,7 +22,9 @@
 #include <termios.h>
 #include <unistd.h>
 #define WRAPPED_file CRN_WRAPPER
+#define WRAPPERS_KEEP crn_reach_keep
 #include "rt/wrap.h"
+#include "rt/reach.h"
 #include "rt/given.h"
 #include "rt/landing.h"
 
@@ -125,8 +127,8 @@ WRAPPER(ssize_t, readlinkat, int at, const char *path, char *to, size_t n)
 	char bounce[BOUNCE_MAX(n)];
 	ssize_t got;
 
-	if (n > sizeof(bounce)) {
-		keep(to, n);
+	if (n > sizeof(bounce) || !crn_reach_open(to, n)) {
+		crn_reach_keep(to, n);
 		return readlinkat(at, path, to, n);
 	}
 	got = readlinkat(at, path, bounce, n);
@@ -155,8 +157,8 @@ WRAPPER(char *, getcwd, char *to, size_t n)
 		to = getcwd(NULL, n);
 		return to ? crn_given(to, strlen(to) + 1, CRN_MAX(n, strlen(to) + 1)) : NULL;
 	}
-	if (n > sizeof(bounce)) {
-		keep(to, n);
+	if (n > sizeof(bounce) || !crn_reach_open(to, n)) {
+		crn_reach_keep(to, n);
 		return getcwd(to, n);
 	}
 	if (!getcwd(bounce, n))
@@ -222,7 +224,8 @@ static size_t old_request_size(unsigned long request)
 
 static void keep_interfaces(const struct ifconf *list)
 {
-	keep(list->ifc_buf, list->ifc_len > 0 ? (size_t)list->ifc_len : 0);
+	if (crn_reach_there(list, sizeof(*list)) && list->ifc_len > 0)
+		crn_reach_keep(list->ifc_buf, (size_t)list->ifc_len);
 }
 
 WRAPPER(int, ioctl, int fd, unsigned long request, ...)
@@ -234,7 +237,7 @@ WRAPPER(int, ioctl, int fd, unsigned long request, ...)
 	va_start(ap, request);
 	argument = va_arg(ap, void *);
 	va_end(ap);
-	keep(argument, n);
+	crn_reach_keep(argument, n);
 	if (request == SIOCGIFCONF)
 		keep_interfaces(argument);
 	return ioctl(fd, request, argument);
@@ -264,8 +267,7 @@ WRAPPER(int, fcntl64, int fd, int command, ...)
 	va_start(ap, command);
 	argument = va_arg(ap, void *);
 	va_end(ap);
-	if (control_size(command))
-		keep(argument, control_size(command));
+	crn_reach_keep(argument, control_size(command));
 	return fcntl(fd, command, argument);
 }
 

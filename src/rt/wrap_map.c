@@ -12,6 +12,7 @@
 #include "os/memory.h"
 #include "rt/deferred.h"
 #include "rt/program_maps.h"
+#include "rt/reach.h"
 #include "rt/wrap.h"
 #include "rt/wrap_call.h"
 
@@ -310,8 +311,11 @@ long crn_call_map(long nr, const long args[6])
 {
 	long result = call_map(nr, args);
 
-	if (!failed(result))
-		note_memory(nr, args, (uintptr_t)result);
+	if (failed(result))
+		return result;
+	note_memory(nr, args, (uintptr_t)result);
+	if (nr == SYS_mprotect || nr == SYS_munmap || (nr == NR_MMAP && args[3] & MAP_FIXED))
+		crn_reach_doubt((void *)args[0], (size_t)args[1]);
 	return result;
 }
 

@@ -32,7 +32,6 @@ char __libc_single_threaded = 1;
 int __cairn_start_main(main_fn *run, int argc, char **argv, void (*init)(void),
 	void (*fini)(void), void (*unused)(void));
 long __cairn_syscall(long nr, long a, long b, long c, long d, long e, long f);
-long __cairn_syscall_unsure(long nr, long a, long b, long c, long d, long e, long f);
 long __cairn_syscall_cp(volatile void *cancel, long nr, long a, long b, long c, long d, long e,
 	long f);
 int __cairn_clone(int (*f)(void *), void *stack, int flags, void *arg, int *tid, void *tls,
@@ -51,55 +50,19 @@ int __cairn_start_main(main_fn *run, int argc, char **argv, void (*init)(void),
 	return __libc_start_main(run, argc, argv, init, fini, unused);
 }
 
-/* What these are given is memory, as it would be for libc's functions themselves. */
-static bool points_surely(long nr)
-{
-	switch (nr) {
-	case SYS_read:
-	case SYS_readv:
-	case SYS_pread64:
-	case SYS_preadv:
-	case SYS_recvfrom:
-	case SYS_recvmsg:
-	case SYS_fstat:
-	case SYS_stat:
-	case SYS_newfstatat:
-	case SYS_poll:
-	case SYS_ppoll:
-	case SYS_select:
-	case SYS_pselect6:
-	case SYS_epoll_wait:
-	case SYS_epoll_pwait:
-	case SYS_clock_gettime:
-	case SYS_rt_sigaction:
-	case SYS_rt_sigprocmask:
-	case SYS_wait4:
-	case SYS_getdents64:
-		return true;
-	default:
-		return false;
-	}
-}
-
-static long call(long nr, const long args[6], bool surely)
+static long call(long nr, const long args[6])
 {
 	struct crn_call c;
 
 	if (crn_call_maps(nr))
 		return crn_call_map(nr, args);
-	crn_call_begin(&c, nr, args, surely);
+	crn_call_begin(&c, nr, args);
 	return crn_call_end(&c, nr, args, crn_memory_call(nr, c.args));
 }
 
 long __cairn_syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
-	return call(nr, (const long[6]){ a, b, c, d, e, f }, points_surely(nr));
-}
-
-/* Of syscall(2). */
-long __cairn_syscall_unsure(long nr, long a, long b, long c, long d, long e, long f)
-{
-	return call(nr, (const long[6]){ a, b, c, d, e, f }, false);
+	return call(nr, (const long[6]){ a, b, c, d, e, f });
 }
 
 /* One that a cancellation may end. */
@@ -111,7 +74,7 @@ long __cairn_syscall_cp(volatile void *cancel, long nr, long a, long b, long c, 
 	struct crn_call call;
 	long got;
 
-	crn_call_begin(&call, nr, args, points_surely(nr));
+	crn_call_begin(&call, nr, args);
 	got = __syscall_cp_asm(cancel, nr, call.args[0], call.args[1], call.args[2], call.args[3],
 		call.args[4], call.args[5]);
 	return crn_call_end(&call, nr, args, got);

@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #define WRAPPED_process CRN_WRAPPER
+#define WRAPPERS_KEEP crn_reach_keep
 #include "rt/wrap.h"
+#include "rt/reach.h"
 
 int __gethostname_chk(char *to, size_t n, size_t size);
 int __posix_getopt(int argc, char *const argv[], const char *letters);

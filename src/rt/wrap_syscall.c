@@ -9,7 +9,7 @@ static long passed_on(long nr, const long args[6])
 	struct crn_call c;
 	long got;
 
-	crn_call_begin(&c, nr, args, false);
+	crn_call_begin(&c, nr, args);
 	got = syscall(nr, c.args[0], c.args[1], c.args[2], c.args[3], c.args[4], c.args[5]);
 	return crn_call_end(&c, nr, args, got == -1 ? -errno : got);
 }

@@ -7,7 +7,9 @@
 #include <sys/timex.h>
 #include <time.h>
 #define WRAPPED_time CRN_WRAPPER
+#define WRAPPERS_KEEP crn_reach_keep
 #include "rt/wrap.h"
+#include "rt/reach.h"
 #include "rt/wrapped.def"
 
 #define BOUNCE 256

@@ -310,13 +310,28 @@ static void store_page(cairn_t *c, uintptr_t page, const void *old)
 		put_bytes(c, at, old ? (const char *)old + (at - page) : NULL, stop - at);
 }
 
+/*
+ * Of one page. Memory that is closed to stores has not been written, though it was saved: before a
+ * system call that the kernel then refused.
+ */
+static void store_changed(cairn_t *c, uintptr_t addr, const void *old, size_t len)
+{
+	size_t same = crn_first_other((const void *)addr, old, len);
+
+	if (same < len)
+		crn_store_bytes(c, addr + same, (const char *)old + same, len - same);
+}
+
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len)
 {
 	cairn_t *c = (cairn_t *)env;
 
 	if (c->ops->caps & CRN_TRACK_STORES) {
 		c->put++;
-		crn_store_bytes(c, addr, old, len);
+		for (size_t at = 0, n; at < len; at += n) {
+			n = CRN_MIN(len - at, CRN_PAGE_SIZE - ((addr + at) & (CRN_PAGE_SIZE - 1)));
+			store_changed(c, addr + at, (const char *)old + at, n);
+		}
 		return;
 	}
 	CRN_DASSERT(!(addr & (CRN_PAGE_SIZE - 1)) && !(len & (CRN_PAGE_SIZE - 1)));

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/status.h"
-#include "rt/keep_readable.h"
+#include "rt/reach.h"
 #include "rt/wrap.h"
 
 static void keep_written(long nr, const long args[6])
@@ -16,10 +16,10 @@ static void keep_written(long nr, const long args[6])
 	switch (nr) {
 	case SYS_read:
 	case SYS_getdents64:
-		crn_keep_readable((uintptr_t)args[1], (size_t)args[2]);
+		crn_reach_keep((void *)args[1], (size_t)args[2]);
 		return;
 	case SYS_getrandom:
-		crn_keep_readable((uintptr_t)args[0], (size_t)args[1]);
+		crn_reach_keep((void *)args[0], (size_t)args[1]);
 		return;
 	case SYS_futex:
 		if ((args[1] & FUTEX_CMD_MASK) > FUTEX_WAKE)
