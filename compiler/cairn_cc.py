@@ -524,10 +524,13 @@ def complete_link(command: Command, words: list[str]) -> list[str]:
     """With musl in place of the system's libc: before the run-time, which stands in for some."""
     lib = library(MUSL) + "/lib"
     # What the pass will call is linked before it runs: libc comes in as bitcode.
-    sites = ["-Wl,-u,__cairn_site"] if command.sites or command.loops else []
+    called = ["__cairn_site"] if command.sites or command.loops else []
+    # And births and ends of threads, which the run-time calls by weak names (wrap_musl.c).
+    called += ["__clone", "__unmapself"]
     return [
         *words[:1], "-nostdlib", "-static-pie", f"-L{lib}", f"{lib}/rcrt1.o", f"{lib}/crti.o",
-        *words[1:], *sites, f"{lib}/libc.a", f"{lib}/crtn.o", "-lgcc",
+        *words[1:], *(f"-Wl,-u,{name}" for name in called), f"{lib}/libc.a",
+        f"{lib}/crtn.o", "-lgcc",
     ]  # fmt: skip
 
 

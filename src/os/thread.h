@@ -3,6 +3,7 @@
 #ifndef CRN_OS_THREAD_H
 #define CRN_OS_THREAD_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,11 @@ static inline void crn_yield(void)
 static inline void crn_pause(void)
 {
 	__asm__ volatile("pause" ::: "memory");
+}
+
+static inline bool crn_thread_gone(int tid)
+{
+	return crn_sys3(SYS_tgkill, crn_getpid(), tid, 0) == -ESRCH;
 }
 
 /* Wait while *word == expected, at most timeout_ns (0: forever). 0, -EAGAIN, -ETIMEDOUT, -EINTR. */

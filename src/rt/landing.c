@@ -8,11 +8,21 @@
  */
 #include "rt/landing.h"
 #include "os/memory.h"
+#include "os/thread.h"
 
-enum { FREE, HELD, PINNED };
+enum { FREE, HELD, PINNED, KINDS };
 
+#define LOOK_EVERY 16u /* calls that find none, before it is looked who holds them */
+
+/*
+ * `turn` counts how often it was taken: what was found out about one that has been left meanwhile,
+ * and taken again, is of no use. The words of the holder are his, and `holder` is NULL unless the
+ * others are set.
+ */
 static struct berth {
-	int state;
+	uint32_t state; /* turn * KINDS + one of these */
+	int pid, tid;
+	struct berth **holder;
 	uint64_t since; /* newest() when it was taken; pinned: when it was left */
 	char *memory;
 } berths[8] CRN_RT_LASTING;
@@ -23,23 +33,66 @@ static uint64_t newest(void)
 	return __cairn_rt.active ? __cairn_rt.open + 1 : 0;
 }
 
-static bool turn(struct berth *b, int from, int to)
+static bool turn(struct berth *b, uint32_t from, uint32_t to)
 {
 	return __atomic_compare_exchange_n(&b->state, &from, to, false, __ATOMIC_ACQ_REL,
 		__ATOMIC_RELAXED);
 }
 
+static void become(struct berth *b, uint32_t kind)
+{
+	__atomic_store_n(&b->holder, NULL, __ATOMIC_RELEASE);
+	__atomic_store_n(&b->state, b->state / KINDS * KINDS + kind, __ATOMIC_RELEASE);
+}
+
 /* `since` may be read by its holder alone. */
 static bool hold(struct berth *b)
 {
-	if (turn(b, FREE, HELD))
-		return true;
-	if (!turn(b, PINNED, HELD))
+	uint32_t state = __atomic_load_n(&b->state, __ATOMIC_ACQUIRE), kind = state % KINDS;
+
+	if (kind == HELD || !turn(b, state, state - kind + KINDS + HELD))
 		return false;
-	if (b->since <= __cairn_rt.oldest || !__cairn_rt.active)
+	if (kind == FREE || b->since <= __cairn_rt.oldest || !__cairn_rt.active)
 		return true;
-	__atomic_store_n(&b->state, PINNED, __ATOMIC_RELEASE);
+	become(b, PINNED);
 	return false;
+}
+
+static struct berth *held(void)
+{
+	struct berth *b;
+
+	for (b = berths; b < berths + CRN_ARRAY_SIZE(berths); b++)
+		if (hold(b))
+			return b;
+	return NULL;
+}
+
+/*
+ * Will its holder not come back? For sure if he names it no longer, or the same place is to hold
+ * another, or his thread is gone. (A child inherits it from its parent's thread, which in the child
+ * is another.)
+ */
+static bool abandoned(const struct berth *b, struct berth **holder, struct berth **next)
+{
+	struct berth *named;
+	long got = crn_memory_peek(&named, holder, sizeof(named));
+
+	return holder == next || got == -EFAULT || (got > 0 && named != b) ||
+		(b->pid == crn_getpid() && crn_thread_gone(b->tid));
+}
+
+/* As if they had been left now. */
+static void free_abandoned(struct berth **next)
+{
+	for (struct berth *b = berths; b < berths + CRN_ARRAY_SIZE(berths); b++) {
+		uint32_t state = __atomic_load_n(&b->state, __ATOMIC_ACQUIRE);
+		struct berth **holder = __atomic_load_n(&b->holder, __ATOMIC_ACQUIRE);
+
+		if (state % KINDS == HELD && holder && abandoned(b, holder, next) &&
+			turn(b, state, state + KINDS))
+			crn_berth_leave(b);
+	}
 }
 
 /* With all that is not the program's, so that stray stores do not get there either. */
@@ -52,21 +105,29 @@ static char *map_berth(const struct berth *b)
 	return crn_memory_map(&memory, BERTH_SIZE) < 0 ? NULL : memory;
 }
 
-struct berth *crn_berth_take(void)
+struct berth *crn_berth_take(struct berth **holder)
 {
-	struct berth *b;
+	static uint32_t refused;
+	struct berth *b = held();
 
-	for (b = berths; b < berths + CRN_ARRAY_SIZE(berths) && !hold(b); b++)
-		;
-	if (b == berths + CRN_ARRAY_SIZE(berths))
-		return NULL;
+	if (!b && !(__atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED) % LOOK_EVERY)) {
+		free_abandoned(holder);
+		b = held();
+	}
+	if (!b)
+		return *holder = NULL;
 	b->since = newest();
 	if (!b->memory)
 		b->memory = map_berth(b);
-	if (b->memory)
-		return b;
-	__atomic_store_n(&b->state, FREE, __ATOMIC_RELEASE);
-	return NULL;
+	if (!b->memory) {
+		become(b, FREE);
+		return *holder = NULL;
+	}
+	b->pid = crn_getpid();
+	b->tid = crn_gettid();
+	*(struct berth *volatile *)holder = b;
+	__atomic_store_n(&b->holder, holder, __ATOMIC_RELEASE);
+	return b;
 }
 
 char *crn_berth_memory(const struct berth *b)
@@ -77,10 +138,10 @@ char *crn_berth_memory(const struct berth *b)
 /* Who comes here once more, after a restore, finds it pinned. */
 void crn_berth_leave(struct berth *b)
 {
-	bool pinned = b->state == PINNED || b->since != newest();
+	bool pinned = b->state % KINDS == PINNED || b->since != newest();
 
 	b->since = newest();
-	__atomic_store_n(&b->state, pinned ? PINNED : FREE, __ATOMIC_RELEASE);
+	become(b, pinned ? PINNED : FREE);
 }
 
 /* ---- One buffer ------------------------------------------------------------------------------ */
@@ -95,8 +156,7 @@ static bool berth(struct landing *l, char *bounce, size_t size, size_t n, bool d
 {
 	*l = (struct landing){ .parts = 1 };
 	if (n > size || direct) {
-		l->berth = crn_berth_take();
-		if (!l->berth)
+		if (!crn_berth_take(&l->berth))
 			return false;
 		bounce = l->berth->memory;
 		size = BERTH_SIZE;

@@ -31,11 +31,12 @@
 struct berth;
 
 /*
- * BERTH_SIZE bytes, aligned to pages, that no restore turns back. NULL: all are taken (by threads
- * that wait, and by calls that never returned: a handler left them, or their thread was cancelled).
- * Legal in signal handlers. Leaving one does not touch errno.
+ * BERTH_SIZE bytes, aligned to pages, that no restore turns back. *holder, on the caller's stack,
+ * names it from then on until it is left: by that those are told whose call will never return (a
+ * handler has left it, or its thread was cancelled), which are given to others. NULL, as *holder:
+ * all are taken. Legal in signal handlers. Leaving one does not touch errno.
  */
-struct berth *crn_berth_take(void);
+struct berth *crn_berth_take(struct berth **holder);
 char *crn_berth_memory(const struct berth *b);
 void crn_berth_leave(struct berth *b);
 

@@ -39,8 +39,7 @@ bool land_headers(struct message_landing *l, size_t count)
 	l->err = 0;
 	if (!count || count > IOV_MAX)
 		return false;
-	l->berth = crn_berth_take();
-	if (!l->berth)
+	if (!crn_berth_take(&l->berth))
 		return false;
 	l->free = crn_berth_memory(l->berth);
 	l->messages = room(l, count * sizeof(*l->messages));

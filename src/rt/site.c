@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "cairn/cairn.h"
 #include "os/descriptor.h"
+#include "os/thread.h"
 #include "rt/rt.h"
 
 char *getenv(const char *name);
 int strcmp(const char *a, const char *b);
-int getpid(void);
 
 /* -fcairn-keep=K: no variable but a symbol whose address is K. */
 extern const char __cairn_site_keep[] __attribute__((weak));
@@ -44,12 +44,16 @@ static __attribute__((constructor)) void ask_environment(void)
 	every_site = number_of("CAIRN_SITE_EVERY");
 }
 
-/* LMC, Table I: what of the stack a checkpoint at a site copies. Greatest so far; one thread's. */
+/*
+ * LMC, Table I: what of the stack a checkpoint at a site copies. Greatest so far; of the main
+ * thread, where the stack's end is known.
+ */
 static void note_stack(struct crn_rt *rt)
 {
 	char *here = __builtin_frame_address(0);
 
-	if (wants_figures && &__libc_stack_end && here < __libc_stack_end)
+	if (wants_figures && &__libc_stack_end && here < __libc_stack_end &&
+		crn_gettid() == crn_getpid())
 		rt->site_stack = CRN_MAX(rt->site_stack, (uint64_t)(__libc_stack_end - here));
 }
 
@@ -123,8 +127,8 @@ static __attribute__((destructor)) void tell_figures(void)
 		NUMBER("restores") NUMBER("saved") NUMBER("checkpoint_ns")
 		NUMBER("engine_bytes_max") NUMBER("stack_bytes")
 		NUMBER("long_intervals") "}\n",
-		getpid(), s.tracker, s.checkpoints, s.failed, s.restores, s.faults, s.checkpoint_ns,
-		s.engine_bytes_max, __cairn_rt.site_stack, s.long_intervals);
+		crn_getpid(), s.tracker, s.checkpoints, s.failed, s.restores, s.faults,
+		s.checkpoint_ns, s.engine_bytes_max, __cairn_rt.site_stack, s.long_intervals);
 	fd = crn_log_start();
 	if (fd >= 0)
 		(void)!crn_fd_write_line(fd, line, CRN_MIN(len, sizeof(line) - 1));

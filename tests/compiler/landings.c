@@ -7,12 +7,16 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include "../lib/harness.h"
 
 #define ROOM     (4ul << 20)
@@ -22,7 +26,7 @@
 #define SPARE    96 /* regions that a case may write beside what it reads: headers, counters */
 
 struct berth;
-struct berth *crn_berth_take(void);
+struct berth *crn_berth_take(struct berth **holder);
 char *crn_berth_memory(const struct berth *b);
 void crn_berth_leave(struct berth *b);
 
@@ -247,7 +251,7 @@ static int fill_all(char byte, struct berth **held)
 {
 	int n = 0;
 
-	while ((held[n] = crn_berth_take()))
+	while (crn_berth_take(&held[n]))
 		fill(crn_berth_memory(held[n++]), byte, 100);
 	return n;
 }
@@ -255,13 +259,14 @@ static int fill_all(char byte, struct berth **held)
 /* As a checkpoint in a handler, between the kernel's answer and what is made of it. */
 static void bounces(void)
 {
-	struct berth *mine = crn_berth_take(), *held[64];
+	struct berth *mine, *held[64];
 	char want[100];
 	uint64_t id;
 	int all, n;
 
 	memset(want, 'k', sizeof(want));
 	*turns = 0;
+	CHECK(crn_berth_take(&mine));
 	fill(crn_berth_memory(mine), 'k', 100);
 	CHECK(cairn_checkpoint(c, &id) == (*turns ? CAIRN_RESTORED : CAIRN_TAKEN));
 	CHECK(!memcmp(crn_berth_memory(mine), want, 100));
@@ -276,12 +281,107 @@ static void bounces(void)
 	/* All are taken: whole buffers are kept. */
 	for (size_t i = 0; cases[i].run != refused; i++)
 		run(&cases[i], false);
+	for (n = all + 1; n; n--)
+		crn_berth_leave(held[n - 1]);
+}
+
+/* ---- Calls that never return ----------------------------------------------------------------- */
+
+static sigjmp_buf back;
+
+static void leave(int sig)
+{
+	siglongjmp(back, 1);
+}
+
+static void *wait_for_ever(void *ready)
+{
+	CHECK(write(*(int *)ready, "", 1) == 1);
+	return (void *)read(stream[1], room, BUFFER);
+}
+
+static bool sleeps(pid_t pid)
+{
+	char path[64], line[256] = "", *name_end;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	CHECK(f && fgets(line, sizeof(line), f) && !fclose(f));
+	name_end = strrchr(line, ')');
+	return name_end && name_end[2] == 'S';
+}
+
+/* A child: a signal for the parent, whenever it has said that it will wait, and does. */
+static void interrupt(int ready)
+{
+	pid_t parent = getppid();
+	char byte;
+
+	while (read(ready, &byte, 1) == 1) {
+		while (!sleeps(parent))
+			usleep(300);
+		CHECK(!kill(parent, SIGUSR1));
+	}
+	_exit(0);
+}
+
+static void leave_reads(int n)
+{
+	struct sigaction action = { .sa_handler = leave };
+	int ready[2], status;
+	pid_t child;
+
+	CHECK(!sigaction(SIGUSR1, &action, NULL) && !pipe(ready));
+	child = fork();
+	CHECK(child >= 0);
+	if (!child)
+		interrupt((close(ready[1]), ready[0]));
+	for (volatile int i = 0; i < n; i++) {
+		if (sigsetjmp(back, 1))
+			continue;
+		CHECK(write(ready[1], "", 1) == 1);
+		CHECK(read(stream[1], room, BUFFER) < 0);
+	}
+	CHECK(!close(ready[0]) && !close(ready[1]));
+	CHECK(waitpid(child, &status, 0) == child && !status);
+}
+
+static void cancel_reads(int n)
+{
+	int ready[2];
+	pthread_t thread;
+	char byte;
+
+	CHECK(!pipe(ready));
+	for (int i = 0; i < n; i++) {
+		CHECK(!pthread_create(&thread, NULL, wait_for_ever, &ready[1]));
+		CHECK(read(ready[0], &byte, 1) == 1 && !pthread_cancel(thread));
+		CHECK(!pthread_join(thread, NULL));
+	}
+	CHECK(!close(ready[0]) && !close(ready[1]));
+}
+
+/* All that there are, if it is looked often enough whose they are. */
+static int free_places(void)
+{
+	struct berth *held[64];
+	int most = 0, n;
+
+	for (int i = 0; i < 40; i++) {
+		n = fill_all('z', held);
+		most = n > most ? n : most;
+		while (n)
+			crn_berth_leave(held[--n]);
+	}
+	return most;
 }
 
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	char line[1024];
+	int all;
 
 	copy = mmap(NULL, ROOM + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	turns = (int *)(copy + ROOM);
@@ -295,10 +395,17 @@ int main(int argc, char **argv)
 	CHECK(write(file, line, 100) == 100);
 	brim = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(brim != MAP_FAILED && !mprotect(brim + 4096, BUFFER - 4096, PROT_NONE));
+	all = free_places();
+	leave_reads(all + 2);
+	CHECK(free_places() == all);
 	o.tracker = argv[1];
 	CHECK_OK(cairn_open(&c, &o));
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		run(&cases[i], argc == 2 && !strcmp(argv[1], "shadow"));
 	bounces();
+	CHECK_OK(cairn_close(c));
+	CHECK(free_places() == all);
+	cancel_reads(all + 2);
+	CHECK(free_places() == all);
 	return 0;
 }

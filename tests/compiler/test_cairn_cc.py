@@ -64,6 +64,19 @@ int main(void)
 	return 0;
 }
 """
+WORKER = """
+#include <pthread.h>
+static volatile int turns;
+__attribute__((noinline)) void turn(void) { turns++; }
+static void *work(void *a) { for (int i = 0; i < 3; i++) turn(); return a; }
+int main(int argc, char **argv)
+{
+    pthread_t t;
+    if (argc > 1)
+        return work(0) != 0;
+    return pthread_create(&t, 0, work, 0) || pthread_join(t, 0);
+}
+"""
 SLEEPER = """
 #include <pthread.h>
 #include <stdio.h>
@@ -446,6 +459,19 @@ class CommandLine(unittest.TestCase):
                     self.assertEqual(json.loads(done.stderr)["checkpoints"], checkpoints)
                 else:
                     self.assertIn("no session: ETHREADS", done.stderr)
+
+    def test_site_in_thread(self) -> None:
+        """Of the stack only the main thread's end is known."""
+        self.write("worker.c", WORKER)
+        self.cc("-O2", "-fcairn-threads", "-fcairn-site=turn", "-fcairn-site-threads=one",
+                "worker.c")  # fmt: skip
+        for words, least in (([], 0), (["main"], 16)):
+            done = subprocess.run([self.folder / "a.out", *words], capture_output=True, text=True,
+                                  env={"CAIRN_STATS": "json"})  # fmt: skip
+            figures = json.loads(done.stderr)
+            self.assertEqual(figures["checkpoints"], 3, done.stderr)
+            most = 100_000 if least else 0
+            self.assertTrue(least <= figures["stack_bytes"] <= most, done.stderr)
 
     def test_site_environment(self) -> None:
         """The limit of a site's session; what a checkpoint copies of the stack."""
