@@ -470,7 +470,7 @@ uintptr_t crn_memory_break(uintptr_t end)
 	return (uintptr_t)crn_sys1(SYS_brk, end);
 }
 
-/* ---- What fork does to a mapping ------------------------------------------------------------- */
+/* ---- What smaps tells ------------------------------------------------------------------------ */
 
 static const char *parse_hex(const char *s, uintptr_t *out)
 {
@@ -488,7 +488,7 @@ static const char *parse_hex(const char *s, uintptr_t *out)
 }
 
 /* One line of smaps: a mapping's first ("begin-end perms ..."), or one of its fields. */
-static bool smaps_line(const char *line, uintptr_t addr, bool *inside, int *advice)
+static bool has_flags_of(const char *line, uintptr_t addr, bool *inside)
 {
 	uintptr_t begin, end;
 	const char *s = parse_hex(line, &begin);
@@ -498,42 +498,58 @@ static bool smaps_line(const char *line, uintptr_t addr, bool *inside, int *advi
 		*inside = *s == ' ' && begin <= addr && addr < end;
 		return false;
 	}
-	if (!*inside || !crn_starts_with(line, "VmFlags:"))
-		return false;
-	for (s = line; *s; s++) {
-		if (crn_starts_with(s, " dc"))
-			*advice = MADV_DONTFORK;
-		else if (crn_starts_with(s, " wf"))
-			*advice = MADV_WIPEONFORK;
-	}
-	return true;
+	return *inside && crn_starts_with(line, "VmFlags:");
 }
 
-int crn_memory_fork_advice(uintptr_t addr)
+/* The line of flags of addr's mapping; false if there is none. */
+static bool read_flags(uintptr_t addr, char line[256])
 {
 	int fd = crn_fd_open("/proc/self/smaps", O_RDONLY);
-	char line[256], text[512];
 	bool inside = false, found = false;
 	size_t length = 0;
-	int advice = 0;
+	char text[512];
 	long n;
 
 	if (fd < 0)
-		return 0;
+		return false;
 	while (!found && (n = crn_fd_read(fd, text, sizeof(text))) > 0) {
 		for (long i = 0; i < n && !found; i++) {
 			if (text[i] != '\n') {
-				if (length < sizeof(line) - 1)
+				if (length < 255)
 					line[length++] = text[i];
 				continue;
 			}
 			line[length] = 0;
 			length = 0;
-			found = smaps_line(line, addr, &inside, &advice);
+			found = has_flags_of(line, addr, &inside);
 		}
 	}
 	crn_fd_close(fd);
-	return advice;
+	return found;
+}
+
+static bool has_flag(const char *line, const char *flag)
+{
+	for (; *line; line++)
+		if (crn_starts_with(line, flag))
+			return true;
+	return false;
+}
+
+int crn_memory_fork_advice(uintptr_t addr)
+{
+	char line[256];
+
+	if (!read_flags(addr, line))
+		return 0;
+	return has_flag(line, " dc") ? MADV_DONTFORK : has_flag(line, " wf") ? MADV_WIPEONFORK : 0;
+}
+
+bool crn_memory_was_writable(uintptr_t addr)
+{
+	char line[256];
+
+	return !read_flags(addr, line) || has_flag(line, " ac") || has_flag(line, " nr");
 }
 
 long crn_memory_call(long nr, const long args[6])

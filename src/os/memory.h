@@ -74,6 +74,11 @@ int crn_memory_unguard(void *page);
 /* MADV_DONTFORK or MADV_WIPEONFORK if addr's mapping has that, else 0. Reads smaps: slow. */
 int crn_memory_fork_advice(uintptr_t addr);
 /*
+ * Can the program ever have written to addr's private mapping, which is read-only now? What a
+ * debugger writes into it does not count. True if smaps does not tell. Slow.
+ */
+bool crn_memory_was_writable(uintptr_t addr);
+/*
  * RLIMIT_DATA in bytes, UINT64_MAX if there is none; and what counts against it now (0 if /proc
  * does not tell).
  */

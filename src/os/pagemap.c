@@ -96,9 +96,12 @@ int crn_pagemap_entries(int pagemap, uintptr_t addr, uint64_t *entries, size_t c
 	return 0;
 }
 
-/* Populated runs out of the classic entries, a few hundred at a time. */
-static long populated_by_entries(
-	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+/*
+ * Populated runs out of the classic entries, a few hundred at a time; pages that have any bit of
+ * `without` are left out.
+ */
+static long populated_by_entries(int pagemap, uintptr_t *cursor, uintptr_t end, uint64_t without,
+	struct crn_page_run *runs, size_t max)
 {
 	uint64_t entries[128];
 	uintptr_t at = *cursor;
@@ -111,7 +114,8 @@ static long populated_by_entries(
 		if (err < 0)
 			return err;
 		for (size_t i = 0; i < n; i++, at += CRN_PAGE_SIZE) {
-			if (!(entries[i] & (CRN_PAGEMAP_PRESENT | CRN_PAGEMAP_SWAP)))
+			if (!(entries[i] & (CRN_PAGEMAP_PRESENT | CRN_PAGEMAP_SWAP)) ||
+				entries[i] & without)
 				continue;
 			if (count && runs[count - 1].end == at) {
 				runs[count - 1].end += CRN_PAGE_SIZE;
@@ -141,7 +145,25 @@ long crn_pagemap_populated(
 	long count = scan_runs(pagemap, &scan, cursor, end, runs, max);
 
 	if (count == -ENOTTY || count == -EINVAL || count == -ENOSYS)
-		count = populated_by_entries(pagemap, cursor, end, runs, max);
+		count = populated_by_entries(pagemap, cursor, end, 0, runs, max);
+	return count;
+}
+
+long crn_pagemap_own(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+{
+	const uint64_t without = CRN_PAGE_FILE | CRN_PAGE_PFNZERO;
+	struct crn_scan scan = {
+		.category_inverted = without,
+		.category_mask = without,
+		.category_anyof_mask = CRN_PAGE_PRESENT | CRN_PAGE_SWAPPED,
+		.return_mask = CRN_PAGE_PRESENT,
+	};
+	long count = scan_runs(pagemap, &scan, cursor, end, runs, max);
+
+	if (count == -ENOTTY || count == -EINVAL || count == -ENOSYS)
+		count = populated_by_entries(
+			pagemap, cursor, end, CRN_PAGEMAP_FILE, runs, max);
 	return count;
 }
 

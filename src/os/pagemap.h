@@ -110,6 +110,13 @@ long crn_pagemap_populated(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
 /*
+ * The pages of [*cursor, end), of a private mapping of a file, that are the process's own copies,
+ * as runs; cursor as above. Runs written, or -errno.
+ */
+long crn_pagemap_own(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
+
+/*
  * Does some page of [begin, end) hold content in memory, the zero page not counted? On any error
  * the answer is yes.
  */

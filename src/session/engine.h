@@ -11,6 +11,7 @@
  *	calls_in_flight.c  memory that the kernel may be writing for other threads
  *	map_calls.c    calls of the program that change them, as they are made
  *	map_layout.c   how the mappings change
+ *	files.h       mappings of files that are no part of the surface
  *	layout_undo.c  how that is undone
  *	store.c       live memory: what may be put back, and how
  *	checkpoint.c  marks: one for each checkpoint that can be named
@@ -58,7 +59,12 @@ struct crn_piece {
 	uintptr_t begin, end;
 	uint32_t flags; /* enum crn_area_flags | enum crn_piece_flags */
 	int prot;
-	uint64_t inode, base; /* of a file: its inode, and the offset minus the address */
+	/* of a file: its inode and device, and the offset minus the address */
+	uint64_t inode, base, device;
+	/* of those beside the surface (files.c): the file's name, or NULL */
+	const char *name;
+	uint64_t born; /* id of the first checkpoint that it was there at */
+	uint64_t sure; /* id of a checkpoint at which all of it was the file's bytes */
 };
 
 #define CRN_AREA_FLAGS 0xffffu /* of a piece's flags, those of an area */
@@ -67,6 +73,7 @@ enum crn_piece_flags {
 	CRN_PIECE_HEAP = 1u << 16,    /* grows and shrinks by brk */
 	CRN_PIECE_REFUSED = 1u << 17, /* the tracker cannot take it (said once in the log) */
 	CRN_PIECE_NOTED = 1u << 18,   /* in a change: born just before a restore, not tracked yet */
+	CRN_PIECE_DOUBT = 1u << 19,   /* of a file: it may have been written since it was scanned */
 };
 
 struct crn_pieces {
@@ -90,6 +97,8 @@ struct crn_change {
 		CRN_CHANGE_BORN,
 		CRN_CHANGE_PROT,
 		CRN_CHANGE_RESERVED, /* addresses that were reserved are so no more */
+		CRN_CHANGE_OPENED,   /* a mapping of a file beside the surface: can be written */
+		CRN_CHANGE_FILE,     /* is not there, or its protection is another one */
 	} kind;
 };
 
@@ -231,6 +240,16 @@ struct cairn {
 	struct crn_ranges heads;    /* while maps are read: a byte of each thread's descriptor */
 	/* anonymous memory without access, as when last looked at; as read just now */
 	struct crn_ranges reserved, reserved_fresh;
+	/* mappings of files beside the surface: as when last looked at, as read just now */
+	struct crn_pieces files, files_fresh;
+	struct crn_file_name *file_names;
+	size_t file_name_count, file_name_capacity, file_names_kept;
+	int files_pagemap;   /* -1: not opened yet */
+	struct crn_fd_identity files_pagemap_id;
+	uint64_t files_look; /* the checkpoint that the look is for */
+	uint64_t files_sure; /* at this one all of them were their files' bytes */
+	bool files_doubt;    /* mappings may have changed since */
+	bool files_kept;     /* `files` is older than what was read: a restore that was refused */
 
 	struct crn_maps maps;
 	char *maps_buffer;
@@ -378,6 +397,9 @@ uint32_t crn_surface_hot(const cairn_t *c, uintptr_t begin, uintptr_t end);
  */
 int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end);
 bool crn_surface_has_parts(const cairn_t *c);
+/* While maps are read: [begin, end) of a mapping is a piece, but for what is never tracked. */
+int crn_surface_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags, uintptr_t begin,
+	uintptr_t end);
 uint32_t crn_mapping_flags(const struct crn_mapping *m);
 bool crn_mapping_special(const struct crn_mapping *m);
 
@@ -406,6 +428,8 @@ enum crn_follow {
 };
 /* Bring layout and areas up to date; changes go to the newest mark. */
 int crn_layout_follow(cairn_t *c, enum crn_follow how);
+/* Are these parts of one mapping, as far as a layout knows? */
+bool crn_same_kind(const struct crn_piece *a, const struct crn_piece *b);
 /* The fresh layout is the layout from now on. */
 int crn_layout_replace(cairn_t *c);
 /* Track the parts of a new piece that no area covers yet. */
@@ -416,12 +440,18 @@ void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end);
 int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
 	uintptr_t begin, uintptr_t end, int kind);
 
-/* ---- layout_undo.c */
 /*
  * Can every change since `id` be undone? 0, CAIRN_ELAYOUT or CAIRN_EMEMORY. Call after
  * CRN_FOLLOW_NOTE. Sets c->place_frames.
  */
 int crn_layout_undoable(cairn_t *c, uint64_t id);
+/* Does a restore to `id` free what is mapped in [begin, end)? */
+bool crn_place_frees(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end);
+/*
+ * Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be
+ * touched.
+ */
+bool crn_must_stay(const cairn_t *c, const struct crn_piece *p);
 /* Has any mapping changed since `id`, as far as we know? */
 bool crn_layout_changed(const cairn_t *c, uint64_t id);
 /*

@@ -17,6 +17,7 @@
  * a line that says so: half a restore is no state that a program may see.
  */
 #include "session/engine.h"
+#include "session/files.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "os/memory.h"
@@ -28,10 +29,25 @@ static bool is_younger(const struct crn_change *change, uint64_t id)
 }
 
 /*
- * Somebody still needs it: a thread's stack, memory that is to survive, the stack that must not be
- * touched.
+ * What a change is to a restore to `id`. The mapping of a file that has come since is a newer
+ * mapping like others, once it is a part of the surface.
  */
-static bool must_stay(const cairn_t *c, const struct crn_piece *p)
+static int kind_at(const struct crn_change *change, uint64_t id)
+{
+	bool newer = change->piece.born > id;
+
+	if (change->kind == CRN_CHANGE_OPENED && newer)
+		return CRN_CHANGE_BORN;
+	return change->kind;
+}
+
+static bool is_file(const struct crn_change *change, uint64_t id)
+{
+	return (change->kind == CRN_CHANGE_OPENED || change->kind == CRN_CHANGE_FILE) &&
+		change->piece.born <= id;
+}
+
+bool crn_must_stay(const cairn_t *c, const struct crn_piece *p)
 {
 	size_t i = crn_ranges_from(&c->excluded, p->begin);
 	size_t j = crn_ranges_from(&c->builtin, p->begin);
@@ -57,12 +73,13 @@ static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 			const struct crn_piece *p = &at[changes].piece;
 			uintptr_t from = CRN_MAX(begin, p->begin), to = CRN_MIN(end, p->end);
 
-			if (at[changes].kind == CRN_CHANGE_PROT ||
-				at[changes].kind == CRN_CHANGE_RESERVED || from >= to)
+			int kind = kind_at(&at[changes], id);
+
+			if ((kind != CRN_CHANGE_BORN && kind != CRN_CHANGE_GONE) || from >= to)
 				continue;
-			if (at[changes].kind == CRN_CHANGE_GONE || is_younger(&at[changes], id))
+			if (kind == CRN_CHANGE_GONE || is_younger(&at[changes], id))
 				return false; /* what is there is not ours, or stays */
-			if (must_stay(c, p) && !crn_areas_cover(c, from, to))
+			if (crn_must_stay(c, p) && !crn_areas_cover(c, from, to))
 				return false;
 			return (begin >= from || born_since(c, id, begin, from, k, changes)) &&
 				(to >= end || born_since(c, id, to, end, k, changes));
@@ -72,17 +89,24 @@ static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 	}
 }
 
+bool crn_place_frees(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
+{
+	size_t newest = c->marks.count - 1;
+
+	return crn_files_younger(c, id, begin, end) ||
+		born_since(c, id, begin, end, newest, crn_mark_at(c, newest)->changes.count);
+}
+
 /* The place of a vanished mapping must be free, or become so. */
 static int place_available(cairn_t *c, uint64_t id, const struct crn_piece *p)
 {
-	size_t newest = c->marks.count - 1;
 	struct crn_mapping m;
 	int more;
 
 	CRN_TRY(crn_maps_begin(&c->maps, p->begin, CRN_MAPS_NO_NAMES));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < p->end) {
-		if (!born_since(c, id, CRN_MAX(m.begin, p->begin), CRN_MIN(m.end, p->end), newest,
-			    crn_mark_at(c, newest)->changes.count))
+		if (!crn_place_frees(
+			    c, id, CRN_MAX(m.begin, p->begin), CRN_MIN(m.end, p->end)))
 			return CAIRN_ELAYOUT;
 	}
 	return more < 0 ? more : 0;
@@ -138,6 +162,12 @@ static int prepare_to_stay(cairn_t *c, struct crn_piece *p, bool open_interval)
 	return open_interval ? 0 : disown(c, p, false);
 }
 
+/* It was not tracked before. */
+static bool is_new(const struct crn_change *change)
+{
+	return change->kind == CRN_CHANGE_BORN || change->kind == CRN_CHANGE_OPENED;
+}
+
 /* A place of an explicit area that has ended: not where another one is now. */
 static bool is_free(const cairn_t *c, const struct crn_change *change)
 {
@@ -159,6 +189,12 @@ static int undoable(cairn_t *c, uint64_t id, const struct crn_change *change)
 	return place_available(c, id, p);
 }
 
+/* Opened, and somebody still needs what is there. */
+static bool stays(const cairn_t *c, const struct crn_change *change)
+{
+	return change->kind == CRN_CHANGE_OPENED && crn_must_stay(c, &change->piece);
+}
+
 int crn_layout_undoable(cairn_t *c, uint64_t id)
 {
 	size_t explicit_parts = 0;
@@ -170,8 +206,7 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 		for (size_t i = 0; i < l->count; i++) {
 			struct crn_piece *p = &l->at[i].piece;
 
-			if (l->at[i].kind == CRN_CHANGE_BORN && !is_younger(&l->at[i], id) &&
-				must_stay(c, p))
+			if (!is_younger(&l->at[i], id) && is_new(&l->at[i]) && crn_must_stay(c, p))
 				CRN_TRY(prepare_to_stay(c, p, k == c->marks.count - 1));
 		}
 	}
@@ -179,6 +214,8 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
 
 		for (size_t i = 0; i < l->count; i++) {
+			if (is_file(&l->at[i], id) && !stays(c, &l->at[i]))
+				CRN_TRY(crn_file_undoable(c, id, &l->at[i].piece));
 			if (l->at[i].kind != CRN_CHANGE_GONE || is_younger(&l->at[i], id))
 				continue;
 			CRN_TRY(undoable(c, id, &l->at[i]));
@@ -220,10 +257,10 @@ static bool undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool o
 	bool gone = false;
 	int err;
 
-	crn_debug("unmap %zx-%zx: %s", p->begin, p->end, must_stay(c, p) ? "stays" : "yes");
+	crn_debug("unmap %zx-%zx: %s", p->begin, p->end, crn_must_stay(c, p) ? "stays" : "yes");
 	if (is_dropped(c, p))
 		return crn_memory_advise((void *)p->begin, p->end - p->begin, MADV_DONTNEED) >= 0;
-	if (!must_stay(c, p)) {
+	if (!crn_must_stay(c, p)) {
 		uintptr_t end = crn_page_up(crn_memory_break(0));
 
 		/* By brk, so that the kernel's idea of the heap's end goes back as well. */
@@ -288,13 +325,14 @@ static int fill_place(cairn_t *c, const struct crn_piece *p, uint64_t born)
 	return 0;
 }
 
-static void undo_gone(cairn_t *c, const struct crn_change *change)
+static void undo_gone(cairn_t *c, uint64_t id, const struct crn_change *change)
 {
 	const struct crn_piece *p = &change->piece;
 	uint64_t born = p->flags & CRN_AREA_EXPLICIT ? change->added.born : 0;
 	int err;
 
 	crn_debug("map again %zx-%zx", p->begin, p->end);
+	crn_files_give_way(c, id, p->begin, p->end);
 	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */
 	if (p->flags & CRN_PIECE_HEAP && crn_page_up(crn_memory_break(0)) == p->begin &&
 		crn_memory_break(p->end) == p->end)
@@ -307,8 +345,17 @@ static void undo_gone(cairn_t *c, const struct crn_change *change)
 		crn_half_way("map memory again at", p->begin, err);
 }
 
+static void undo_file(cairn_t *c, const struct crn_piece *p)
+{
+	int err = crn_file_put(c, p);
+
+	crn_debug("file %zx-%zx as it was", p->begin, p->end);
+	if (err < 0)
+		crn_half_way("map a file again at", p->begin, err);
+}
+
 /* That one and, if it is of the heap, those below it first, for brk. The place of the last one. */
-static size_t undo_all_gone(cairn_t *c, const struct crn_changes *l, size_t i)
+static size_t undo_all_gone(cairn_t *c, uint64_t id, const struct crn_changes *l, size_t i)
 {
 	size_t first = i;
 
@@ -317,7 +364,7 @@ static size_t undo_all_gone(cairn_t *c, const struct crn_changes *l, size_t i)
 		l->at[first - 1].piece.flags & l->at[first].piece.flags & CRN_PIECE_HEAP)
 		first--;
 	for (size_t k = first; k <= i; k++)
-		undo_gone(c, &l->at[k]);
+		undo_gone(c, id, &l->at[k]);
 	return first;
 }
 
@@ -326,6 +373,8 @@ static size_t undo_all_gone(cairn_t *c, const struct crn_changes *l, size_t i)
  */
 static int reread(cairn_t *c)
 {
+	c->files_look = c->last_id;
+	c->files_kept = false;
 	CRN_TRY(crn_surface_read(c));
 	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity,
 		c->fresh.count + c->area_count + 2, sizeof(*c->fresh.at)));
@@ -360,13 +409,14 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
 		for (size_t i = l->count; i-- > 0;) {
 			if (is_younger(&l->at[i], id))
 				continue;
-			if (l->at[i].kind == CRN_CHANGE_BORN)
+			known &= l->at[i].kind == CRN_CHANGE_BORN;
+			if (is_file(&l->at[i], id) && !stays(c, &l->at[i]))
+				undo_file(c, &l->at[i].piece);
+			else if (is_new(&l->at[i]))
 				known &= undo_born(
 					c, id, &l->at[i].piece, k == c->marks.count - 1);
-			else
-				known = false;
 			if (l->at[i].kind == CRN_CHANGE_GONE)
-				i = undo_all_gone(c, l, i);
+				i = undo_all_gone(c, id, l, i);
 		}
 	}
 	c->control->maps_stale = true;
@@ -448,10 +498,12 @@ static void undo_reserved(cairn_t *c, uint64_t id)
 
 		for (size_t i = 0; i < l->count; i++) {
 			const struct crn_piece *p = &l->at[i].piece;
-			int err = 0;
+			int err;
 
-			if (l->at[i].kind == CRN_CHANGE_RESERVED)
-				err = reserve_again(c, p->begin, p->end);
+			if (l->at[i].kind != CRN_CHANGE_RESERVED)
+				continue;
+			crn_files_give_way(c, id, p->begin, p->end);
+			err = reserve_again(c, p->begin, p->end);
 			if (err < 0)
 				crn_half_way("reserve addresses at", p->begin, err);
 		}
@@ -468,10 +520,12 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 		for (size_t i = l->count; i-- > 0;) {
 			const struct crn_piece *p = &l->at[i].piece;
 
-			if (l->at[i].kind == CRN_CHANGE_BORN || is_younger(&l->at[i], id))
+			if (kind_at(&l->at[i], id) == CRN_CHANGE_BORN || stays(c, &l->at[i]) ||
+				is_younger(&l->at[i], id))
 				continue;
 			changed = true;
-			if (l->at[i].kind != CRN_CHANGE_RESERVED)
+			if (l->at[i].kind != CRN_CHANGE_RESERVED &&
+				(l->at[i].kind != CRN_CHANGE_FILE || p->born <= id))
 				protect_again(c, p);
 		}
 	}

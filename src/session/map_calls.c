@@ -5,6 +5,8 @@
  * then.
  */
 #include "session/engine.h"
+#include "session/files.h"
+#include "base/log.h"
 #include "os/memory.h"
 
 void crn_maps_watch(cairn_t *c)
@@ -178,6 +180,8 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 
 	if (tell && locked)
 		changing(c, addr, len);
+	if (locked && kind == CRN_MAPS_PROTECTS)
+		crn_files_protecting(c, addr, addr + len);
 	if (locked)
 		let_go(c, kind, ends);
 	result = crn_memory_call(nr, args);
@@ -190,4 +194,23 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 	if (locked)
 		crn_unlock(c);
 	return result;
+}
+
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
+{
+	if (!crn_refuses_kernel(c->ops) || crn_lock(c) < 0)
+		return;
+	if (c->birth_count == CRN_BIRTHS_MAX) {
+		for (uint32_t i = 1; i < CRN_BIRTHS_MAX; i++)
+			c->births[i - 1] = c->births[i];
+		c->birth_count--;
+	}
+	c->births[c->birth_count++] = addr;
+	c->control->maps_stale = true;
+	/* Mapped, and found, before anybody knew what it is for. */
+	if (c->ops->page.set_hot && c->ops->page.set_hot(c->tracker, addr, len, true) < 0)
+		crn_warn("memory of a new thread at %p cannot be kept open", (void *)addr);
+	crn_unlock(c);
 }

@@ -13,11 +13,14 @@
  *
  * Addresses that the program had reserved, without access, and has opened or unmapped are RESERVED:
  * a restore reserves what is free of them, or the program would open what others have mapped there.
+ * Mappings of files that are no pieces are listed as well (files.c): a piece is OPENED in place of
+ * BORN where there was one of these, and FILE is one that has gone or changed.
  *
  * Changes are kept with the mark whose interval they happened in, and undone newest first.
  */
 #include <errno.h>
 #include "session/engine.h"
+#include "session/files.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
@@ -113,12 +116,12 @@ void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end)
 	}
 }
 
-static bool same_kind(const struct crn_piece *a, const struct crn_piece *b)
+bool crn_same_kind(const struct crn_piece *a, const struct crn_piece *b)
 {
 	uint32_t kind = CRN_AREA_SHARED | CRN_AREA_FILE;
 
 	return (a->flags & kind) == (b->flags & kind) && a->inode == b->inode &&
-		(!(a->flags & CRN_AREA_FILE) || a->base == b->base);
+		a->device == b->device && (!(a->flags & CRN_AREA_FILE) || a->base == b->base);
 }
 
 static bool same_pieces(const struct crn_pieces *a, const struct crn_pieces *b)
@@ -129,7 +132,7 @@ static bool same_pieces(const struct crn_pieces *a, const struct crn_pieces *b)
 		const struct crn_piece *p = &a->at[i], *q = &b->at[i];
 
 		if (p->begin != q->begin || p->end != q->end || p->prot != q->prot ||
-			!same_kind(p, q))
+			!crn_same_kind(p, q))
 			return false;
 	}
 	return true;
@@ -171,7 +174,7 @@ void crn_layout_learn(cairn_t *c, uintptr_t begin, uintptr_t end)
 static int compare(cairn_t *c, struct crn_changes *to, const struct crn_piece *o,
 	struct crn_piece *n, uintptr_t begin, uintptr_t end)
 {
-	if (!same_kind(o, n)) {
+	if (!crn_same_kind(o, n)) {
 		CRN_TRY(crn_change_add(c, to, o, begin, end, CRN_CHANGE_GONE));
 		return crn_change_add(c, to, n, begin, end, CRN_CHANGE_BORN);
 	}
@@ -216,7 +219,7 @@ static int diff(cairn_t *c, struct crn_changes *to)
 			CRN_TRY(crn_change_add(c, to, o, ob, at, CRN_CHANGE_GONE));
 		} else if (nb < ob) {
 			at = CRN_MIN(n->end, ob);
-			CRN_TRY(crn_change_add(c, to, n, nb, at, CRN_CHANGE_BORN));
+			CRN_TRY(crn_files_born(c, to, n, nb, at));
 		} else {
 			at = CRN_MIN(o->end, n->end);
 			CRN_TRY(compare(c, to, o, n, ob, at));
@@ -297,6 +300,8 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 		/* after the restore, if it is left or the restore is refused */
 		crn_pieces_cut(&c->fresh, p->begin, p->end);
 		c->noted = true;
+		/* Opened it is found then, too. */
+		c->files_kept |= change->kind == CRN_CHANGE_OPENED;
 		record->at[record->count] = *change;
 		record->at[record->count++].piece.flags |= CRN_PIECE_NOTED;
 		return 0;
@@ -341,21 +346,22 @@ static int find_awkward(cairn_t *c)
 	return 0;
 }
 
-/* What was read of reservations belongs to the layout from now on. */
-static void take_reserved(cairn_t *c)
+/* What was read of reservations and files belongs to the layout from now on. */
+static void take_lists(cairn_t *c)
 {
 	struct crn_ranges old = c->reserved;
 
 	c->reserved = c->reserved_fresh;
 	c->reserved_fresh = old;
+	if (!c->files_kept)
+		crn_files_take(c);
 }
 
 int crn_layout_replace(cairn_t *c)
 {
 	struct crn_pieces old = c->layout;
 
-	take_reserved(c);
-
+	take_lists(c);
 	c->layout = c->fresh;
 	c->fresh = old;
 	return find_awkward(c);
@@ -394,7 +400,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 	for (size_t i = 0; i < found->count; i++) {
 		const struct crn_change *change = &found->at[i];
 
-		if (change->kind == CRN_CHANGE_BORN)
+		if (change->kind == CRN_CHANGE_BORN || change->kind == CRN_CHANGE_OPENED)
 			err = follow_born(c, change, how, record);
 		else if (change->kind != CRN_CHANGE_GONE)
 			record->at[record->count++] = *change;
@@ -474,7 +480,12 @@ static int follow(cairn_t *c, enum crn_follow how)
 	c->env.dropped = !c->control->watched || c->control->maps_stale;
 	if (!must_look(c))
 		return 0;
+	c->files_look = c->last_id + (how == CRN_FOLLOW_ADOPT);
+	c->files_doubt = c->maps_known;
+	c->files_kept = false;
 	err = read_surface(c);
+	if (err >= 0)
+		err = crn_files_diff(c, &found);
 	if (err >= 0)
 		err = diff_reserved(c, &found);
 	if (err >= 0 &&
@@ -487,7 +498,7 @@ static int follow(cairn_t *c, enum crn_follow how)
 		if (err >= 0)
 			crn_added_prune(c);
 	} else if (err >= 0) {
-		take_reserved(c);
+		take_lists(c);
 	}
 	crn_changes_close(c, &found);
 	if (err < 0)

@@ -8,6 +8,7 @@
  * gives each page once.
  */
 #include "session/engine.h"
+#include "session/files.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
@@ -202,6 +203,7 @@ int crn_restore_check(cairn_t *c, uint64_t id)
 		CRN_TRY(c->ops->kept_check(c->tracker, id));
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_NOTE));
 	CRN_TRY(crn_mark_usable(c, id)); /* a mapping that vanished may have ended it */
+	CRN_TRY(crn_files_settle(c, id));
 	CRN_TRY(check_files(c));
 	if (c->partial) /* half of the surface would go back */
 		return CAIRN_EUNSUPPORTED;

@@ -5,6 +5,7 @@
  * (MADV_WIPEONFORK), which means: no engine.
  */
 #include "session/engine.h"
+#include "session/files.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
@@ -315,6 +316,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->env.lost = crn_lost;
 	c->env.grows_long = crn_grows_long;
 	c->env.deaf = &c->control->deaf;
+	crn_files_open(c);
 	CRN_TRY(crn_maps_open(&c->maps, c->maps_buffer));
 	CRN_TRY(crn_journal_open(&c->journal, c->arena, c->keep));
 	CRN_TRY(crn_keeper_open(&c->env.keeper));
@@ -351,8 +353,10 @@ static void tear_down(cairn_t *c)
 		c->ops->close(c->tracker);
 	crn_keeper_close(c->env.keeper);
 	crn_journal_close(c->journal);
-	if (c->maps.buffer)
+	if (c->maps.buffer) {
 		crn_maps_close(&c->maps);
+		crn_files_close(c);
+	}
 	crn_memory_leave(
 		(char *)reserve_base + CRN_ARENA_LEADING, reserve_size - CRN_ARENA_LEADING);
 	crn_memory_advise(reserve_base, CRN_PAGE_SIZE, MADV_KEEPONFORK);

@@ -272,6 +272,12 @@ static void widen(cairn_t *c, uintptr_t begin, uintptr_t end)
 	c->quiet_from = CRN_MAX(c->quiet_from, end);
 }
 
+/* Each loaded object has some, which hardly ever change: a store that faults finds them. */
+static bool is_constant(const struct crn_piece *p)
+{
+	return p->flags & CRN_AREA_FILE && p->prot & PROT_READ;
+}
+
 void crn_store_plan(cairn_t *c)
 {
 	const struct crn_ranges *lists[] = { &c->excluded, &c->builtin };
@@ -286,8 +292,9 @@ void crn_store_plan(cairn_t *c)
 		if (lists[k]->count)
 			widen(c, lists[k]->at[0].begin, lists[k]->at[lists[k]->count - 1].end);
 	}
-	if (c->awkward.count)
-		widen(c, c->awkward.at[0].begin, c->awkward.at[c->awkward.count - 1].end);
+	for (size_t i = 0; i < c->awkward.count; i++)
+		if (!is_constant(&c->awkward.at[i]))
+			widen(c, c->awkward.at[i].begin, c->awkward.at[i].end);
 	for (size_t i = 0; i < c->area_count && c->cuttable; i++)
 		if (crn_page_cuttable(c, c->areas[i]->begin))
 			widen(c, c->areas[i]->begin, c->areas[i]->end);

@@ -4,6 +4,7 @@
  * process's map whenever the map may have changed; map_layout.c finds out what is different.
  */
 #include "session/engine.h"
+#include "session/files.h"
 #include "base/log.h"
 #include "base/check.h"
 #include "base/copy.h"
@@ -166,11 +167,13 @@ static int piece_add(cairn_t *c, struct crn_pieces *l, const struct crn_mapping 
 	p->prot = m->prot;
 	p->inode = m->inode;
 	p->base = m->inode ? m->offset - m->begin : 0;
+	p->device = (uint64_t)m->dev_major << 32 | m->dev_minor;
+	p->name = NULL;
+	p->sure = 0;
 	return 0;
 }
 
-/* [at, end) of a mapping without what may never be tracked. */
-static int add_found(
+int crn_surface_add(
 	cairn_t *c, const struct crn_mapping *m, uint32_t flags, uintptr_t at, uintptr_t end)
 {
 	uintptr_t engine, engine_end;
@@ -203,7 +206,7 @@ static int add_tracked(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 
 		if (a->flags & CRN_AREA_EXPLICIT)
 			continue;
-		CRN_TRY(add_found(c, m, flags, CRN_MAX(a->begin, m->begin),
+		CRN_TRY(crn_surface_add(c, m, flags, CRN_MAX(a->begin, m->begin),
 			CRN_MIN(a->end, m->end)));
 		end = a->end;
 	}
@@ -228,6 +231,8 @@ static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 			(item_names(s, end, m->name) || (before && !flags))) {
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, m->begin, m->end));
 			*follows = flags & CRN_AREA_FILE || (before && !flags);
+		} else if (item_names(s, end, m->name)) {
+			CRN_TRY(crn_files_add(c, m, flags));
 		}
 		s = end;
 		if (!*s)
@@ -292,9 +297,11 @@ static int add_chosen(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 {
 	if (m->shared || crn_mapping_special(m))
 		return false;
-	if (!wanted(c, m, flags, follows))
+	if (!wanted(c, m, flags, follows)) {
+		CRN_TRY(crn_files_add(c, m, flags));
 		return add_tracked(c, m, flags);
-	CRN_TRY(add_found(c, m, flags, m->begin, m->end));
+	}
+	CRN_TRY(crn_surface_add(c, m, flags, m->begin, m->end));
 	return true;
 }
 
@@ -335,7 +342,7 @@ static int read_explicit(cairn_t *c)
 static bool continues(const struct crn_piece *p, const struct crn_piece *q)
 {
 	return p->end == q->begin && p->flags == q->flags && p->prot == q->prot &&
-		p->inode == q->inode && p->base == q->base;
+		p->inode == q->inode && p->base == q->base && p->device == q->device;
 }
 
 /* Append [begin, end) of a piece; room has been made. */
@@ -404,23 +411,6 @@ static int note_births(cairn_t *c)
 	for (uint32_t i = 0; i < c->birth_count; i++)
 		CRN_TRY(crn_ranges_add(c, &c->heads, c->births[i], c->births[i] + 1));
 	return 0;
-}
-
-void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)
-{
-	if (!crn_refuses_kernel(c->ops) || crn_lock(c) < 0)
-		return;
-	if (c->birth_count == CRN_BIRTHS_MAX) {
-		for (uint32_t i = 1; i < CRN_BIRTHS_MAX; i++)
-			c->births[i - 1] = c->births[i];
-		c->birth_count--;
-	}
-	c->births[c->birth_count++] = addr;
-	c->control->maps_stale = true;
-	/* Mapped, and found, before anybody knew what it is for. */
-	if (c->ops->page.set_hot && c->ops->page.set_hot(c->tracker, addr, len, true) < 0)
-		crn_warn("memory of a new thread at %p cannot be kept open", (void *)addr);
-	crn_unlock(c);
 }
 
 /* ---- The map --------------------------------------------------------------------------------- */
@@ -509,7 +499,7 @@ static int read_maps(cairn_t *c)
 	struct crn_mapping m;
 	int more;
 
-	c->fresh.count = c->heads.count = c->reserved_fresh.count = 0;
+	c->fresh.count = c->heads.count = c->reserved_fresh.count = c->files_fresh.count = 0;
 	if (c->mode == CRN_SURFACE_NONE)
 		return read_explicit(c);
 	for (size_t i = 0; i < c->added_count; i++)
@@ -579,6 +569,7 @@ int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end)
 	int more;
 
 	CRN_TRY(keep_outside(c, begin, end));
+	CRN_TRY(crn_files_keep_outside(c, begin, end));
 	CRN_TRY(crn_maps_begin(&c->maps, begin - CRN_PAGE_SIZE, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
 		uint32_t flags = flags_after(&m, end_before, inode_before);

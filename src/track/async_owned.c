@@ -54,17 +54,26 @@ static int note_dropped(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	return 0;
 }
 
+static bool is_private_file(const struct crn_span *s)
+{
+	return s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE;
+}
+
 int crn_async_check_owned(struct crn_async *t)
 {
 	struct crn_range_list *was = &t->owned, *now = &t->owned_now, swap;
 	size_t j = 0;
 
 	crn_range_list_shrink(now, 0);
-	for (size_t i = 0; i < t->span_count; i++) {
-		const struct crn_span *s = &t->spans[i];
+	for (size_t i = 0, next; i < t->span_count; i = next) {
+		uintptr_t end = t->spans[i].end;
 
-		if (s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE)
-			CRN_TRY(crn_async_find_owned(t, s->begin, s->end, now));
+		/* One call for constants and variables of an object. */
+		for (next = i + 1; is_private_file(&t->spans[i]) && next < t->span_count &&
+			is_private_file(&t->spans[next]) && t->spans[next].begin == end; next++)
+			end = t->spans[next].end;
+		if (is_private_file(&t->spans[i]))
+			CRN_TRY(crn_async_find_owned(t, t->spans[i].begin, end, now));
 	}
 	for (size_t i = 0; i < was->count; i++) {
 		uintptr_t at = was->at[i].begin, end = was->at[i].end;

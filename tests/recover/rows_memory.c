@@ -172,6 +172,51 @@ static void setup_file_to_read(void)
 	CHECK(mprotect(area, LEN, PROT_READ | PROT_WRITE) == 0);
 }
 
+/* No checkpoint lies between the mapping, or what was read of it last, and the call. */
+static void setup_file_unseen(void)
+{
+	map_file(PROT_READ);
+	tick();
+}
+
+static void body_mprotect_unseen(bool again)
+{
+	CHECK(is_mapped(area + 4096) && is_all('a'));
+	CHECK(CALL(mprotect, area + 4096, 2 * 4096, PROT_READ | PROT_WRITE) == 0);
+	memset(area + 4096, 'c', 2 * 4096);
+	if (again)
+		munmap(area, LEN);
+}
+
+/* Written and closed again, as code that is patched. */
+static void body_mprotect_patched(bool again)
+{
+	CHECK(is_all('a'));
+	CHECK(mprotect(area, LEN, PROT_READ | PROT_WRITE) == 0);
+	memset(area + 4096, 'c', 2 * 4096);
+	CHECK(CALL(mprotect, area, LEN, PROT_READ) == 0);
+	if (again)
+		munmap(area, LEN);
+}
+
+/* Read-only, and not what the file has. */
+static void setup_constants(void)
+{
+	map_file(PROT_READ | PROT_WRITE);
+	memset(area, 'r', LEN / 2);
+	CHECK(mprotect(area, LEN, PROT_READ) == 0);
+}
+
+static void body_constants(bool again)
+{
+	CHECK(is_mapped(area) && area[0] == 'r' && area[LEN / 2 - 1] == 'r');
+	CHECK(is_mapped(area + LEN / 2) && area[LEN / 2] == 'a' && area[LEN - 1] == 'a');
+	CHECK(CALL(mprotect, area, LEN, PROT_READ | PROT_WRITE) == 0);
+	memset(area, 'c', LEN);
+	if (again)
+		munmap(area, LEN);
+}
+
 /* Twice, over different parts: the protections of the checkpoint come back one by one. */
 static void body_mprotect_twice(bool again)
 {
@@ -365,6 +410,9 @@ const struct row rows_memory[] = {
 	{"mprotect", setup_area, body_mprotect, false, false},
 	{"mprotect_open", setup_read_only, body_mprotect_open, false, false},
 	{"mprotect_file", setup_file_to_read, body_mprotect, false, false},
+	{"mprotect_unseen", setup_file_unseen, body_mprotect_unseen, false, false},
+	{"mprotect_patched", setup_file_unseen, body_mprotect_patched, false, false},
+	{"constants", setup_constants, body_constants, false, false},
 	{"mprotect_twice", setup_area, body_mprotect_twice, false, false},
 	{"mprotect_reserve", setup_reserve, body_mprotect_reserve, false, false},
 	{"mprotect_shrink", setup_opened_reserve, body_mprotect_shrink, false, false},

@@ -2,12 +2,14 @@
 /*
  * What the session asks of parts that 32-bit programs do not have, because no tracker of theirs
  * does: descriptors that have to be kept alive, hot pages and strategies, traces of pages,
- * protection of the engine's memory, memory that vanishes while a signal handler waits for it.
+ * protection of the engine's memory, memory that vanishes while a signal handler waits for it,
+ * mappings that are followed.
  */
 #include "base/copy.h"
 #include "os/guarded.h"
 #include "os/keeper.h"
 #include "session/engine.h"
+#include "session/files.h"
 #include "track/faults.h"
 #include "track/feed.h"
 
@@ -79,6 +81,69 @@ int cairn_context(cairn_t *c, uint64_t key)
 {
 	CRN_TRY(crn_lock(c));
 	crn_unlock(c);
+	return 0;
+}
+
+/* ---- No mapping is followed: their trackers are told of stores ------------------------------- */
+
+int crn_files_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+{
+	return 0;
+}
+
+int crn_files_keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	return 0;
+}
+
+void crn_files_open(cairn_t *c)
+{
+}
+
+void crn_files_close(cairn_t *c)
+{
+}
+
+int crn_files_diff(cairn_t *c, struct crn_changes *to)
+{
+	return 0;
+}
+
+int crn_files_born(cairn_t *c, struct crn_changes *to, const struct crn_piece *n,
+	uintptr_t begin, uintptr_t end)
+{
+	return crn_change_add(c, to, n, begin, end, CRN_CHANGE_BORN);
+}
+
+void crn_files_take(cairn_t *c)
+{
+}
+
+void crn_files_protecting(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+}
+
+bool crn_files_younger(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
+{
+	return false;
+}
+
+void crn_files_give_way(cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
+{
+}
+
+int crn_files_settle(cairn_t *c, uint64_t id)
+{
+	return 0;
+}
+
+int crn_file_undoable(cairn_t *c, uint64_t id, const struct crn_piece *p)
+{
+	return 0;
+}
+
+int crn_file_put(cairn_t *c, const struct crn_piece *p)
+{
 	return 0;
 }
 

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mapped_files TRACKER [STRATEGY]: private mappings of files that are no part of surface "all",
+ * because they cannot be written, and what a restore makes of them when the program opens, writes,
+ * closes, unmaps or replaces them.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include "../lib/harness.h"
+
+#define PAGE  4096ul
+#define PAGES 8ul
+
+static cairn_t *c;
+static char *name;
+static struct {
+	uint64_t id, newer, newest;
+	uint8_t seen[PAGES * PAGE];
+} *kept; /* shared, so that no restore takes it back */
+
+/* A file of `pages` pages: page i is all 'a' + i. */
+static int make_file(const char *path, size_t pages)
+{
+	char text[PAGE];
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0700);
+
+	CHECK(fd >= 0);
+	for (size_t i = 0; i < pages; i++) {
+		memset(text, 'a' + (int)i, PAGE);
+		CHECK(write(fd, text, PAGE) == (ssize_t)PAGE);
+	}
+	return fd;
+}
+
+static uint8_t *map_file(int prot, int fixed, void *at)
+{
+	int fd = make_file(name, PAGES);
+	uint8_t *p = mmap(at, PAGES * PAGE, prot, MAP_PRIVATE | fixed, fd, 0);
+
+	CHECK(p != MAP_FAILED);
+	close(fd);
+	return p;
+}
+
+static void protect(uint8_t *at, size_t pages, int prot)
+{
+	CHECK(mprotect(at, pages * PAGE, prot) == 0);
+}
+
+static void write_pages(uint8_t *at, size_t pages)
+{
+	protect(at, pages, PROT_READ | PROT_WRITE);
+	memset(at, 'X', pages * PAGE);
+}
+
+static void checkpoint(uint64_t *which)
+{
+	CHECK_RC(cairn_checkpoint(c, which), CAIRN_TAKEN);
+}
+
+/* What the kernel can read of the page: its first byte and whether it may be written, or -1. */
+static int first_byte(const uint8_t *page)
+{
+	int ends[2], got;
+
+	CHECK(pipe(ends) == 0);
+	got = write(ends[1], page, PAGE) == (ssize_t)PAGE ? 0 : -1;
+	if (!got)
+		CHECK(read(ends[0], kept->seen, PAGE) == (ssize_t)PAGE);
+	close(ends[0]);
+	close(ends[1]);
+	for (size_t i = 0; !got && i < PAGE; i++)
+		CHECK_U64(kept->seen[i], kept->seen[0]);
+	return got ? got : kept->seen[0];
+}
+
+/* Asked by having the kernel write what is there. */
+static bool is_writable(uint8_t *page)
+{
+	int ends[2], got;
+
+	CHECK(pipe(ends) == 0 && write(ends[1], page, 1) == 1);
+	got = (int)read(ends[0], page, 1);
+	close(ends[0]);
+	close(ends[1]);
+	return got == 1;
+}
+
+/* All of it as the file has it, and closed. */
+static void check_whole(uint8_t *at)
+{
+	for (size_t i = 0; i < PAGES; i++) {
+		CHECK_U64(first_byte(at + i * PAGE), 'a' + i);
+		CHECK(!is_writable(at + i * PAGE));
+	}
+}
+
+static void restart(uint8_t *at)
+{
+	CHECK(munmap(at, PAGES * PAGE) == 0);
+	checkpoint(&kept->newest);
+}
+
+/* Opened and written, at once, in parts, before and after checkpoints; and once more. */
+static void opened(void)
+{
+	uint8_t *at = map_file(PROT_READ, 0, NULL);
+
+	checkpoint(&kept->id);
+	for (int again = 0; again < 3; again++) {
+		write_pages(at + PAGE, 2);
+		if (again > 0)
+			checkpoint(&kept->newer);
+		write_pages(at + 2 * PAGE, 3);
+		if (again > 1) {
+			protect(at + 3 * PAGE, 1, PROT_READ);
+			checkpoint(&kept->newer);
+		}
+		CHECK_OK(cairn_rewind(c, kept->id));
+		check_whole(at);
+	}
+	write_pages(at + PAGE, 2);
+	checkpoint(&kept->newer);
+	memset(at + PAGE, 'Y', PAGE);
+	CHECK_OK(cairn_rewind(c, kept->newer));
+	CHECK_U64(first_byte(at + PAGE), 'X');
+	CHECK(is_writable(at + 2 * PAGE));
+	CHECK_OK(cairn_rewind(c, kept->id));
+	check_whole(at);
+	restart(at);
+}
+
+/* Written before the checkpoint and closed: that is not what the file has. */
+static void relocated(void)
+{
+	uint8_t *at = map_file(PROT_READ | PROT_WRITE, 0, NULL);
+
+	memset(at + 2 * PAGE, 'R', 2 * PAGE);
+	protect(at, PAGES, PROT_READ);
+	checkpoint(&kept->id);
+	for (int again = 0; again < 4; again++) {
+		if (again & 1) {
+			CHECK(munmap(at, PAGES * PAGE) == 0);
+		} else {
+			write_pages(at, PAGES);
+			protect(at, 3, PROT_READ);
+		}
+		if (again & 2)
+			checkpoint(&kept->newer);
+		CHECK_OK(cairn_rewind(c, kept->id));
+		for (size_t i = 0; i < PAGES; i++) {
+			bool written = i == 2 || i == 3;
+
+			CHECK_U64(first_byte(at + i * PAGE), written ? 'R' : 'a' + i);
+		}
+		CHECK(!is_writable(at) && !is_writable(at + 2 * PAGE) &&
+			!is_writable(at + 7 * PAGE));
+	}
+	restart(at);
+}
+
+/* Opened, written and closed with no checkpoint between: nothing of that is seen in the map. */
+static void patched(void)
+{
+	uint8_t *at = map_file(PROT_READ | PROT_EXEC, 0, NULL);
+	uint64_t id;
+
+	checkpoint(&kept->id);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	write_pages(at + 4 * PAGE, 1);
+	protect(at + 4 * PAGE, 1, PROT_READ | PROT_EXEC);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	check_whole(at);
+	/* Before a checkpoint, or after it? */
+	checkpoint(&kept->newer);
+	write_pages(at + 5 * PAGE, 1);
+	protect(at + 5 * PAGE, 1, PROT_READ | PROT_EXEC);
+	checkpoint(&id);
+	CHECK_RC(cairn_rewind(c, id), CAIRN_ELAYOUT);
+	CHECK_U64(first_byte(at + 5 * PAGE), 'X');
+	/* From now on it is known. */
+	checkpoint(&kept->newer);
+	write_pages(at + 5 * PAGE, 1);
+	memset(at + 5 * PAGE, 'Z', PAGE);
+	protect(at + 5 * PAGE, 1, PROT_READ | PROT_EXEC);
+	CHECK_OK(cairn_rewind(c, kept->newer));
+	CHECK_U64(first_byte(at + 5 * PAGE), 'X');
+	restart(at);
+}
+
+/* Unmapped, in parts, and with something else in its place. */
+static void unmapped(void)
+{
+	uint8_t *at = map_file(PROT_READ, 0, NULL);
+
+	protect(at + 6 * PAGE, 1, PROT_NONE);
+	checkpoint(&kept->id);
+	for (int how = 0; how < 6; how++) {
+		uint8_t *p = at + PAGE;
+
+		CHECK(munmap(p, (how & 1 ? 6 : 2) * PAGE) == 0);
+		if (how & 2)
+			checkpoint(&kept->newer);
+		if (how > 1) {
+			p = mmap(p, PAGE, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+			CHECK(p == at + PAGE);
+			*p = 1;
+		}
+		if (how > 3) {
+			checkpoint(&kept->newer);
+			CHECK(munmap(at, PAGES * PAGE) == 0);
+			checkpoint(&kept->newer);
+		}
+		CHECK_OK(cairn_rewind(c, kept->id));
+		CHECK_U64(first_byte(at + 6 * PAGE), -1);
+		protect(at + 6 * PAGE, 1, PROT_READ);
+		check_whole(at);
+		CHECK_OK(cairn_rewind(c, kept->id));
+		CHECK_U64(first_byte(at + 6 * PAGE), -1);
+	}
+	/* What it has become is still undone when it is there no more. */
+	write_pages(at, 2);
+	checkpoint(&kept->newer);
+	CHECK(munmap(at, 4 * PAGE) == 0);
+	CHECK_OK(cairn_rewind(c, kept->newer));
+	CHECK_U64(first_byte(at + PAGE), 'X');
+	CHECK_OK(cairn_rewind(c, kept->id));
+	protect(at + 6 * PAGE, 1, PROT_READ);
+	check_whole(at);
+	restart(at);
+}
+
+/* The name leads nowhere, to another file, or to one that has become shorter. */
+static void lost_names(void)
+{
+	char other[256];
+
+	snprintf(other, sizeof(other), "%s.other", name);
+	for (int how = 0; how < 4; how++) {
+		uint8_t *at = map_file(PROT_READ, 0, NULL);
+
+		checkpoint(&kept->id);
+		CHECK(how == 3 || munmap(at + PAGE, 2 * PAGE) == 0);
+		if (how == 0)
+			CHECK(unlink(name) == 0);
+		if (how == 1) {
+			close(make_file(other, PAGES));
+			CHECK(rename(other, name) == 0);
+		}
+		if (how == 2)
+			CHECK(truncate(name, PAGE) == 0);
+		if (how == 3) { /* what is still mapped needs no name */
+			CHECK(unlink(name) == 0);
+			write_pages(at, PAGES);
+		}
+		CHECK_RC(cairn_rewind(c, kept->id), how == 3 ? 0 : CAIRN_ELAYOUT);
+		CHECK_U64(first_byte(at + PAGE), how == 3 ? 'b' : -1);
+		if (how != 2)
+			CHECK_U64(first_byte(at + 7 * PAGE), 'h');
+		restart(at);
+	}
+}
+
+/* Shared memory lies where it was: it stays, and the restore is refused. Another file gives way. */
+static void replaced(void)
+{
+	uint8_t *at = map_file(PROT_READ, 0, NULL), *p;
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	checkpoint(&kept->id);
+	p = mmap(at, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+	CHECK(p == at);
+	CHECK_RC(cairn_rewind(c, kept->id), CAIRN_ELAYOUT);
+	CHECK(at[1] == 'E');
+	p = mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
+	CHECK(p == at);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	check_whole(at);
+	close(fd);
+	restart(at);
+}
+
+/* A library of the system that nobody here uses, closed, and another one loaded in its place. */
+static void library(void)
+{
+	const char *names[] = { "libutil.so.1", "libresolv.so.2", "libnsl.so.1", "libanl.so.1" };
+	void *lib = NULL;
+
+	for (size_t i = 0; i < 4 && !lib; i++)
+		lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+	CHECK(lib);
+	checkpoint(&kept->id);
+	for (size_t i = 0; i < 8; i++) {
+		CHECK(dlclose(lib) == 0);
+		if (i & 4)
+			checkpoint(&kept->newer);
+		(void)dlopen(names[i % 4], RTLD_NOW | RTLD_LOCAL);
+		if (i & 1)
+			checkpoint(&kept->newer);
+		CHECK_OK(cairn_rewind(c, kept->id));
+	}
+	CHECK(dlclose(lib) == 0);
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	char path[] = "/tmp/mapped_files.XXXXXX";
+	int rc, fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	close(fd);
+	name = path;
+	o.tracker = argc > 1 ? argv[1] : "async";
+	o.surface = "all";
+	o.strategy = argc > 2 ? argv[2] : "none";
+	o.keep = 16;
+	rc = cairn_open(&c, &o);
+	if (rc == CAIRN_ENOTRACK || rc == CAIRN_EAREAONLY) {
+		unlink(path);
+		test_skip("this tracker for surface all");
+	}
+	CHECK_OK(rc);
+	kept = mmap(NULL, sizeof(*kept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(kept != MAP_FAILED);
+	opened();
+	relocated();
+	patched();
+	unmapped();
+	lost_names();
+	replaced();
+	library();
+	unlink(path);
+	return 0;
+}
