@@ -363,6 +363,8 @@ bool crn_files_younger(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 {
 	const struct crn_pieces *l = present(c);
 
+	if (c->control->watched)
+		return false; /* it may have gone */
 	for (size_t i = file_from(l, begin); begin < end; begin = l->at[i++].end)
 		if (i == l->count || l->at[i].begin > begin || l->at[i].born <= id)
 			return false;
@@ -376,7 +378,7 @@ void crn_files_give_way(cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
 	for (size_t i = file_from(l, begin); i < l->count && l->at[i].begin < end; i++) {
 		uintptr_t from = CRN_MAX(begin, l->at[i].begin), to = CRN_MIN(end, l->at[i].end);
 
-		if (l->at[i].born > id)
+		if (l->at[i].born > id && !c->control->watched)
 			(void)crn_memory_unmap((void *)from, to - from);
 	}
 }

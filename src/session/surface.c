@@ -217,7 +217,7 @@ static int add_tracked(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool *follows)
 {
 	int tracked = m->prot & PROT_WRITE ? false : add_tracked(c, m, flags);
-	bool before = *follows;
+	bool before = *follows, listed = m->prot & PROT_WRITE;
 
 	CRN_TRY(tracked);
 	*follows = tracked && (flags & CRN_AREA_FILE || (before && !flags));
@@ -231,8 +231,9 @@ static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 			(item_names(s, end, m->name) || (before && !flags))) {
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, m->begin, m->end));
 			*follows = flags & CRN_AREA_FILE || (before && !flags);
-		} else if (item_names(s, end, m->name)) {
+		} else if (!listed && item_names(s, end, m->name)) {
 			CRN_TRY(crn_files_add(c, m, flags));
+			listed = true;
 		}
 		s = end;
 		if (!*s)

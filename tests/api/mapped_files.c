@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mapped_files TRACKER [STRATEGY]: private mappings of files that are no part of surface "all",
- * because they cannot be written, and what a restore makes of them when the program opens, writes,
- * closes, unmaps or replaces them.
+ * mapped_files TRACKER [STRATEGY [SURFACE]]: private mappings of files that are no part of the
+ * surface, because they cannot be written, and what a restore makes of them when the program opens,
+ * writes, closes, unmaps or replaces them.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,6 +42,8 @@ static uint8_t *map_file(int prot, int fixed, void *at)
 	int fd = make_file(name, PAGES);
 	uint8_t *p = mmap(at, PAGES * PAGE, prot, MAP_PRIVATE | fixed, fd, 0);
 
+	if (p == MAP_FAILED && prot & PROT_EXEC) /* a file system without programs */
+		p = mmap(at, PAGES * PAGE, prot & ~PROT_EXEC, MAP_PRIVATE | fixed, fd, 0);
 	CHECK(p != MAP_FAILED);
 	close(fd);
 	return p;
@@ -311,14 +313,18 @@ static void library(void)
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
-	char path[] = "/tmp/mapped_files.XXXXXX";
+	char path[] = "/tmp/mapped_files.XXXXXX", named[64];
 	int rc, fd = mkstemp(path);
 
 	CHECK(fd >= 0);
 	close(fd);
 	name = path;
 	o.tracker = argc > 1 ? argv[1] : "async";
-	o.surface = "all";
+	o.surface = argc > 3 ? argv[3] : "all";
+	if (strcmp(o.surface, "name") == 0) {
+		snprintf(named, sizeof(named), "[stack],%s", strrchr(path, '/') + 1);
+		o.surface = named;
+	}
 	o.strategy = argc > 2 ? argv[2] : "none";
 	o.keep = 16;
 	rc = cairn_open(&c, &o);
@@ -330,12 +336,15 @@ int main(int argc, char **argv)
 	kept = mmap(NULL, sizeof(*kept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(kept != MAP_FAILED);
 	opened();
-	relocated();
 	patched();
-	unmapped();
 	lost_names();
-	replaced();
-	library();
+	if (o.surface != named) /* what is mapped again is memory, and has no name */
+		relocated();
+	if (strcmp(o.surface, "all") == 0) {
+		unmapped();
+		replaced();
+		library();
+	}
 	unlink(path);
 	return 0;
 }
