@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions of libc that call the program back: a checkpoint may be taken inside. */
-#include <glob.h>
 #include <pthread.h>
 #include <search.h>
 #include <stdlib.h>

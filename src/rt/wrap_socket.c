@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Sockets, names of the network, and waiting for descriptors. */
 #include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <poll.h>
