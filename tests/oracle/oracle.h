@@ -46,6 +46,10 @@ struct region {
 
 #define REGIONS_MAX 24
 
+/* Pages of a file that are no part of surface "all", but while they are open. */
+#define CONSTANTS 8
+enum constant_state { CONSTANT_CLOSED, CONSTANT_OPEN, CONSTANT_GONE };
+
 /* What a row of the table does; `ops` says which writers the random program draws from. */
 struct row {
 	const char *name;
@@ -96,6 +100,7 @@ struct snapshot {
 	bool no_return;  /* of memory alone: cairn_rewind can go there, cairn_restore cannot */
 	uint64_t tag_seed;
 	uint32_t tag_len; /* 0: no tag was attached */
+	uint8_t constants[CONSTANTS]; /* enum constant_state */
 	size_t page_count;
 	struct copied_page *pages; /* by address */
 };
@@ -191,6 +196,8 @@ struct world {
 	struct helper helpers[HELPERS];
 	uint32_t helpers_started;
 	int file, pipe[2], pair[2], direct, mem;
+	int program; /* of this process, for constants; or negative */
+	uint8_t *constants, constant_states[CONSTANTS];
 	int copies; /* a memfd, through which pages are read */
 	int decoys[DECOYS_MAX]; /* files of the program's under numbers that were the engine's */
 	uint32_t decoy_count;
@@ -251,6 +258,7 @@ enum op {
 	OP_TAG,
 	OP_BURST,
 	OP_DROP,
+	OP_CONSTANTS,
 	OP_COUNT,
 };
 
@@ -309,6 +317,10 @@ void op_area(void);
 void op_tag(void);
 void op_burst(void);
 void op_drop(void);
+void op_constants(void);
+void constants_map(void);
+/* After a call: what was closed is as the file has it, and these are their states now. */
+void constants_check(const uint8_t states[CONSTANTS]);
 
 /* ---- The calls under test, each with its check ---------------------------------- */
 

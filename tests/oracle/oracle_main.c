@@ -62,6 +62,9 @@ static void open_files(void)
 	W->file = temp_file(32 * PAGE, 0);
 	if (W->row->ops & OP(DIRECT))
 		W->direct = temp_file(16 * PAGE, O_DIRECT);
+	W->program = -1;
+	if (W->row->ops & OP(CONSTANTS))
+		constants_map();
 	W->mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	if (pipe2(W->pipe, O_CLOEXEC) ||
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, W->pair))

@@ -41,6 +41,8 @@ const struct row oracle_rows[] = {
 	{ "drops",     OP(STORE) | OP(DROP),         REGION_ANON | REGION_BIG, 8, 700 },
 	{ "protect",   OP(STORE) | OP(PROTECT),      REGION_ANON | REGION_FILE, 0, 700 },
 	{ "files",     OP(STORE) | OP(COPY) | OP(READ), REGION_FILE, 0,  700 },
+	{ "constants", OP(STORE) | OP(CONSTANTS) | OP(MMAP) | OP(MUNMAP),
+			REGION_ANON | REGION_FILE, 0, 400 },
 	{ "exclude",   OP(STORE) | OP(COPY) | OP(EXCLUDE), REGION_ANON | REGION_STATIC, 0, 700 },
 	{ "areas",     OP(STORE) | OP(AREA) | OP(EXCLUDE), REGION_ANON | REGION_STATIC, 0, 900,
 			ROW_EXPLICIT },
@@ -123,4 +125,5 @@ const struct op_entry oracle_ops[OP_COUNT] = {
 	ENTRY(DROP, op_drop),
 	ENTRY(AREA, op_area),
 	ENTRY(TAG, op_tag),
+	ENTRY(CONSTANTS, op_constants),
 };

@@ -241,6 +241,7 @@ struct snapshot *snapshot_take(uintptr_t frame, const struct snapshot *like)
 	for (size_t i = 0; i < span_count; i++)
 		total += (W->spans[i].end - W->spans[i].begin) / PAGE;
 	memset(s, 0, sizeof(*s));
+	memcpy(s->constants, W->constant_states, sizeof(s->constants));
 	s->frame = frame;
 	s->pages = world_alloc(total * sizeof(s->pages[0]), 64);
 	for (size_t i = 0; i < span_count; i++) {
