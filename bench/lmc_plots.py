@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from lmc_recipes import NOTHING
 from lmc_report import TITLES, of
 from plots import BLACK, canvas, headline, legend_beside, look, save
 
@@ -59,7 +60,8 @@ def _bars(found: list[dict], folder: Path, key: str, title: str, name: str) -> s
     programs = list(dict.fromkeys(x["program"] for x in found))
     figure, all_axes = canvas(3.4 * len(programs), 3.2, 1, len(programs), squeeze=False)
     for axes, program in zip(all_axes[0], programs):
-        mine = [x for x in found if x["program"] == program and x["row"] != "plain"]
+        mine = [x for x in found if x["program"] == program]
+        mine = [x for x in mine if x["row"] not in ("plain", NOTHING)]
         colours = [look(x["row"])[0] for x in mine]
         axes.bar([x["row"] for x in mine], [x[key] for x in mine], color=colours, width=0.65)
         for at, x in enumerate(mine):

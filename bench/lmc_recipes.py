@@ -13,12 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 STORE = ROOT / "build-programs"
 
-# Options of cairn-cc of each variant of a program: None: clang alone.
-VARIANTS: dict[str, str | None] = {
-    "plain": None,
-    "shadow": "",
-    "undolog": "-fcairn-tracker=undolog",
-}
+NOTHING = "nothing saved"  # such a program can open no session
 
 # LMC, Figures 8 to 10: hooks of shadow with more and more left out; hooks that save nothing.
 SWITCHES = {
@@ -27,7 +22,7 @@ SWITCHES = {
     "and transient": ("stack", "fresh"),
     "and aggregated": ("aggregate", "segments"),
     "and loops": ("loops",),
-    "nothing saved": (),
+    NOTHING: (),
 }
 
 
@@ -39,11 +34,20 @@ def _switched() -> dict[str, str]:
         on += names
         off = [f"-fcairn-{name}=off" for name in every if name not in on]
         found[row] = " ".join(["-fcairn-report", *off])
-    found["nothing saved"] += " -fcairn-save=off"
+    found[NOTHING] += " -fcairn-save=off"
     return found
 
 
 SWITCHED = _switched()
+
+# Options of cairn-cc of each variant of a program: None: clang alone.
+VARIANTS: dict[str, str | None] = {
+    "plain": None,
+    "shadow": "",
+    "undolog": "-fcairn-tracker=undolog",
+    NOTHING: SWITCHED[NOTHING],
+}
+
 REGIONS = {f"{1 << shift} B": f"-fcairn-region={1 << shift}" for shift in range(4, 13)}
 
 

@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from lmc_programs import built
+from lmc_recipes import NOTHING
 from lmc_works import WORKS
 from results import digest
 from rounds import Found, RunLog, spread
@@ -30,8 +31,9 @@ TABLE = "lmc.runs"
 PAGES = ("fork", "mprotect", "softdirty", "async")
 LIMIT = 4 << 30  # bytes of the undo log
 
+
 def rows(name: str) -> tuple[str, ...]:
-    return ("plain", "undolog", "shadow", *(PAGES if WORKS[name].at else ()))
+    return ("plain", "undolog", "shadow", NOTHING, *(PAGES if WORKS[name].at else ()))
 
 
 def steps(name: str, settings: Settings) -> int:
@@ -98,7 +100,7 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
             under = [settings.cairn(), "run", "--stats=json", "--at", work.at, "--tracker", row]
             command = [*under, "--strategy", "none", "--", *command]
         figures = one_run(command, work.clean, folder / work.typed)
-        if row != "plain" and (not figures["checkpoints"] or figures["failed"]):
+        if row not in ("plain", NOTHING) and (not figures["checkpoints"] or figures["failed"]):
             raise RuntimeError("no checkpoints, or failed ones")
         return figures
 

@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from lmc_programs import built
-from lmc_recipes import Recipe
+from lmc_recipes import NOTHING, Recipe
 from lmc_services import SERVICES, Service
 from rounds import Found, RunLog, spread
 from servers import Server, ServerError
@@ -28,7 +28,7 @@ from smc import Settings, memory_kib, processor_seconds, summaries
 
 TABLE = "lmc.servers"
 PAGES = ("fork", "mprotect", "softdirty", "async")
-ROWS = ("plain", "undolog", "shadow", *PAGES)
+ROWS = ("plain", "undolog", "shadow", NOTHING, *PAGES)
 EVERY = (10, 100)  # requests per checkpoint, for the memory (Table II)
 KEPT = ("undolog", "shadow", "mprotect")
 FIGURES = ("rate", "cpu_us", "memory_kib", "per_request", "saved", "checkpoint_us", "stack_bytes")
@@ -36,13 +36,12 @@ FIGURES = ("rate", "cpu_us", "memory_kib", "per_request", "saved", "checkpoint_u
 
 @dataclass(frozen=True)
 class Point:
-    """`program`: the file, if it is not that of the row. `counts`: it takes checkpoints."""
+    """`program`: the file, if it is not that of the row."""
 
     row: str
     kib: int
     every: int = 1
     program: Path | None = None
-    counts: bool = True
 
     @property
     def name(self) -> str:
@@ -100,7 +99,8 @@ def sums(server: Server, point: Point, requests: int) -> dict[str, float]:
         raise ServerError(f"{point.row}: an interval could not be kept: its limit is reached")
     said = summaries(text).values()
     taken = sum(one["checkpoints"] for one in said)
-    if point.counts and point.row != "plain" and (not taken or any(one["failed"] for one in said)):
+    takes = point.row not in ("plain", NOTHING)
+    if takes and (not taken or any(one["failed"] for one in said)):
         raise ServerError(f"{point.row}: no checkpoints, or failed ones: {server.last_words()}")
     saved = sum(one.get("saved", one.get("pages_saved", 0)) for one in said)
     nanoseconds = sum(one["checkpoint_ns"] for one in said)

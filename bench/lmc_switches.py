@@ -26,7 +26,6 @@ from rounds import Found, RunLog, spread
 from smc import Settings
 
 KINDS = {"switches": SWITCHED, "regions": REGIONS}
-NOTHING = "nothing saved"  # such a program can open no session
 
 
 def steps(kind: str, settings: Settings, names: list[str]) -> int:
@@ -64,9 +63,7 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
         if work:
             return lmc_runs.one_run([str(programs[row]), *arguments], work.clean)
         service = SERVICES[name]
-        point = lmc_servers.Point(
-            row, service.sizes[0], program=programs[row], counts=row not in ("plain", NOTHING)
-        )
+        point = lmc_servers.Point(row, service.sizes[0], program=programs[row])
         return lmc_servers.one_run(recipe, service, point, settings, folder)
 
     try:
