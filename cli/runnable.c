@@ -64,14 +64,11 @@ static bool script_interpreter(const char *path, char *out)
 }
 
 /* Would the kernel give it more rights than we have, so that ld.so ignores LD_PRELOAD? */
-static bool gains_rights(const char *path, const struct stat *st)
+static bool gains_rights(const struct stat *st)
 {
-	char caps[64];
-
 	return ((st->st_mode & S_ISUID) && st->st_uid != geteuid()) ||
 		((st->st_mode & S_ISGID) && st->st_gid != getegid()) ||
-		((st->st_mode & (S_ISUID | S_ISGID)) && geteuid() != getuid()) ||
-		getxattr(path, "security.capability", caps, sizeof(caps)) >= 0;
+		((st->st_mode & (S_ISUID | S_ISGID)) && geteuid() != getuid());
 }
 
 static int check_at(const char *name, char *path, int depth)
@@ -88,10 +85,10 @@ static int check_at(const char *name, char *path, int depth)
 		return refuse(EXIT_MISSING, name, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return refuse(EXIT_REFUSED, name, "not a program");
-	if (st.st_mode & (S_ISUID | S_ISGID))
-		return refuse(
-			EXIT_REFUSED, name, "setuid and setgid programs cannot be run under Cairn");
-	if (gains_rights(path, &st))
+	if (gains_rights(&st))
+		return refuse(EXIT_REFUSED, name,
+			"programs that are setuid or setgid to others cannot be run under Cairn");
+	if (getxattr(path, "security.capability", NULL, 0) >= 0)
 		return refuse(EXIT_REFUSED, name,
 			"programs with file capabilities cannot be run under Cairn");
 	e = elf_open(&f, path);

@@ -282,6 +282,10 @@ struct crn_stream {
 	uint32_t cursor_at; /* bytes of it that have been taken */
 	uint32_t begin_at;  /* bytes of the first piece that had been taken at the checkpoint */
 	uint8_t shape;     /* enum crn_stream_shape */
+	/* messages: only one at a time is given again, for one of those read at once was a crash */
+	bool singly;
+	uint32_t newest;   /* messages: the first piece that the last read took */
+	uint32_t dropped;  /* messages: the piece that the last restore has taken out */
 	uint32_t *claim;   /* NULL: nobody else may be given it (inherited_input.c) */
 };
 #define CRN_STREAMS_MAX 4096
@@ -356,6 +360,14 @@ void crn_streams_count(void);
 void crn_streams_rewind(void);
 /* The suspect's: nothing of it is given again. */
 void crn_stream_drop(struct crn_stream *s);
+/* These are the messages, from the piece `first` on, that one read has taken. */
+void crn_stream_read_at_once(int fd, uint32_t first);
+/* The message that was read last; 0: there is none. *several: others came by the same read. */
+uint32_t crn_stream_last_message(const struct crn_stream *s, bool *several);
+/* After the rewind: this one is not given again. False: there is no other one. */
+bool crn_stream_take_out(struct crn_stream *s, uint32_t message);
+/* The program has looked at what it will read; piece 0: the kernel has it. */
+void crn_stream_peeked(int fd, uint32_t piece);
 
 /* ---- Children that were waited for (reaped.c) ------------------------------------------------ */
 
@@ -462,8 +474,12 @@ struct crn_effects {
 	uint32_t stream_count;
 	/* upper bound of streams with something to give; 0: fast path */
 	uint32_t pending_count;
-	/* whose input was consumed last; `since` the last recovery */
+	/* whose input was consumed last; `since` the last recovery, something new */
 	struct { uint64_t dev, ino; int32_t fd; bool since; } last_input;
+	/*
+	 * whose input was looked at later than that, without reading it; ino 0: nobody's; piece 0:
+	 * the kernel has it */
+	struct { uint64_t dev, ino; int32_t fd; uint32_t interval, piece; } last_peek;
 
 	struct crn_epoll_set *epolls;
 

@@ -39,7 +39,7 @@ static bool is_owed_nothing(struct crn_fd *f, int fd)
 	struct pollfd now = {.fd = fd, .events = POLLIN};
 	uint64_t said = f->dropped;
 
-	if (!said)
+	if (!said || crn_fd_pending(fd))
 		return false;
 	f->dropped = 0;
 	return said == crn_agent->effects->wakeups + 1 && crn_sys3(SYS_poll, &now, 1, 0) == 0;
@@ -211,10 +211,12 @@ static void accepted(struct crn_call *call, int listener, int fd, uint32_t piece
 	inv->a = piece;
 }
 
+/* As it was accepted, or, if nobody has asked for the name then, as the kernel tells it now. */
 static long give_socket(struct crn_call *call, struct crn_piece *piece, int flags)
 {
-	uint8_t name[128];
-	uint32_t len = sizeof(name), room;
+	const uint8_t *name = piece->text;
+	uint8_t asked[128];
+	uint32_t len = piece->name_len, room;
 	long fd = crn_sys3(
 		SYS_fcntl, piece->value, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
 
@@ -222,8 +224,12 @@ static long give_socket(struct crn_call *call, struct crn_piece *piece, int flag
 		return fd;
 	crn_sys3(SYS_fcntl, fd, F_SETFL, flags & SOCK_NONBLOCK ? O_NONBLOCK | O_RDWR : O_RDWR);
 	if (call->args[1] && call->args[2]) {
-		if (crn_sys3(SYS_getpeername, fd, name, &len) < 0)
-			len = 0; /* the peer has gone meanwhile; the next read says so */
+		if (!len) {
+			name = asked;
+			len = sizeof(asked);
+			if (crn_sys3(SYS_getpeername, fd, asked, &len) < 0)
+				len = 0; /* the peer has gone meanwhile; the next read says so */
+		}
 		if (crn_user_read(&room, (uintptr_t)call->args[2], sizeof(room)) < 0 ||
 		    crn_user_write((uintptr_t)call->args[1], name, CRN_MIN(room, len)) < 0 ||
 		    crn_user_write((uintptr_t)call->args[2], &len, sizeof(len)) < 0) {

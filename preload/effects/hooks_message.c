@@ -57,6 +57,8 @@ static bool give(struct crn_call *call, int fd, const struct iovec *iov, size_t 
 		return false;
 	if (call->result >= 0 && (flags & MSG_TRUNC) && s->shape == CRN_SHAPE_MESSAGES)
 		call->result = (*piece)->full;
+	if (call->result > 0 && (flags & MSG_PEEK))
+		crn_stream_peeked(fd, s->cursor);
 	return true;
 }
 
@@ -73,11 +75,20 @@ static enum crn_verdict ask(struct crn_call *call, int fd, int flags)
 		crn_call_raise(call);
 	} else if (flags & MSG_PEEK) {
 		call->effect = CRN_EFFECT_NONE;
-		return CRN_CALL_RUN;
 	} else if ((flags & MSG_TRUNC) && crn_fd_look(fd)->kind == CRN_FD_STREAM) {
 		crn_call_raise(call); /* bytes that nobody sees: there is no copy of them */
 	}
 	return CRN_CALL_RUN_THEN;
+}
+
+/* Nothing was taken; who was looked at may be whose request it is. True: this is all. */
+static bool only_looked(const struct crn_call *call, int flags)
+{
+	if (call->effect == CRN_EFFECT_INPUT || call->effect == CRN_EFFECT_OUTPUT)
+		return false;
+	if (call->result > 0 && (flags & MSG_PEEK))
+		crn_stream_peeked((int)call->args[0], 0);
+	return true;
 }
 
 /* ---- recvfrom -------------------------------------------------------------------------------- */
@@ -138,7 +149,7 @@ static void recvfrom_after(struct crn_call *call)
 	/* Bytes were to be thrown away, and there were none. */
 	if (flags & MSG_TRUNC && call->result == 0 && crn_fd_look(fd)->kind == CRN_FD_STREAM)
 		call->effect = CRN_EFFECT_NONE;
-	if (call->effect != CRN_EFFECT_INPUT && call->effect != CRN_EFFECT_OUTPUT)
+	if (only_looked(call, flags))
 		return;
 	cut(&taken, call->result, flags);
 	if (call->result >= 0 && call->args[4] && call->args[5]) {
@@ -242,7 +253,7 @@ static enum crn_verdict recvmsg_before(struct crn_call *call)
 
 static void recvmsg_after(struct crn_call *call)
 {
-	if (call->effect == CRN_EFFECT_INPUT || call->effect == CRN_EFFECT_OUTPUT)
+	if (!only_looked(call, (int)call->args[2]))
 		keep_message(call, (int)call->args[0], (const struct msghdr *)call->args[1],
 			call->result, (int)call->args[2]);
 }
@@ -256,12 +267,18 @@ static enum crn_verdict receive_many_before(struct crn_call *call)
 	int fd = (int)call->args[0], flags = (int)call->args[3];
 	uintptr_t at = (uintptr_t)call->args[1];
 	unsigned wanted = (unsigned)call->args[2], n = 0;
-	const unsigned once = flags & MSG_PEEK ? 1 : wanted;
+	uint32_t len, first = 0;
 	enum crn_verdict verdict;
-	uint32_t len;
+	unsigned once = wanted;
 
 	if (!crn_input_is_kept(call, fd, &verdict))
 		return verdict;
+	if (crn_fd_pending(fd)) {
+		const struct crn_stream *s = crn_stream_find(crn_fd_look(fd));
+
+		once = (flags & MSG_PEEK) || s->singly ? CRN_MIN(wanted, 1u) : wanted;
+		first = s->cursor;
+	}
 	while (!is_apart(flags) && n < once && crn_fd_pending(fd)) {
 		const struct crn_stream *s = crn_stream_find(crn_fd_look(fd));
 
@@ -276,6 +293,8 @@ static enum crn_verdict receive_many_before(struct crn_call *call)
 		at += sizeof(struct mmsghdr);
 		n++;
 	}
+	if (n > 1)
+		crn_stream_read_at_once(fd, first);
 	call->result = n;
 	return n ? CRN_CALL_ANSWERED : ask(call, fd, flags);
 }
@@ -283,9 +302,10 @@ static enum crn_verdict receive_many_before(struct crn_call *call)
 static void receive_many_after(struct crn_call *call)
 {
 	const struct mmsghdr *messages = (const struct mmsghdr *)call->args[1];
+	const uint32_t first = crn_agent->effects->pool_used;
 	long count = call->result;
 
-	if (call->effect != CRN_EFFECT_INPUT && call->effect != CRN_EFFECT_OUTPUT)
+	if (only_looked(call, (int)call->args[3]))
 		return;
 	if (count < 0)
 		keep_message(call, (int)call->args[0], NULL, count, 0);
@@ -294,6 +314,8 @@ static void receive_many_after(struct crn_call *call)
 		keep_message(call, (int)call->args[0], &messages[i].msg_hdr, messages[i].msg_len,
 			(int)call->args[3]);
 	}
+	if (count > 1 && call->effect == CRN_EFFECT_INPUT)
+		crn_stream_read_at_once((int)call->args[0], first);
 	call->result = count;
 }
 const struct crn_hook crn_hook_receive_many = {receive_many_before, receive_many_after};

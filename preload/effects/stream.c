@@ -111,7 +111,7 @@ static struct crn_stream *stream_make(int fd)
  * Whose input was consumed last is the suspect, and loses it. An eventfd, a timer or a signalfd is
  * nobody's connection: what it lost would be a wake-up that the program never gets again.
  */
-static void consumed(uint64_t dev, uint64_t ino, int fd)
+static void consumed(uint64_t dev, uint64_t ino, int fd, bool since)
 {
 	struct crn_effects *e = crn_agent->effects;
 
@@ -120,7 +120,8 @@ static void consumed(uint64_t dev, uint64_t ino, int fd)
 	e->last_input.dev = dev;
 	e->last_input.ino = ino;
 	e->last_input.fd = fd;
-	e->last_input.since = true;
+	e->last_peek.ino = 0;
+	e->last_input.since |= since;
 	if (e->hold && e->hold->used)
 		e->hold->asked = true;
 }
@@ -130,7 +131,22 @@ void crn_stream_consumed(int fd)
 	const struct crn_fd *f = crn_fd_look(fd);
 
 	if (crn_fd_is_pollable(f))
-		consumed(f->dev, f->ino, fd);
+		consumed(f->dev, f->ino, fd, true);
+}
+
+void crn_stream_peeked(int fd, uint32_t piece)
+{
+	struct crn_effects *e = crn_agent->effects;
+	const struct crn_fd *f = crn_fd_look(fd);
+
+	if (!f->dev)
+		return;
+	e->last_peek.dev = f->dev;
+	e->last_peek.ino = f->ino;
+	e->last_peek.fd = fd;
+	e->last_peek.interval = e->interval;
+	e->last_peek.piece = piece;
+	e->last_input.since |= !piece;
 }
 
 /* What a piece takes of the pool. */
@@ -177,7 +193,8 @@ static uint32_t append(struct crn_call *call, int fd, const struct crn_piece *si
 		crn_effects_cannot_undo("more input was read than can be kept");
 		return 0;
 	}
-	consumed(s->dev, s->ino, fd);
+	s->newest = at;
+	consumed(s->dev, s->ino, fd, true);
 	if (crn_agent->effects->pool_used > CRN_POOL_SOFT)
 		crn_call_raise(call);
 	return at;
@@ -237,11 +254,19 @@ void crn_stream_keep_error(struct crn_call *call, int fd)
 	(void)append(call, fd, &piece);
 }
 
+/* SAFETY: the kernel has just written the length; the name may be longer than its buffer. */
 uint32_t crn_stream_keep_socket(struct crn_call *call, int listener, int fd)
 {
-	const struct crn_piece piece = {.kind = CRN_PIECE_SOCKET, .value = fd};
+	const uint32_t *len = (const uint32_t *)(call->args[1] ? call->args[2] : 0);
+	const struct crn_piece piece = { .kind = CRN_PIECE_SOCKET,
+		.value = fd,
+		.name_len = len ? (uint16_t)CRN_MIN(*len, 128u) : 0 };
+	uint32_t at = append(call, listener, &piece);
 
-	return append(call, listener, &piece);
+	if (at && crn_user_copy(crn_piece_at(at)->text, (const void *)call->args[1],
+			  piece.name_len) < 0)
+		crn_piece_at(at)->name_len = 0;
+	return at;
 }
 
 /* An empty piece is made, the kernel asked, and the piece cut to what it had. */
@@ -394,9 +419,48 @@ long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count
 		s->cursor_at = at;
 		crn_streams_count();
 	} else {
-		consumed(s->dev, s->ino, s->fd);
+		s->newest = cursor;
+		/* of what lay before the one that was taken out nothing is new */
+		consumed(s->dev, s->ino, s->fd, cursor > s->dropped);
 	}
 	return ret;
+}
+
+void crn_stream_read_at_once(int fd, uint32_t first)
+{
+	struct crn_stream *s = crn_stream_find(crn_fd_look(fd));
+
+	if (s)
+		s->newest = first;
+}
+
+uint32_t crn_stream_last_message(const struct crn_stream *s, bool *several)
+{
+	*several = false;
+	if (!s || s->shape != CRN_SHAPE_MESSAGES || !s->newest)
+		return 0;
+	*several = crn_piece_at(s->newest)->next != s->cursor;
+	return s->newest;
+}
+
+bool crn_stream_take_out(struct crn_stream *s, uint32_t message)
+{
+	uint32_t at = s->first, before = 0;
+
+	while (at && at != message) {
+		before = at;
+		at = crn_piece_at(at)->next;
+	}
+	if (!at || (!before && at == s->last))
+		return false;
+	if (before)
+		crn_piece_at(before)->next = crn_piece_at(at)->next;
+	else
+		s->first = s->cursor = crn_piece_at(at)->next;
+	if (s->last == at)
+		s->last = before;
+	s->dropped = at;
+	return true;
 }
 
 uint32_t crn_stream_socket(struct crn_stream *s)
@@ -459,6 +523,7 @@ static void compact(void)
 			release_sockets(&s); /* another process's now */
 			continue;
 		}
+		s.newest = s.dropped = 0;
 		s.first = s.cursor = used;
 		s.begin_at = s.cursor_at;
 		while (at) {

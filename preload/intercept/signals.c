@@ -46,16 +46,20 @@ static bool raised_here(int sig, const siginfo_t *info)
 
 /*
  * Let the kernel's default action happen: at once for a signal that was sent, by refaulting for a
- * fault.
+ * fault. A fault whose signal is blocked ends the process, whatever the action: that takes no call,
+ * which a filter of the program's might forbid.
  */
 static void act_default(int sig, const siginfo_t *info, ucontext_t *uc)
 {
 	struct crn_ksigaction dfl = { 0 };
 
+	if (raised_here(sig, info)) {
+		*uc_mask(uc) |= CRN_SIG(sig);
+		return;
+	}
 	crn_signal_action(sig, &dfl, NULL);
 	*uc_mask(uc) &= ~CRN_SIG(sig);
-	if (!raised_here(sig, info))
-		crn_signal_requeue(crn_getpid(), crn_gettid(), sig, info);
+	crn_signal_requeue(crn_getpid(), crn_gettid(), sig, info);
 }
 
 /*
@@ -160,7 +164,7 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		return;
 	}
 	/* The handler's frame may come to lie on pages that a tracker has closed. */
-	if (sig == SIGSEGV || sig == SIGBUS)
+	if ((sig == SIGSEGV || sig == SIGBUS) && crn_agent && crn_agent->session)
 		crn_signal_mask(SIG_UNBLOCK, CRN_SIG(sig));
 	if (!t->in_vfork) {
 		crn_signal_delivered(t, sig, info);

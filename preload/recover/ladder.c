@@ -11,7 +11,8 @@
  * Within one wake-up several clients may each bring a crash. As long as each recovery disconnects
  * somebody new, that is progress and not a repetition: it ends when there is nobody left. So it is
  * where nobody can be disconnected (datagrams, a pipe): what was read has been dropped, and what
- * has been read since is something new.
+ * has been read since is something new. Of datagrams that one call has read all are suspect: they
+ * are given again one by one, and then only the one that was read last is dropped.
  */
 #include "effects/effects.h"
 #include "os/clock.h"
@@ -23,6 +24,8 @@ static bool is_repetition(const struct crn_suspect *suspect)
 
 	if (!r->recoveries || crn_agent->effects->wakeups != r->wakeups_last ||
 		crn_agent->effects->interval != r->interval_last)
+		return false;
+	if (r->split_last)
 		return false;
 	if (suspect->fd >= 0 && !suspect->connection && crn_agent->effects->last_input.since)
 		return false;
@@ -56,6 +59,7 @@ void crn_ladder_climbed(enum crn_rung rung, const struct crn_suspect *suspect)
 	r->moments[r->recoveries % CRN_RECOVERIES_A_SECOND] = crn_clock_kernel_ns();
 	r->recoveries++;
 	r->rung_last = rung;
+	r->split_last = rung == CRN_RUNG_SUSPECT && suspect->several;
 	r->interval_last = crn_agent->effects->interval;
 	r->wakeups_last = crn_agent->effects->wakeups;
 	crn_agent->effects->last_input.since = false;

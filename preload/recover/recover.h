@@ -25,6 +25,7 @@ struct crn_recover {
 	uint32_t interval_last; /* the interval that it took back */
 	uint64_t suspect_dev, suspect_ino; /* of the last recovery; ino 0: there was none */
 	uint32_t rung_last;     /* enum crn_rung of the last recovery */
+	bool split_last;        /* nothing was dropped then: it is to be read one by one */
 };
 
 /* A crash, copied out of the signal frame, which a restore overwrites. */
@@ -48,6 +49,9 @@ struct crn_suspect {
 	uint64_t dev, ino;
 	bool socket;
 	bool connection; /* has one peer, who is reset; from others only what was read is dropped */
+	bool peeked;     /* it was only looked at */
+	uint32_t message; /* the piece that was read last, if that is a message; else 0 */
+	bool several;    /* with others, by one read: nobody knows which of them it was */
 };
 
 /* ladder.c. *why is set when the answer is to give up. */

@@ -39,23 +39,42 @@ static bool is_connection(int fd)
 	return type == SOCK_STREAM || type == SOCK_SEQPACKET;
 }
 
+/* A request that crashes whoever looks at it stays where it is. */
+static bool has_looked(void)
+{
+	const struct crn_effects *e = crn_agent->effects;
+
+	return e->last_peek.ino && e->last_peek.interval == e->interval &&
+		crn_fd_is_object(e->last_peek.fd, e->last_peek.dev, e->last_peek.ino);
+}
+
 void crn_suspect_find(struct crn_suspect *out)
 {
 	struct crn_effects *e = crn_agent->effects;
 	struct crn_fd *f;
 
 	*out = (struct crn_suspect){.fd = -1};
+	if (has_looked()) {
+		*out = (struct crn_suspect){ .fd = e->last_peek.fd, .dev = e->last_peek.dev,
+			.ino = e->last_peek.ino, .socket = true, .peeked = true,
+			.connection = is_connection(e->last_peek.fd),
+			.message = e->last_peek.piece };
+		return;
+	}
 	if (!e->last_input.ino)
 		return;
 	f = crn_fd_look(e->last_input.fd);
 	if (f->dev != e->last_input.dev || f->ino != e->last_input.ino) {
 		if (comes_back(e->last_input.fd, e->last_input.dev, e->last_input.ino))
-			*out = (struct crn_suspect){ e->last_input.fd, e->last_input.dev,
-				e->last_input.ino, true, true };
+			*out = (struct crn_suspect){ .fd = e->last_input.fd,
+				.dev = e->last_input.dev, .ino = e->last_input.ino,
+				.socket = true, .connection = true };
 		return;
 	}
-	*out = (struct crn_suspect){e->last_input.fd, f->dev, f->ino, crn_fd_is_socket(f),
-		is_connection(e->last_input.fd)};
+	*out = (struct crn_suspect){ .fd = e->last_input.fd, .dev = f->dev, .ino = f->ino,
+		.socket = crn_fd_is_socket(f), .connection = is_connection(e->last_input.fd) };
+	if (!out->connection)
+		out->message = crn_stream_last_message(crn_stream_find(f), &out->several);
 }
 
 static void name_peer(int fd, char *out, size_t size)
@@ -114,24 +133,31 @@ static bool reset(int fd)
 
 /*
  * What a wait has announced will not be there: hooks_input.c has what follows. Not if the restore
- * makes that wait again.
+ * makes that wait again. message: only this one; 0: all that was read.
  */
-static void drop(struct crn_stream *s)
+static void drop(struct crn_stream *s, uint32_t message)
 {
 	const struct crn_effects *e = crn_agent->effects;
 	struct crn_fd *f = crn_fd_look(s->fd);
 
 	if (e->waited && !e->at_wait && f->ino == s->ino && f->dev == s->dev)
 		f->dropped = e->wakeups + 1;
-	crn_stream_drop(s);
+	if (!message || !crn_stream_take_out(s, message))
+		crn_stream_drop(s);
 }
 
-static void drop_input(uint64_t dev, uint64_t ino)
+static void drop_input(const struct crn_suspect *suspect)
 {
-	struct crn_stream *s = crn_stream_find(&(struct crn_fd){.dev = dev, .ino = ino});
+	struct crn_stream *s = crn_stream_find(
+		&(struct crn_fd){.dev = suspect->dev, .ino = suspect->ino});
+	uint8_t byte;
 
-	if (s)
-		drop(s);
+	if (suspect->peeked && !suspect->connection && !suspect->message)
+		crn_sys6(SYS_recvfrom, suspect->fd, (long)&byte, 1, MSG_DONTWAIT, 0, 0);
+	else if (s && suspect->several)
+		s->singly = true;
+	else if (s)
+		drop(s, suspect->connection ? 0 : suspect->message);
 }
 
 /* What was accepted in the interval waits to be accepted again, under a high number. */
@@ -158,7 +184,7 @@ void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t siz
 	if (fd < 0)
 		return;
 	if (!suspect->socket) { /* a pipe, a terminal: what was read from it is not given again */
-		drop_input(suspect->dev, suspect->ino);
+		drop_input(suspect);
 		crn_format(peer, size, "descriptor %d (its input is dropped)", fd);
 		return;
 	}
@@ -171,8 +197,10 @@ void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t siz
 		crn_format(peer, size, "a listening socket");
 		return;
 	}
-	drop_input(suspect->dev, suspect->ino);
-	crn_agent->recover->resets++;
+	drop_input(suspect);
+	if (suspect->several)
+		crn_format(peer, size, "descriptor %d (its datagrams are read one by one)", fd);
+	crn_agent->recover->resets += !suspect->several;
 }
 
 unsigned crn_suspects_reset_all(void)
@@ -190,8 +218,10 @@ unsigned crn_suspects_reset_all(void)
 			fd = waiting_number(s->dev, s->ino);
 		if (fd >= 0 && crn_fd_is_socket(crn_fd_look(fd)))
 			count += reset(fd);
-		drop(s);
+		drop(s, 0);
 	}
+	if (has_looked())
+		count += reset(e->last_peek.fd);
 	crn_agent->recover->resets += count;
 	return count;
 }

@@ -329,6 +329,7 @@ void crn_sites_end(const char *why)
 		crn_warn("%s: no checkpoints and no recovery from here on", why);
 		crn_sites_exit();
 		crn_agent->config.site_count = 0;
+		crn_agent->config.recover = false;
 		crn_agent->config.stats = false;
 		crn_agent->session_refused = true;
 		crn_agent->session = NULL;

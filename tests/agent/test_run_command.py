@@ -97,7 +97,11 @@ def test_programs(folder: Path) -> None:
     refused(127, "No such file", "--", "no-such-program-anywhere")
     refused(127, "No such file", "--", "/no/such/program")
     refused(126, "statically linked", "--", str(VICTIMS / "victim_static"))
-    refused(126, "setuid", "--", str(setuid))
+    expect(run("--", str(setuid)) == (0, "", ""), "setuid to who runs it anyway")
+    if os.geteuid() == 0:
+        os.chown(setuid, 65534, 65534)
+        setuid.chmod(0o4755)
+        refused(126, "setuid", "--", str(setuid))
     refused(126, "not a 64-bit x86 program", "--", str(text))
     refused(126, "not a 64-bit x86 program", "--", str(bits32))
     refused(126, "Permission denied", "--", "/etc/passwd")

@@ -258,60 +258,6 @@ static void passes_each(void)
 	}
 }
 
-/* Each request is there before it looks: it never waits. The second one crashes it. */
-static void never_waits(void)
-{
-	int pairs[3][2], served = 0;
-	char c;
-
-	for (int i = 0; i < 3; i++)
-		if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) ||
-			write(pairs[i][1], i == 1 ? "c" : "s", 1) != 1)
-			_exit(3);
-	for (int i = 0; i < 3; i++) {
-		if (recv(pairs[i][0], &c, 1, MSG_DONTWAIT) != 1)
-			continue;
-		if (c == 'c')
-			crash();
-		served++;
-	}
-	printf("served %d\n", served);
-}
-
-/*
- * The same for a filter, whose requests come by its standard input; all but the last one crash it.
- * That it never waits does not make repetitions of them.
- */
-static void filter(void)
-{
-	char c;
-
-	if (pipe(pipe_ends) || dup2(pipe_ends[0], 0) || write(pipe_ends[1], "ccccs", 5) != 5 ||
-		read(0, &c, 1) != 1)
-		_exit(3);
-	if (c == 'c')
-		crash();
-	printf("read %c\n", c);
-}
-
-/* Datagrams that crash it, and one that does not, are all there when it wakes up. */
-static void datagrams(void)
-{
-	int pair[2];
-	char c;
-
-	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair))
-		_exit(3);
-	for (const char *p = "ccccs"; *p; p++)
-		if (write(pair[1], p, 1) != 1)
-			_exit(3);
-	wake_up();
-	wake_up();
-	if (recv(pair[0], &c, 1, MSG_DONTWAIT) == 1 && c == 'c')
-		crash();
-	printf("read %c\n", c);
-}
-
 /* Somebody sent it: not a crash. */
 static void sent(void)
 {
@@ -568,9 +514,6 @@ int main(int argc, char **argv)
 		{ "slept", another_thread_slept },
 		{ "half", another_thread_got_half },
 		{ "none", no_checkpoint },
-		{ "never", never_waits },
-		{ "filter", filter },
-		{ "datagrams", datagrams },
 		{ "sent", sent },
 		{ "stack", stack_overflow },
 		{ "read_only", read_only },

@@ -4,7 +4,7 @@
 What a recovery refuses and when it gives up: the lines that the agent prints and the way the
 program ends.
 
-    test_ladder.py CAIRN LADDER [--tracker TRACKER] [CASE...]
+    test_ladder.py CAIRN LADDER|SUSPECTS [--tracker TRACKER] [CASE...]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass
@@ -39,9 +40,6 @@ CASES = {
     "slept": Case(0, 1, "the sleeper read z"),
     "half": Case(0, 1, "the sleeper read all"),
     "none": Case(SEGV, 0, "", "no checkpoint has been taken yet"),
-    "never": Case(0, 1, "served 2"),
-    "filter": Case(0, 4, "read s"),
-    "datagrams": Case(0, 4, "read s"),
     "sent": Case(SEGV, 0),
     "stack": Case(0, 1, "survived"),
     "read_only": Case(0, 2, "survived both"),
@@ -55,6 +53,17 @@ CASES = {
     "restarted": Case(0, 0, "woken 3 times"),
     "gone": Case(0, 0, "still there"),
 }
+SUSPECTS = {
+    "never": Case(0, 1, "served 2"),
+    "filter": Case(0, 4, "read s"),
+    "datagrams": Case(0, 4, "read s"),
+    "one_of_many": Case(0, 1, "answered ab\n"),
+    "at_once": Case(0, 3, "answered ab\n"),
+    "later": Case(0, 2, "answered ."),
+    "looked_at": Case(0, 1, "served 1"),
+    "looked_at_datagrams": Case(0, 2, "answered ab\n"),
+    "accepted": Case(0, 1, "served 1"),
+}
 
 
 def was_slow(said: str) -> bool:
@@ -64,7 +73,7 @@ def was_slow(said: str) -> bool:
 
 
 def check(given: argparse.Namespace, name: str) -> list[str]:
-    case = CASES[name]
+    case = {**CASES, **SUSPECTS}[name]
     command = [given.cairn, "run", "--recover", "--tracker", given.tracker]
     command += ["--", given.ladder, name]
     for _ in range(ATTEMPTS):
@@ -106,7 +115,7 @@ def main() -> int:
     options.add_argument("--tracker", default="auto")
     options.add_argument("cases", nargs="*")
     given = options.parse_intermixed_args()
-    for name in given.cases or CASES:
+    for name in given.cases or (SUSPECTS if "suspects" in Path(given.ladder).name else CASES):
         wrong = check(given, name)
         print(f"{'FAIL' if wrong else 'ok  '}  {name}", flush=True)
         for line in wrong:

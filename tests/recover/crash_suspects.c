@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * suspects CASE: programs that crash of a request; whose it was is to be found out, and nobody else
+ * may lose anything. test_ladder.py knows what each must print and how each must end.
+ */
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int pipe_ends[2];
+
+static void wake_up(void)
+{
+	poll(NULL, 0, 0);
+}
+
+static void crash(void)
+{
+	*(volatile int *)24 = 0;
+}
+
+/* Each request is there before it looks: it never waits. The second one crashes it. */
+static void never_waits(void)
+{
+	int pairs[3][2], served = 0;
+	char c;
+
+	for (int i = 0; i < 3; i++)
+		if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) ||
+			write(pairs[i][1], i == 1 ? "c" : "s", 1) != 1)
+			_exit(3);
+	for (int i = 0; i < 3; i++) {
+		if (recv(pairs[i][0], &c, 1, MSG_DONTWAIT) != 1)
+			continue;
+		if (c == 'c')
+			crash();
+		served++;
+	}
+	printf("served %d\n", served);
+}
+
+/*
+ * The same for a filter, whose requests come by its standard input; all but the last one crash it.
+ * That it never waits does not make repetitions of them.
+ */
+static void filter(void)
+{
+	char c;
+
+	if (pipe(pipe_ends) || dup2(pipe_ends[0], 0) || write(pipe_ends[1], "ccccs", 5) != 5 ||
+		read(0, &c, 1) != 1)
+		_exit(3);
+	if (c == 'c')
+		crash();
+	printf("read %c\n", c);
+}
+
+/* Datagrams that crash it, and one that does not, are all there when it wakes up. */
+static void datagrams(void)
+{
+	int pair[2];
+	char c;
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair))
+		_exit(3);
+	for (const char *p = "ccccs"; *p; p++)
+		if (write(pair[1], p, 1) != 1)
+			_exit(3);
+	wake_up();
+	wake_up();
+	if (recv(pair[0], &c, 1, MSG_DONTWAIT) == 1 && c == 'c')
+		crash();
+	printf("read %c\n", c);
+}
+
+/* One end of a local pair; each byte of `text` is in it, as a message. */
+static int datagrams_of(const char *text)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair))
+		_exit(3);
+	for (; *text; text++)
+		if (write(pair[1], text, 1) != 1)
+			_exit(3);
+	wake_up();
+	wake_up();
+	return pair[0];
+}
+
+static char answers[8];
+
+static void answer(char c)
+{
+	if (c == 'c')
+		crash();
+	strncat(answers, &c, 1);
+}
+
+/* The last one of those that were read is to blame, and the others are read again. */
+static void one_of_many(void)
+{
+	int fd = datagrams_of("acb");
+	char c;
+
+	while (recv(fd, &c, 1, MSG_DONTWAIT) == 1)
+		answer(c);
+	printf("answered %s\n", answers);
+}
+
+/* One call has read them all: any of them may be to blame. */
+static void at_once(void)
+{
+	int fd = datagrams_of("accb"), n;
+	struct mmsghdr messages[4];
+	struct iovec iov[4];
+	char text[4];
+
+	do {
+		memset(messages, 0, sizeof(messages));
+		for (int i = 0; i < 4; i++) {
+			iov[i] = (struct iovec){ &text[i], 1 };
+			messages[i].msg_hdr.msg_iov = &iov[i];
+			messages[i].msg_hdr.msg_iovlen = 1;
+		}
+		n = recvmmsg(fd, messages, 4, MSG_DONTWAIT, NULL);
+		for (int i = 0; i < n; i++)
+			answer(text[i]);
+	} while (n > 0);
+	printf("answered %s\n", answers);
+}
+
+/* It is not the one that was read last: then all are dropped. */
+static void answered_later(void)
+{
+	int fd = datagrams_of("acb"), n = 0;
+	char text[4];
+
+	while (recv(fd, &text[n], 1, MSG_DONTWAIT) == 1)
+		n++;
+	for (int i = 0; i < n; i++)
+		answer(text[i]);
+	printf("answered %s.\n", answers);
+}
+
+/* Nothing is read before the crash: the program looks at the request where it lies. */
+static void looked_at(void)
+{
+	int pairs[2][2], served = 0;
+	char c;
+
+	for (int i = 0; i < 2; i++)
+		if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) ||
+			write(pairs[i][1], i ? "s" : "c", 1) != 1)
+			_exit(3);
+	wake_up();
+	wake_up();
+	for (int i = 0; i < 2; i++) {
+		if (recv(pairs[i][0], &c, 1, MSG_DONTWAIT | MSG_PEEK) != 1)
+			continue;
+		if (c == 'c')
+			crash();
+		served += recv(pairs[i][0], &c, 1, MSG_DONTWAIT) == 1;
+	}
+	printf("served %d\n", served);
+}
+
+static void looked_at_datagrams(void)
+{
+	int fd = datagrams_of("accb");
+	char c;
+
+	while (recv(fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) == 1) {
+		answer(c);
+		if (recv(fd, &c, 1, MSG_DONTWAIT) != 1)
+			_exit(4);
+	}
+	printf("answered %s\n", answers);
+}
+
+/* Whose connection has been reset is accepted again under its name. */
+static void accepted(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET }, from, is;
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	int clients[2], fd, served = 0;
+	socklen_t len = sizeof(at), is_len = sizeof(is);
+	char c;
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(listener, (struct sockaddr *)&at, len) || listen(listener, 2) ||
+		getsockname(listener, (struct sockaddr *)&at, &len))
+		_exit(3);
+	for (int i = 0; i < 2; i++) {
+		clients[i] = socket(AF_INET, SOCK_STREAM, 0);
+		if (connect(clients[i], (struct sockaddr *)&at, len) ||
+			write(clients[i], i ? "s" : "c", 1) != 1)
+			_exit(3);
+	}
+	wake_up();
+	wake_up();
+	for (int i = 0; i < 2; i++) {
+		memset(&from, 0, sizeof(from));
+		len = sizeof(from);
+		fd = accept(listener, (struct sockaddr *)&from, &len);
+		if (fd < 0 || len != sizeof(from) ||
+			getsockname(clients[i], (struct sockaddr *)&is, &is_len) ||
+			from.sin_port != is.sin_port)
+			_exit(5);
+		if (recv(fd, &c, 1, 0) != 1)
+			continue;
+		if (c == 'c')
+			crash();
+		served++;
+	}
+	printf("served %d\n", served);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} cases[] = {
+		{ "never", never_waits },
+		{ "filter", filter },
+		{ "datagrams", datagrams },
+		{ "one_of_many", one_of_many },
+		{ "at_once", at_once },
+		{ "later", answered_later },
+		{ "looked_at", looked_at },
+		{ "looked_at_datagrams", looked_at_datagrams },
+		{ "accepted", accepted },
+	};
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (!strcmp(cases[i].name, argv[1]))
+			cases[i].run();
+	return argc > 1 ? 0 : 2;
+}
