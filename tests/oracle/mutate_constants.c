@@ -73,7 +73,7 @@ void op_constants(void)
 	}
 }
 
-void constants_check(const uint8_t states[CONSTANTS])
+void constants_check(uint64_t id, const uint8_t states[CONSTANTS])
 {
 	for (size_t i = 0; i < CONSTANTS && W->program >= 0; i++) {
 		uint8_t *page = page_at(i), *want = W->buf;
@@ -83,8 +83,12 @@ void constants_check(const uint8_t states[CONSTANTS])
 			continue;
 		if (pread(W->program, want, PAGE, (off_t)(i * PAGE)) != (ssize_t)PAGE)
 			test_fail("the program cannot be read: errno %d", errno);
-		if (pwrite(W->copies, page, PAGE, 0) != (ssize_t)PAGE || memcmp(page, want, PAGE))
-			test_fail("constant page %zu is not what the file has", i);
+		if (pwrite(W->copies, page, PAGE, 0) != (ssize_t)PAGE)
+			test_fail("constant page %zu has gone", i);
+		for (size_t k = 0; k < PAGE; k++)
+			if (page[k] != want[k])
+				oracle_mismatch("a file's bytes", id, (uintptr_t)page + k, want[k],
+					page[k]);
 		if (pread(W->program, page, 1, (off_t)(i * PAGE)) != -1)
 			test_fail("constant page %zu can be written", i);
 	}

@@ -319,8 +319,8 @@ void op_burst(void);
 void op_drop(void);
 void op_constants(void);
 void constants_map(void);
-/* After a call: what was closed is as the file has it, and these are their states now. */
-void constants_check(const uint8_t states[CONSTANTS]);
+/* After a call for checkpoint `id`: what was closed is as the file has it. These are the states. */
+void constants_check(uint64_t id, const uint8_t states[CONSTANTS]);
 
 /* ---- The calls under test, each with its check ---------------------------------- */
 

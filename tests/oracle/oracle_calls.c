@@ -79,7 +79,7 @@ static void checkpoint_restored(uint64_t id, uintptr_t frame)
 	want = W->kept[W->kept_count - 1];
 	CHECK_U64(want->id, id);
 	snapshot_compare(want, W->before, frame, COMPARE_RESTORED);
-	constants_check(want->constants);
+	constants_check(want->id, want->constants);
 	W->pool_used = W->before_mark;
 	W->restores++;
 	regions_refresh();
@@ -162,7 +162,7 @@ __attribute__((noinline, noclone)) void do_restore(void)
 		test_fail("cairn_restore(%llu): %d (%s)", (unsigned long long)want->id, rc,
 			cairn_strerror(rc));
 	snapshot_compare(want, W->before, frame, COMPARE_REFUSED);
-	constants_check(W->constant_states);
+	constants_check(want->id, W->constant_states);
 	check_range();
 	W->refused++;
 	W->pool_used = mark;
@@ -183,13 +183,13 @@ __attribute__((noinline, noclone)) void do_rewind(void)
 			test_fail("cairn_rewind(%llu): %d (%s)", (unsigned long long)want->id, rc,
 				cairn_strerror(rc));
 		snapshot_compare(want, W->before, frame, COMPARE_REFUSED);
-		constants_check(W->constant_states);
+		constants_check(want->id, W->constant_states);
 		W->refused++;
 	} else {
 		while (W->kept[W->kept_count - 1]->id > want->id)
 			W->kept_count--;
 		snapshot_compare(want, W->before, frame, COMPARE_REWOUND);
-		constants_check(want->constants);
+		constants_check(want->id, want->constants);
 		W->rewinds++;
 		regions_refresh();
 	}

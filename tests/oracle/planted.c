@@ -18,9 +18,11 @@
  *	lying_look	a hot page that has changed counts as unchanged
  *	open_evicted	an evicted page, or one that was written, is not protected again
  *	stale_hot	a page that stays open is not copied
+ *	left_written	what was written to a closed file's page stays there
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include "oracle.h"
 #include "base/bits.h"
 #include "os/keeper.h"
@@ -44,6 +46,7 @@ static enum {
 	LYING_LOOK,
 	OPEN_EVICTED,
 	STALE_HOT,
+	LEFT_WRITTEN,
 	UNFED
 } plant;
 
@@ -210,6 +213,16 @@ int __wrap_crn_keeper_mend(struct crn_keeper *k)
 }
 
 int __real_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
+int __wrap_crn_memory_advise(void *addr, size_t len, int advice);
+int __real_crn_memory_advise(void *addr, size_t len, int advice);
+
+int __wrap_crn_memory_advise(void *addr, size_t len, int advice)
+{
+	bool left = plant == LEFT_WRITTEN && advice == MADV_DONTNEED;
+
+	return left ? 0 : __real_crn_memory_advise(addr, len, advice);
+}
+
 int __wrap_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
 int __real_crn_uffd_protect_beside(
 	int uffd, uintptr_t addr, size_t len, bool protect, struct crn_uffd_events *e);
@@ -351,7 +364,7 @@ static void __attribute__((constructor)) planted_init(void)
 {
 	static const char *const names[] = { "none", "skipped_page", "lost_record", "stale_mirror",
 		"area_end", "late_copy", "zeros", "exclusion", "closed", "lying_look",
-		"open_evicted", "stale_hot", "unfed" };
+		"open_evicted", "stale_hot", "left_written", "unfed" };
 	const char *name = getenv("ORACLE_PLANT");
 
 	P = oracle_shared(sizeof(*P));
