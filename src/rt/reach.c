@@ -7,6 +7,7 @@
 
 #define STACK_NEAR (256ul << 10) /* bytes above here: frames that called this one */
 
+extern char __data_start[] __attribute__((weak, visibility("hidden"))); /* musl has none */
 extern char __bss_start[] __attribute__((weak, visibility("hidden")));
 extern char _end[] __attribute__((weak, visibility("hidden")));
 
@@ -20,11 +21,12 @@ static bool within(uintptr_t at, size_t n, uintptr_t begin, uintptr_t end)
 static __attribute__((noinline)) bool surely(const volatile void *at, size_t n)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0), a = (uintptr_t)at;
+	uintptr_t image = (uintptr_t)(__data_start ? __data_start : __bss_start);
 
 	if (doubted)
 		return false;
 	return within(a, n, here, here + STACK_NEAR) || crn_heap_spans((const void *)at, n) ||
-		within(a, n, (uintptr_t)__bss_start, (uintptr_t)_end);
+		within(a, n, image, (uintptr_t)_end);
 }
 
 void crn_reach_doubt(const void *at, size_t n)
