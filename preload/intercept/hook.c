@@ -11,7 +11,6 @@
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/log.h"
-#include "os/clock.h"
 #include "os/sys.h"
 #include "os/thread.h"
 #include "intercept/intercept.h"
@@ -122,7 +121,7 @@ static void call_from_regs(struct crn_pending *p, const struct crn_regs *regs, c
 	call->effect = 0;
 	call->covered = false;
 	call->waits = 0;
-	p->began_ns = crn_here.timed ? crn_clock_kernel_ns() : 0;
+	p->began_ns = crn_timer_began_ns(call);
 	p->rsp = regs->rsp;
 	p->waits = false;
 	p->masked = false;

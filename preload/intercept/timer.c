@@ -239,31 +239,46 @@ static void shorten(struct crn_thread *t, long *arg, uint64_t elapsed_ns)
 	*arg = (long)(uintptr_t)t->rest;
 }
 
-/* Timeouts that the kernel counts from the beginning of the call, and does not write back. */
-static void shorten_args(struct crn_thread *t, long args[4], long nr, uint64_t elapsed_ns)
+/*
+ * Which argument is a timeout that the kernel counts from the beginning of the call, and does not
+ * write back. -1: none.
+ */
+static int timeout_arg(long nr, const long *args)
 {
 	switch (nr) {
+	case SYS_nanosleep:
+		return 0;
 	case SYS_poll:
-		return shorten_ms(&args[2], elapsed_ns);
+	case SYS_rt_sigtimedwait:
+		return 2;
+	case SYS_clock_nanosleep:
+		return args[1] & TIMER_ABSTIME ? -1 : 2;
 	case SYS_epoll_wait:
 	case SYS_epoll_pwait:
-		return shorten_ms(&args[3], elapsed_ns);
-	case SYS_nanosleep:
-		return shorten(t, &args[0], elapsed_ns);
-	case SYS_clock_nanosleep:
-		if (!(args[1] & TIMER_ABSTIME))
-			shorten(t, &args[2], elapsed_ns);
-		return;
-	case SYS_futex:
-		if ((args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT)
-			shorten(t, &args[3], elapsed_ns);
-		return;
-	case SYS_rt_sigtimedwait:
-		return shorten(t, &args[2], elapsed_ns);
-	case SYS_semtimedop:
 	case SYS_epoll_pwait2:
-		return shorten(t, &args[3], elapsed_ns);
+	case SYS_semtimedop:
+		return 3;
+	case SYS_futex:
+		return (args[1] & FUTEX_CMD_MASK) == FUTEX_WAIT ? 3 : -1;
 	}
+	return -1;
+}
+
+uint64_t crn_timer_began_ns(const struct crn_call *call)
+{
+	return crn_here.timed && timeout_arg(call->nr, call->args) >= 0 ? crn_clock_kernel_ns() : 0;
+}
+
+static void shorten_args(struct crn_thread *t, long args[4], long nr, uint64_t elapsed_ns)
+{
+	int i = timeout_arg(nr, args);
+
+	if (i < 0)
+		return;
+	if (nr == SYS_poll || nr == SYS_epoll_wait || nr == SYS_epoll_pwait)
+		shorten_ms(&args[i], elapsed_ns);
+	else
+		shorten(t, &args[i], elapsed_ns);
 }
 
 /* What is left of the call's timeout counts from here. */
