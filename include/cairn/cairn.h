@@ -208,7 +208,9 @@ CRN_API int cairn_close(cairn_t *c);
  * back from now on, to all checkpoints, as long as it is mapped there. Private memory goes back
  * without (CAIRN_EOVERLAP).
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0),
- * CAIRN_EUNSUPPORTED (shared memory of several objects).
+ * CAIRN_EUNSUPPORTED (shared memory of several objects; huge pages of hugetlbfs under "uffd",
+ * "mprotect" and feed "bpf-images"). Under "uffd" an area is made unmergeable: KSM takes the
+ * protection from pages that it merges, so do not set MADV_MERGEABLE or PR_SET_MEMORY_MERGE later.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
 

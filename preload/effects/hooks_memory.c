@@ -389,6 +389,7 @@ static enum crn_verdict madvise_before(struct crn_call *call)
 {
 	switch (call->args[2]) {
 	case MADV_HUGEPAGE: /* tracked memory has none: granted, and ignored, as the kernel may */
+	case MADV_MERGEABLE: /* what the kernel merges loses the protection of `uffd` */
 		call->result = 0;
 		return CRN_CALL_ANSWERED;
 	case MADV_COLLAPSE:

@@ -4,6 +4,7 @@
  * refused.
  */
 #include <asm/prctl.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -25,6 +26,9 @@
 #endif
 #ifndef ARCH_SHSTK_ENABLE
 #define ARCH_SHSTK_ENABLE 0x5001
+#endif
+#ifndef PR_SET_MEMORY_MERGE
+#define PR_SET_MEMORY_MERGE 67
 #endif
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
@@ -254,6 +258,9 @@ static enum crn_verdict prctl_before(struct crn_call *call)
 	case PR_GET_THP_DISABLE: case PR_GET_CHILD_SUBREAPER: case PR_SET_NAME: case PR_SET_VMA:
 		call->effect = CRN_EFFECT_NONE; /* a thread's name is for people; it may stay */
 		return CRN_CALL_RUN;
+	case PR_SET_MEMORY_MERGE: /* as by a kernel without KSM; see madvise */
+		call->result = -EINVAL;
+		return CRN_CALL_ANSWERED;
 	}
 	return CRN_CALL_RUN_THEN;
 }

@@ -196,3 +196,8 @@ int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect)
 {
 	return crn_uffd_protect_beside(uffd, addr, len, protect, NULL);
 }
+
+bool crn_uffd_protect_single(int uffd, uintptr_t addr)
+{
+	return crn_uffd_protect(uffd, addr, CRN_PAGE_SIZE, true) != -EINVAL;
+}

@@ -96,5 +96,10 @@ int crn_uffd_whole(int uffd, uintptr_t addr, size_t len);
 int crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
 int crn_uffd_protect_beside(
 	int uffd, uintptr_t addr, size_t len, bool protect, struct crn_uffd_events *e);
+/*
+ * Protect the page at addr, where a registered mapping begins. False: it cannot be done alone,
+ * because it is a part of a huge page of hugetlbfs, all of which is protected and opened at once.
+ */
+bool crn_uffd_protect_single(int uffd, uintptr_t addr);
 
 #endif

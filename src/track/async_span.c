@@ -212,6 +212,14 @@ static int arm(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	return err;
 }
 
+/* The same for what may consist of huge pages, to be looked at by scans alone. */
+static int arm_backed(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	CRN_TRY(arm(t, begin, end));
+	t->has_huge |= t->feed && !crn_uffd_protect_single(t->uffd, begin);
+	return 0;
+}
+
 /* Not registered means: found again, as written. */
 static int disarm_if(struct crn_async *t, uintptr_t begin, uintptr_t end, int err)
 {
@@ -244,7 +252,7 @@ static int watch_backed(
 {
 	if (changed)
 		CRN_TRY(crn_range_list_add(&t->dirty, begin, end));
-	CRN_TRY(arm(t, begin, end));
+	CRN_TRY(arm_backed(t, begin, end));
 	if (!shared) {
 		t->has_private_files = true;
 		CRN_TRY(disarm_if(t, begin, end,

@@ -542,6 +542,8 @@ int crn_async_find_written(struct crn_async *t, bool protect)
 	int doubt = CRN_FEED_DOUBT;
 
 	CRN_TRY(crn_async_finish_drops(t));
+	if (crn_unlikely(t->feed && t->has_huge))
+		feed_lost(t, "huge pages of hugetlbfs are reported in part");
 	if (!protect && is_idle(t)) {
 		t->owed = true;
 		return 0;

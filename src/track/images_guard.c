@@ -159,7 +159,9 @@ int crn_images_watch(struct crn_undo_pages *u, struct undo_area *a, bool plain)
 
 	CRN_TRY(plain ? mark_empty(u, a, true) : make_present(a));
 	CRN_TRY(crn_uffd_register(u->uffd, a->begin, len));
-	err = undo_protect_closed(u, a, a->begin, a->end, false);
+	err = CAIRN_EUNSUPPORTED; /* a store opens 512 pages, and there is an image of one */
+	if (plain || crn_uffd_protect_single(u->uffd, a->begin))
+		err = undo_protect_closed(u, a, a->begin, a->end, false);
 	/* Another thread may have written to it until it was protected. */
 	if (err >= 0 && plain)
 		err = mark_empty(u, a, false);

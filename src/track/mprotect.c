@@ -71,6 +71,19 @@ static void mprotect_end(struct crn_undo_pages *u, struct undo_area *a)
 	crn_faults_disinherit(u->handler, a->begin, a->end);
 }
 
+/* Close a page. Not in huge pages of hugetlbfs, which could not be opened one by one either. */
+static int close_single(
+	struct crn_undo_pages *u, const struct undo_area *a, uintptr_t page, bool exec)
+{
+	int err;
+
+	if (!(a->area->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) ||
+		atomic_load(undo_word_of(a, page)) & UNDO_OPEN)
+		return 0;
+	err = protect(u, page, page + CRN_PAGE_SIZE, exec);
+	return err == -EINVAL ? CAIRN_EUNSUPPORTED : err;
+}
+
 static int mprotect_begin(struct crn_undo_pages *u, struct undo_area *a)
 {
 	uintptr_t end;
@@ -80,6 +93,8 @@ static int mprotect_begin(struct crn_undo_pages *u, struct undo_area *a)
 	for (uintptr_t at = a->begin; next_run(a, &at, &end, &exec); at = end) {
 		err = crn_faults_inherit(u->handler, at, end,
 			PROT_READ | PROT_WRITE | (exec ? PROT_EXEC : 0));
+		if (err >= 0)
+			err = close_single(u, a, at, exec);
 		if (err >= 0)
 			err = undo_protect_closed(u, a, at, end, exec);
 		if (err < 0) {

@@ -157,6 +157,8 @@ static int uffd_begin(struct crn_undo_pages *u, struct undo_area *a)
 	while (again(u, err));
 	if (err < 0)
 		return err;
+	/* A page that KSM merges with another loses its protection. */
+	(void)crn_memory_advise((void *)a->begin, len, MADV_UNMERGEABLE);
 	/*
 	 * Before Linux 6.4 a page that is not there cannot be protected: let it be the zero page.
 	 */

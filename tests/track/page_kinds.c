@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * page_kinds TRACKER FEED CASE: memory whose pages the kernel does not handle one by one
+ * (hugetlbfs), or replaces by itself (KSM).
+ */
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "../lib/harness.h"
+
+#define PAGE  4096ul
+#define HUGE  (2ul << 20)
+#define STEPS 12
+
+static cairn_t *c;
+static uint8_t copy[STEPS][HUGE];
+
+static uint8_t *map_huge(void)
+{
+	uint8_t *at = mmap(NULL, HUGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+
+	if (at == MAP_FAILED)
+		test_skip("huge pages of 2 MiB (vm.nr_hugepages)");
+	return at;
+}
+
+static void go_back(uint64_t id, const uint8_t *at, const uint8_t *then)
+{
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(!memcmp(at, then, HUGE));
+}
+
+static void store(uint8_t *at, int step)
+{
+	for (size_t k = 0; k < 5; k++)
+		at[(((size_t)step * 37 + k * 91) % 512) * PAGE + 8] += (uint8_t)(step + 1);
+}
+
+/* One fault opens all of the page: later stores to other parts of it raise none. */
+static void huge(void)
+{
+	uint8_t *at = map_huge();
+	uint64_t id[STEPS];
+
+	memset(copy, 1, sizeof(copy)); /* no mapping changes later, of which a feed would hear */
+	memcpy(copy[0], at, HUGE);
+	CHECK_OK(cairn_area_add(c, at, HUGE));
+	for (int i = 0; i < 2 * STEPS; i++) { /* what a feed has doubted settles */
+		CHECK_RC(cairn_checkpoint(c, &id[0]), CAIRN_TAKEN);
+		store(at, i);
+		go_back(id[0], at, copy[0]);
+	}
+	for (int i = 0; i < STEPS; i++) {
+		CHECK_RC(cairn_checkpoint(c, &id[i]), CAIRN_TAKEN);
+		memcpy(copy[i], at, HUGE);
+		store(at, i);
+		go_back(id[i], at, copy[i]);
+		store(at, i);
+	}
+	for (int i = STEPS - 1; i >= 0; i--)
+		go_back(id[i], at, copy[i]);
+}
+
+/* The program's memory is as usable as before. */
+static void huge_refused(void)
+{
+	uint8_t *at = map_huge();
+
+	at[0] = 1;
+	CHECK_RC(cairn_area_add(c, at, HUGE), CAIRN_EUNSUPPORTED);
+	for (size_t i = 0; i < HUGE; i += PAGE)
+		at[i] = 2;
+}
+
+static bool is_mergeable(const void *at)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	bool inside = false, flag = false;
+	unsigned long begin, end;
+	char line[512];
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+			inside = begin <= (uintptr_t)at && (uintptr_t)at < end;
+		else if (inside && !strncmp(line, "VmFlags:", 8))
+			flag |= strstr(line, " mg") != NULL;
+	}
+	fclose(f);
+	return flag;
+}
+
+/* A page that has been merged has no protection any more. */
+static void mergeable(void)
+{
+	uint8_t *at = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
+
+	CHECK(at != MAP_FAILED);
+	if (madvise(at, 8 * PAGE, MADV_MERGEABLE))
+		test_skip("KSM (MADV_MERGEABLE)");
+	CHECK(is_mergeable(at));
+	CHECK_OK(cairn_area_add(c, at, 8 * PAGE));
+	CHECK(!is_mergeable(at));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test_case cases[] = {
+		{ "huge", huge },
+		{ "huge_refused", huge_refused },
+		{ "mergeable", mergeable },
+		{ NULL, NULL },
+	};
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+
+	CHECK(argc > 3);
+	o.tracker = argv[1];
+	o.feed = argv[2];
+	o.strategy = "none"; /* hot pages need no report */
+	o.surface = "none";
+	o.keep = STEPS;
+	c = test_open(&o);
+	test_run_case(cases, argv[3]);
+	CHECK_OK(cairn_close(c));
+	return 0;
+}
