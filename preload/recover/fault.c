@@ -74,8 +74,11 @@ static void raise_again(void)
 	e->signal_count = 0;
 }
 
-/* On the agent's stack. All is checked: from here on nothing fails. */
-static _Noreturn void go_back(
+/*
+ * On the agent's stack. All is checked, so little can fail: a feed may find out only now that it has
+ * missed something. Then nothing has changed, and it returns why.
+ */
+static int go_back(
 	struct crn_crash *crash, enum crn_rung rung, const struct crn_suspect *suspect)
 {
 	struct crn_recover *r = crn_agent->recover;
@@ -86,9 +89,8 @@ static _Noreturn void go_back(
 
 	crn_inverses_open_memory();
 	ret = crn_memory_restore(crn_agent->session, crn_agent->newest, NULL, &restored);
-	/* it was restorable a moment ago: the engine is broken, and with it the program */
 	if (ret < 0)
-		crn_error("the restore failed: %s", cairn_strerror(ret));
+		return ret;
 	crn_effects_undo();
 	if (rung == CRN_RUNG_ALL)
 		crn_format(peer, sizeof(peer), "unknown: all %u sockets read are reset",
@@ -118,22 +120,28 @@ struct journey {
 	struct crn_suspect suspect;
 };
 
-__attribute__((used)) static _Noreturn void arrive(const struct journey *from)
+static long arrive(const struct journey *from)
 {
 	struct journey j = *from;
 
-	go_back(&j.crash, j.rung, &j.suspect);
+	return go_back(&j.crash, j.rung, &j.suspect);
 }
 
-static _Noreturn void leave_stack(uint8_t *top, const struct journey *j)
+/* Returns, on the stack that it has come from, only if it cannot go back: why. */
+static int leave_stack(uint8_t *top, const struct journey *j)
 {
-	__asm__ volatile("movq %0, %%rsp\n\t"
+	long (*there)(const struct journey *from) = arrive;
+	long ret;
+
+	__asm__ volatile("movq %%rsp, %%rbx\n\t"
+			 "movq %[top], %%rsp\n\t"
 			 "andq $-16, %%rsp\n\t"
-			 "xorl %%ebp, %%ebp\n\t"
-			 "call *%2\n\t"
-			 "ud2"
-			 : : "r"(top), "D"(j), "r"(arrive) : "memory");
-	__builtin_unreachable();
+			 "call *%[there]\n\t"
+			 "movq %%rbx, %%rsp"
+			 : "=a"(ret), "+D"(j), [top] "+r"(top), [there] "+r"(there)
+			 :
+			 : "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc");
+	return (int)ret;
 }
 
 static bool recover_state(void)
@@ -188,7 +196,8 @@ bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
 		 */
 		t->in_agent = 1;
 		/* crn_resume builds its frame at the very top */
-		leave_stack(t->stack_top - 1024, &j);
+		why = cairn_strerror(leave_stack(t->stack_top - 1024, &j));
+		t->in_agent = 0;
 	}
 	/* The program dies of it, or handles it: nothing is taken back, so what it sent is sent. */
 	if (locked)

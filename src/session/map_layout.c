@@ -454,9 +454,10 @@ static bool must_look(const cairn_t *c)
  * A stack grows without a call that anybody is told of. Trackers with a mirror find its pages by
  * themselves; for the others: what it grows by begins just below the area.
  */
-static bool stack_has_grown(const cairn_t *c)
+static bool stack_has_grown(cairn_t *c)
 {
 	uintptr_t low = 0;
+	bool grown;
 
 	if (c->ops->caps & CRN_TRACK_MIRROR)
 		return false;
@@ -466,7 +467,12 @@ static bool stack_has_grown(const cairn_t *c)
 		else if (low)
 			break;
 	}
-	return low && crn_memory_mapped(low - CRN_PAGE_SIZE);
+	if (!low)
+		return false;
+	crn_own_calls(c, true);
+	grown = crn_memory_mapped(low - CRN_PAGE_SIZE);
+	crn_own_calls(c, false);
+	return grown;
 }
 
 static int follow(cairn_t *c, enum crn_follow how)
