@@ -75,8 +75,8 @@ static void raise_again(void)
 }
 
 /*
- * On the agent's stack. All is checked, so little can fail: a feed may find out only now that it has
- * missed something. Then nothing has changed, and it returns why.
+ * On the agent's stack. All is checked, so little can fail: a feed may find out only now that it
+ * has missed something. Then nothing has changed, and it returns why.
  */
 static int go_back(
 	struct crn_crash *crash, enum crn_rung rung, const struct crn_suspect *suspect)

@@ -4,7 +4,7 @@
 What a recovery refuses and when it gives up: the lines that the agent prints and the way the
 program ends.
 
-    test_ladder.py CAIRN LADDER|SUSPECTS [--tracker TRACKER] [CASE...]
+    test_ladder.py CAIRN LADDER|SUSPECTS [--tracker TRACKER] [--feed FEED] [CASE...]
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Case:
 
 SEGV = -signal.SIGSEGV
 ATTEMPTS = 20
+# Feed bpf-images refuses where somebody else has looked at the program's mappings meanwhile.
+PAST_LOST = "EFAILED"
 CASES = {
     "again": Case(SEGV, 2, "pass 1", "crashed again although every connection"),
     "handler": Case(42, 2, "own handler", "crashed again although every connection"),
@@ -74,16 +76,20 @@ def was_slow(said: str) -> bool:
 
 def check(given: argparse.Namespace, name: str) -> list[str]:
     case = {**CASES, **SUSPECTS}[name]
-    command = [given.cairn, "run", "--recover", "--tracker", given.tracker]
+    command = [given.cairn, "run", "--recover", "--tracker", given.tracker, "--feed", given.feed]
     command += ["--", given.ladder, name]
     for _ in range(ATTEMPTS):
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         if "cannot run on this host" in done.stderr:
-            print(f"SKIP: tracker {given.tracker}")
+            print(f"SKIP: tracker {given.tracker}, feed {given.feed}")
             sys.exit(77)
+        if given.feed == "bpf-images" and PAST_LOST in done.stderr:
+            continue
         if not was_slow(done.stdout):
             break
     else:
+        if given.feed == "bpf-images":
+            return [f"the past could not be kept, {ATTEMPTS} times in a row"]
         print(f"      {name}: 101 recoveries take more than a second here, each time")
         return []
     # a static function: its name is in the file alone
@@ -113,6 +119,7 @@ def main() -> int:
     options.add_argument("cairn")
     options.add_argument("ladder")
     options.add_argument("--tracker", default="auto")
+    options.add_argument("--feed", default="auto")
     options.add_argument("cases", nargs="*")
     given = options.parse_intermixed_args()
     for name in given.cases or (SUSPECTS if "suspects" in Path(given.ladder).name else CASES):

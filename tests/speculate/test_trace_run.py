@@ -167,7 +167,9 @@ def check_undercopied(cairn: str, victim: str, tracker: str) -> None:
         next(s for s in stats_of(cairn, victim, tracker, strategy) if "undercopied" in s)
         for strategy in ("none", "meta")
     )
-    assert abs(none["undercopied"] - meta["undercopied"]) <= TURNS, (none, meta)
+    # an interval that is scanned may also hold what was written between two looks
+    scans = abs(none.get("scans", 0) - meta.get("scans", 0))
+    assert abs(none["undercopied"] - meta["undercopied"]) <= TURNS + PAGES * scans, (none, meta)
     assert none["undercopied"] > TURNS * PAGES / 4, none
 
 
