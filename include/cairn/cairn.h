@@ -202,7 +202,7 @@ CRN_API int cairn_close(cairn_t *c);
  * nothing to wait for. Where there is no keeper, and (under "mprotect", and for files under "uffd")
  * from the death of keeper and twin to the next call, clean pages whose content goes while they
  * stay unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only memory that is
- * mapped over them, also if cairn_touch or a strategy expects stores there and they are opened
+ * mapped over them, also if cairn_area_touch or a strategy expects stores there and they are opened
  * afterwards. Shared areas keep their content in the first two cases; the third is never found out
  * there.
  * Under "shadow" and "undolog": shared memory of one file, or of one anonymous mapping, that goes
