@@ -478,7 +478,8 @@ struct crn_effects {
 	struct { uint64_t dev, ino; int32_t fd; bool since; } last_input;
 	/*
 	 * whose input was looked at later than that, without reading it; ino 0: nobody's; piece 0:
-	 * the kernel has it */
+	 * the kernel has it
+	 */
 	struct { uint64_t dev, ino; int32_t fd; uint32_t interval, piece; } last_peek;
 
 	struct crn_epoll_set *epolls;

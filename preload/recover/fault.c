@@ -120,7 +120,7 @@ struct journey {
 	struct crn_suspect suspect;
 };
 
-static long arrive(const struct journey *from)
+static int arrive(const struct journey *from)
 {
 	struct journey j = *from;
 
@@ -130,8 +130,8 @@ static long arrive(const struct journey *from)
 /* Returns, on the stack that it has come from, only if it cannot go back: why. */
 static int leave_stack(uint8_t *top, const struct journey *j)
 {
-	long (*there)(const struct journey *from) = arrive;
-	long ret;
+	int (*there)(const struct journey *from) = arrive;
+	int ret;
 
 	__asm__ volatile("movq %%rsp, %%rbx\n\t"
 			 "movq %[top], %%rsp\n\t"
@@ -141,7 +141,7 @@ static int leave_stack(uint8_t *top, const struct journey *j)
 			 : "=a"(ret), "+D"(j), [top] "+r"(top), [there] "+r"(there)
 			 :
 			 : "rbx", "rcx", "rdx", "rsi", "r8", "r9", "r10", "r11", "memory", "cc");
-	return (int)ret;
+	return ret;
 }
 
 static bool recover_state(void)

@@ -26,6 +26,12 @@ struct crn_mapping {
 			     call on this walk */
 };
 
+/* Its device in one number, as structures of ours keep it. */
+static inline uint64_t crn_mapping_device(const struct crn_mapping *m)
+{
+	return (uint64_t)m->dev_major << 32 | m->dev_minor;
+}
+
 /* Keep only mappings with all of these. */
 enum crn_maps_filter {
 	CRN_MAPS_READABLE = 1u << 0,

@@ -133,26 +133,10 @@ static long populated_by_entries(int pagemap, uintptr_t *cursor, uintptr_t end, 
 	return (long)count;
 }
 
-long crn_pagemap_populated(
-	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+/* The same with PAGEMAP_SCAN, by its categories, where the kernel has it. */
+static long populated_without(int pagemap, uintptr_t *cursor, uintptr_t end, uint64_t without,
+	uint64_t without_entry, struct crn_page_run *runs, size_t max)
 {
-	struct crn_scan scan = {
-		.category_inverted = CRN_PAGE_PFNZERO,
-		.category_mask = CRN_PAGE_PFNZERO,
-		.category_anyof_mask = CRN_PAGE_PRESENT | CRN_PAGE_SWAPPED,
-		.return_mask = CRN_PAGE_PRESENT,
-	};
-	long count = scan_runs(pagemap, &scan, cursor, end, runs, max);
-
-	if (count == -ENOTTY || count == -EINVAL || count == -ENOSYS)
-		count = populated_by_entries(pagemap, cursor, end, 0, runs, max);
-	return count;
-}
-
-long crn_pagemap_own(
-	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
-{
-	const uint64_t without = CRN_PAGE_FILE | CRN_PAGE_PFNZERO;
 	struct crn_scan scan = {
 		.category_inverted = without,
 		.category_mask = without,
@@ -162,9 +146,21 @@ long crn_pagemap_own(
 	long count = scan_runs(pagemap, &scan, cursor, end, runs, max);
 
 	if (count == -ENOTTY || count == -EINVAL || count == -ENOSYS)
-		count = populated_by_entries(
-			pagemap, cursor, end, CRN_PAGEMAP_FILE, runs, max);
+		count = populated_by_entries(pagemap, cursor, end, without_entry, runs, max);
 	return count;
+}
+
+long crn_pagemap_populated(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+{
+	return populated_without(pagemap, cursor, end, CRN_PAGE_PFNZERO, 0, runs, max);
+}
+
+long crn_pagemap_own(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+{
+	return populated_without(pagemap, cursor, end, CRN_PAGE_FILE | CRN_PAGE_PFNZERO,
+		CRN_PAGEMAP_FILE, runs, max);
 }
 
 bool crn_pagemap_any_present(int pagemap, uintptr_t begin, uintptr_t end)

@@ -401,6 +401,8 @@ bool crn_surface_has_parts(const cairn_t *c);
 int crn_surface_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags, uintptr_t begin,
 	uintptr_t end);
 uint32_t crn_mapping_flags(const struct crn_mapping *m);
+/* All of it, as a piece without a name or a birth. */
+struct crn_piece crn_piece_of(const struct crn_mapping *m, uint32_t flags);
 bool crn_mapping_special(const struct crn_mapping *m);
 
 /* ---- calls_in_flight.c */

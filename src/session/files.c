@@ -29,7 +29,7 @@
 
 static const char *name_of(cairn_t *c, const struct crn_mapping *m)
 {
-	uint64_t device = (uint64_t)m->dev_major << 32 | m->dev_minor;
+	uint64_t device = crn_mapping_device(m);
 	size_t size = crn_strlen(m->name) + 1;
 	struct crn_file_name *n;
 	char *text;
@@ -129,19 +129,13 @@ static int insert_part(
 	return begin < end ? insert(c, l, &p) : 0;
 }
 
-static struct crn_piece piece_of(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+static struct crn_piece file_piece_of(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 {
-	return (struct crn_piece){
-		.begin = m->begin,
-		.end = m->end,
-		.flags = flags,
-		.prot = m->prot,
-		.inode = m->inode,
-		.base = m->inode ? m->offset - m->begin : 0,
-		.device = (uint64_t)m->dev_major << 32 | m->dev_minor,
-		.born = c->last_id + c->maps_known,
-		.sure = c->files_look,
-	};
+	struct crn_piece p = crn_piece_of(m, flags);
+
+	p.born = c->last_id + c->maps_known;
+	p.sure = c->files_look;
+	return p;
 }
 
 /* The number may be a file of the program's by now. */
@@ -230,7 +224,7 @@ static bool is_listed(const struct crn_mapping *m, uint32_t flags)
 
 int crn_files_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 {
-	struct crn_piece p = piece_of(c, m, flags & CRN_AREA_FLAGS & ~CRN_AREA_HOT);
+	struct crn_piece p = file_piece_of(c, m, flags & CRN_AREA_FLAGS & ~CRN_AREA_HOT);
 	uintptr_t at = m->begin, stop;
 
 	if (!is_listed(m, flags))
@@ -469,7 +463,7 @@ static int protecting(cairn_t *c, uintptr_t begin, uintptr_t end)
 
 	CRN_TRY(crn_maps_begin(&c->maps, begin, CRN_MAPS_NO_NAMES));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
-		struct crn_piece p = piece_of(c, &m, CRN_AREA_FILE | CRN_PIECE_DOUBT);
+		struct crn_piece p = file_piece_of(c, &m, CRN_AREA_FILE | CRN_PIECE_DOUBT);
 
 		p.born = 0; /* if it is younger, the agent unmaps it by itself */
 		if (m.inode && is_listed(&m, CRN_AREA_FILE))

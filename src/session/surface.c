@@ -35,6 +35,19 @@ uint32_t crn_mapping_flags(const struct crn_mapping *m)
 	return flags;
 }
 
+struct crn_piece crn_piece_of(const struct crn_mapping *m, uint32_t flags)
+{
+	return (struct crn_piece){
+		.begin = m->begin,
+		.end = m->end,
+		.flags = flags,
+		.prot = m->prot,
+		.inode = m->inode,
+		.base = m->inode ? m->offset - m->begin : 0,
+		.device = crn_mapping_device(m),
+	};
+}
+
 /* ---- Parsing --------------------------------------------------------------------------------- */
 
 static const char *parse_hex(const char *s, uint64_t *out)
@@ -161,15 +174,9 @@ static int piece_add(cairn_t *c, struct crn_pieces *l, const struct crn_mapping 
 	p = &l->at[l->count++];
 	for (; p > l->at && p[-1].begin >= end; p--)
 		*p = p[-1];
+	*p = crn_piece_of(m, flags);
 	p->begin = begin;
 	p->end = end;
-	p->flags = flags;
-	p->prot = m->prot;
-	p->inode = m->inode;
-	p->base = m->inode ? m->offset - m->begin : 0;
-	p->device = (uint64_t)m->dev_major << 32 | m->dev_minor;
-	p->name = NULL;
-	p->sure = 0;
 	return 0;
 }
 

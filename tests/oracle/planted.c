@@ -212,9 +212,8 @@ int __wrap_crn_keeper_mend(struct crn_keeper *k)
 	return plant == CLOSED ? 0 : __real_crn_keeper_mend(k);
 }
 
-int __real_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
-int __wrap_crn_memory_advise(void *addr, size_t len, int advice);
 int __real_crn_memory_advise(void *addr, size_t len, int advice);
+int __wrap_crn_memory_advise(void *addr, size_t len, int advice);
 
 int __wrap_crn_memory_advise(void *addr, size_t len, int advice)
 {
@@ -223,6 +222,7 @@ int __wrap_crn_memory_advise(void *addr, size_t len, int advice)
 	return left ? 0 : __real_crn_memory_advise(addr, len, advice);
 }
 
+int __real_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
 int __wrap_crn_uffd_protect(int uffd, uintptr_t addr, size_t len, bool protect);
 int __real_crn_uffd_protect_beside(
 	int uffd, uintptr_t addr, size_t len, bool protect, struct crn_uffd_events *e);
