@@ -26,9 +26,10 @@
 #define LOWER_HALF_END 0x7ffffffff000ul /* TASK_SIZE with four levels of page tables */
 #define TLS_WINDOW     (64ul << 10)
 #define END_WAIT_MS    2000
-#define BEGIN_WAIT_MS  30000
+#define BEGIN_WAIT_MS  2000
 #define STALL_WAIT_MS  5000
 #define SPINS          1000
+#define OWNER_DIED     0x40000000u /* FUTEX_OWNER_DIED */
 #define SHARED_BYTES   crn_page_up(sizeof(struct crn_keeper))
 #define BIRTHS_MAX     16 /* somebody who kills keepers has his way in the end */
 
@@ -149,20 +150,27 @@ static int prepare(struct crn_keeper *k, int lifeline_fd)
 	return sign(k);
 }
 
-/* Until all readers that have begun have said whether they can. */
+/*
+ * Until all readers that have begun have said whether they can, or nothing is to be expected of
+ * them: the twin has been killed, or is stopped. The parent waits for us meanwhile.
+ */
 static void begin_readers(struct crn_keeper *k, int lifeline_fd)
 {
-	const int64_t millisecond[2] = { 0, 1000000 };
+	struct pollfd twin = { .fd = -1, .events = POLLIN };
 	uint32_t said;
 	long begun = 0;
 
 	crn_keeper_read(&k->readers, lifeline_fd, &begun);
-	for (int i = 0; i < BEGIN_WAIT_MS; i++) {
+	if (k->readers.twin)
+		twin.fd = (int)crn_sys2(NR_PIDFD_OPEN, k->readers.twin, 0);
+	for (int i = 0; i < BEGIN_WAIT_MS && !twin.revents; i++) {
 		said = atomic_load(&k->readers.count);
 		if ((said & 0xffff) + (said >> 16) >= (uint32_t)begun)
-			return;
-		crn_sys2(SYS_nanosleep, millisecond, NULL);
+			break;
+		crn_sys3(SYS_poll, &twin, 1, 1); /* readable when it has died */
 	}
+	if (twin.fd >= 0)
+		crn_sys1(SYS_close, twin.fd);
 }
 
 static _Noreturn void child(struct crn_keeper *k, int lifeline_fd)
@@ -225,30 +233,25 @@ void crn_keeper_dismiss(struct crn_keeper *k)
 	crn_lifeline_end(lifeline);
 }
 
-/* Stopped, it would not wake up. We may not kill it if the program has changed its user. */
-static void collect(int pid, bool dying)
+/*
+ * Stopped, it would not wake up. Protection that it alone still holds ends with it: not to be met
+ * by the program's stores.
+ */
+static void collect(int pid, uint32_t owner)
 {
-	const int64_t millisecond[2] = { 0, 1000000 };
-
-	if (pid && !dying)
-		dying = crn_process_kill(pid) >= 0;
-	/*
-	 * Protection that it alone still holds ends with it: not to be met by the program's stores.
-	 */
-	for (int i = 0; pid && i < END_WAIT_MS && !crn_process_reap(pid, dying); i++)
-		crn_sys2(SYS_nanosleep, millisecond, NULL);
+	if (pid)
+		crn_process_end(pid, owner & OWNER_DIED);
 }
 
 static void end(struct crn_keeper *k)
 {
 	int pid = k->pid, twin = (int)k->readers.twin;
-	bool dying = !crn_keeper_lives(k);
 
 	crn_keeper_dismiss(k);
 	k->pid = 0;
 	k->readers.twin = 0;
-	collect(pid, dying);
-	collect(twin, false);
+	collect(pid, k->owner);
+	collect(twin, k->readers.twin_owner);
 	atomic_store(&k->readers.count, 0u);
 	atomic_store(&k->readers.twin_owner, 0u);
 	if (!crn_fd_watch)

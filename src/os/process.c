@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 #include "base/bits.h"
 #include "base/log.h"
+#include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
 #include "os/signal.h"
@@ -21,6 +22,8 @@
 #define FUTEX_WAKE_  1
 #define PAGEMAP_FD   1 /* in a frozen child: frozen.S */
 #define HANDSHAKE_NS 20000000    /* how often we look whether the child still lives */
+#define PATIENCE_NS  10000000000ull
+#define END_WAIT_MS  2000
 
 /* frozen.S */
 long crn_frozen_clone(struct crn_frozen_control *control, long parent);
@@ -44,19 +47,54 @@ bool crn_process_reap(int pid, bool wait)
 	return r != 0; /* -ECHILD: the program has collected it by __WALL */
 }
 
+void crn_process_end(int pid, bool dying)
+{
+	const int64_t millisecond[2] = { 0, 1000000 };
+
+	/* Whoever is killed ends, also if it is stopped: that can be waited for. */
+	if (!dying)
+		dying = crn_process_kill(pid) >= 0;
+	for (int i = 0; i < END_WAIT_MS && !crn_process_reap(pid, dying); i++)
+		crn_sys2(SYS_nanosleep, millisecond, NULL);
+}
+
+/* What a child has said, or that it cannot say anything any more; 0: neither yet. */
+static int heard(const uint32_t *word, int pid)
+{
+	uint32_t state = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+
+	if (state || !crn_process_reap(pid, false))
+		return (int)state;
+	state = __atomic_load_n(word, __ATOMIC_ACQUIRE); /* its last word */
+	return state > 1 ? (int)state : -ECHILD;
+}
+
+/*
+ * Ends: the word is looked at after each wait, which has a timeout, and so is the child, whatever
+ * has woken us up: the program's signals may come more often than that. Time in which we did not
+ * run ourselves does not count: the child may not have run either.
+ */
 int crn_process_await(uint32_t *word, int pid)
 {
 	struct {
 		int64_t sec, nsec;
 	} timeout = { 0, HANDSHAKE_NS };
-	uint32_t state;
+	uint64_t waited = 0, before = crn_clock_kernel_ns(), now;
+	int state = (int)__atomic_load_n(word, __ATOMIC_ACQUIRE);
 
-	while (!(state = __atomic_load_n(word, __ATOMIC_ACQUIRE))) {
-		if (crn_sys4(SYS_futex, word, FUTEX_WAIT_, 0, &timeout) == -ETIMEDOUT &&
-			crn_process_reap(pid, false))
-			return -ECHILD;
+	for (; !state && waited < PATIENCE_NS; before = now) {
+		crn_sys4(SYS_futex, word, FUTEX_WAIT_, 0, &timeout);
+		state = heard(word, pid);
+		now = crn_clock_kernel_ns();
+		waited += CRN_MIN(now - before, (uint64_t)HANDSHAKE_NS);
 	}
-	return (int)state;
+	if (state)
+		return state;
+	crn_warn("process %d, which keeps what is ours, does not begin: it is ended", pid);
+	/* Not waited for: who hangs in the kernel dies when that lets it go. */
+	(void)crn_process_kill(pid);
+	(void)crn_process_reap(pid, false);
+	return -ECHILD;
 }
 
 void crn_process_wake(uint32_t *word)
@@ -122,7 +160,7 @@ int crn_frozen_take(struct crn_frozen_control *control)
 	if (state == 1)
 		return pid;
 	if (state != -ECHILD)
-		(void)crn_process_reap(pid, true);
+		crn_process_end(pid, false);
 	return state;
 }
 

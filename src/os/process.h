@@ -56,10 +56,16 @@ int crn_process_kill(int pid);
  * touched: those have an exit signal.
  */
 bool crn_process_reap(int pid, bool wait);
+/*
+ * Kill and collect. `dying`: it ends already, and its number may soon be another's. Where we may
+ * not kill it (the program has changed its user) it gets two seconds to end by itself.
+ */
+void crn_process_end(int pid, bool dying);
 
 /*
  * Until a child has said something in *state, which is in shared memory: what it said, or -ECHILD
- * if it died (and was collected) before that.
+ * if it died (and was collected) before that. One that says nothing for ten seconds (somebody has
+ * stopped it) is killed.
  */
 int crn_process_await(uint32_t *state, int pid);
 /* The child's side. */

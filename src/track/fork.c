@@ -54,13 +54,14 @@ static void fork_close(void *tracker)
 
 	for (uint32_t i = 0; i < t->count; i++)
 		fork_child_drop(t, fork_snapshot_at(t, i));
+	/* First: those that we may not kill end by that alone. */
+	crn_frozen_close(t->control);
 	while (t->dying_count)
-		(void)crn_process_reap(t->dying[--t->dying_count], true);
+		crn_process_end(t->dying[--t->dying_count], false);
 	crn_keeper_drop(t->env->keeper, &t->pagemap);
 	if (t->maps.buffer)
 		crn_maps_close(&t->maps);
 	crn_block_free(a, t->maps_buffer, CRN_MAPS_BUFFER);
-	crn_frozen_close(t->control);
 	crn_faults_close(t->faults);
 	crn_block_free(a, t->theirs, FORK_BATCH * CRN_PAGE_SIZE);
 	crn_block_free(a, t->mine, FORK_BATCH * CRN_PAGE_SIZE);

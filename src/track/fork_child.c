@@ -152,18 +152,21 @@ int fork_child_intact(const struct fork_tracker *t, const struct fork_snapshot *
 
 /* ---- Their life ------------------------------------------------------------------------------ */
 
+/* Whom we may not kill (the program has changed its user) ends when the session does. */
 static void drop(struct fork_tracker *t, int pid)
 {
+	bool killed = crn_process_kill(pid) >= 0;
 	size_t n = 0;
 
-	(void)crn_process_kill(pid);
 	for (size_t i = 0; i < t->dying_count; i++) {
 		if (!crn_process_reap(t->dying[i], false))
 			t->dying[n++] = t->dying[i];
 	}
 	t->dying_count = n;
+	if (n == FORK_DYING_MAX && !killed)
+		return; /* a zombie one day */
 	if (n == FORK_DYING_MAX)
-		(void)crn_process_reap(t->dying[--t->dying_count], true);
+		crn_process_end(t->dying[--t->dying_count], false);
 	t->dying[t->dying_count++] = pid;
 }
 
