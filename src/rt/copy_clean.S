@@ -11,9 +11,7 @@
 	.p2align 4
 crn_rt_copy_clean:	/* rdi region, rsi count, rdx tag, cl saved, r8 size */
 	.cfi_startproc
-	movabs	$0x100000000000, %rax	/* CRN_RT_SHADOW_XOR */
-	xor	%rdi, %rax
-	sub	%rdi, %rax		/* the same for all that lies in one window */
+	movabs	$-0x100000005000, %rax	/* CRN_RT_SHADOW_BELOW */
 	movups	%xmm0, -16(%rsp)
 	movups	%xmm1, -32(%rsp)
 	movups	%xmm2, -48(%rsp)

@@ -39,7 +39,7 @@ static int inhibit_window(uintptr_t primary, size_t len)
 {
 	uint32_t shift = __cairn_shape.shift;
 
-	CRN_TRY(inhibit_tags(primary ^ CRN_RT_SHADOW_XOR, len));
+	CRN_TRY(inhibit_tags(primary - CRN_RT_SHADOW_BELOW, len));
 	return inhibit_tags((uintptr_t)crn_rt_tag(primary, shift), len >> shift);
 }
 

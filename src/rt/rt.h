@@ -5,12 +5,14 @@
  * words of struct crn_rt; track/shadow.c and track/undolog.c are the other users.
  *
  *	primary   0x550000000000  2 TiB  PIE image, brk heap     0x7c0000000000  4 TiB  mappings, stack
- *	shadow    primary ^ 0x100000000000: 0x450000000000 and 0x6c0000000000
+ *	shadow    primary - 0x100000005000: 0x44ffffffb000 and 0x6bffffffb000
  *	tags      primary >> shift, one byte for each region of 1 << shift bytes; of one byte:
  *	          primary - 0x0c0000000000: 0x490000000000 and 0x700000000000
  *	engine    0x200000000000  32 TiB  the arena, lists of regions and tags, the undo log, berths
  *
- * (32-bit programs: i386/layout_i386.h.)
+ * (32-bit programs: i386/layout_i386.h.) The five pages are there because some processors (AMD's)
+ * tell lines of the first cache apart by a hash of the address's middle bits: a region and a shadow
+ * that differ in the upper ones alone would push each other out at every save.
  *
  * All that keeps checkpoints lies below the primary memory: no tag is mapped for it, so that a hook
  * before a store that strays there ends in SIGSEGV (stray_guard.c).
@@ -34,10 +36,10 @@ struct crn_track_env;
 #ifdef __i386__
 #include "rt/i386/layout_i386.h"
 #else
-#define CRN_RT_SHADOW_XOR 0x100000000000ul
-#define CRN_RT_IMAGE_LEN  (2ul << 40)
-#define CRN_RT_MAPS_AT    0x7c0000000000ul
-#define CRN_RT_MAPS_LEN   (4ul << 40)
+#define CRN_RT_SHADOW_BELOW 0x100000005000ul /* copy_clean.S has it, too */
+#define CRN_RT_IMAGE_LEN    (2ul << 40)
+#define CRN_RT_MAPS_AT      0x7c0000000000ul
+#define CRN_RT_MAPS_LEN     (4ul << 40)
 
 #define CRN_RT_ENGINE_AT  0x200000000000ul
 #define CRN_RT_ENGINE_LEN (32ul << 40)
@@ -201,7 +203,7 @@ static inline uint8_t *crn_rt_tag_page_listed(uintptr_t tag)
 
 static inline void *crn_rt_shadow(uintptr_t addr)
 {
-	return (void *)(addr ^ CRN_RT_SHADOW_XOR);
+	return (void *)(addr - CRN_RT_SHADOW_BELOW);
 }
 
 /*

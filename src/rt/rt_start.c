@@ -86,7 +86,7 @@ static uintptr_t next_mapping(void)
 static int open_window(uintptr_t primary, size_t len)
 {
 	uint32_t shift = __cairn_shape.shift;
-	void *shadow = (void *)(primary ^ CRN_RT_SHADOW_XOR);
+	void *shadow = (void *)(primary - CRN_RT_SHADOW_BELOW);
 	void *tags = crn_rt_tag(primary, shift);
 	int err = crn_memory_span(&shadow, len);
 

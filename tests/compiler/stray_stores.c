@@ -17,7 +17,7 @@
 
 #define BYTES       4096
 #define TARGETS_MAX 4096
-#define SHADOW_XOR  (sizeof(long) == 8 ? (uintptr_t)0x100000000000ull : 0x80000000u)
+#define BELOW       (sizeof(long) == 8 ? (uintptr_t)0x100000005000ull : 0x80000000u)
 #define SHIFT       7
 
 extern char __cairn_rt[];
@@ -119,10 +119,10 @@ static void find_targets(bool shadow)
 	for (int i = 0; shadow && i < 3; i++) {
 		uintptr_t primary = i == 0 ? data : i == 1 ? stack : (uintptr_t)shared->session;
 
-		add(primary ^ SHADOW_XOR);
+		add(primary - BELOW);
 		for (uintptr_t tag = primary >> SHIFT; tag > 65536; tag >>= SHIFT)
 			add(tag);
-		for (uintptr_t tag = (primary ^ SHADOW_XOR) >> SHIFT; tag > 65536; tag >>= SHIFT)
+		for (uintptr_t tag = (primary - BELOW) >> SHIFT; tag > 65536; tag >>= SHIFT)
 			add(tag);
 	}
 }

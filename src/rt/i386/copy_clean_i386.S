@@ -3,7 +3,7 @@
  * rt/copy_clean.S for 32-bit programs, where hooks are called as any function is: vector registers
  * are theirs. Processors that run a 64-bit kernel have them.
  */
-#define SHADOW 0x80000000 /* CRN_RT_SHADOW_XOR: to flip the highest bit is to add it */
+#define SHADOW -0x80000000 /* CRN_RT_SHADOW_BELOW */
 
 	.text
 	.globl	crn_rt_copy_clean

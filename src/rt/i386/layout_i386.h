@@ -11,20 +11,20 @@
  *	shadow    0x90000000  768 MiB  of the first window; the undo log, where there is no shadow
  *	primary   0xc0000000    1 GiB  mappings, libraries, stack
  *
- * The shadow is primary ^ 0x80000000, so that the stack has one where the kernel has put it. LMC
- * adds an offset, for which all of the program has to lie below it: the kernel is asked for its
- * compact layout, and the stack is moved down at the start (section III-B), which the kernel must
- * be told by prctl or /proc/PID/cmdline is lost. Nothing of that is needed here.
+ * The shadow is primary - 0x80000000, modulo 2^32, so that the stack has one where the kernel has
+ * put it. LMC adds an offset, for which all of the program has to lie below it: the kernel is asked
+ * for its compact layout, and the stack is moved down at the start (section III-B), which the
+ * kernel must be told by prctl or /proc/PID/cmdline is lost. Nothing of that is needed here.
  *
  * All else is closed, so that nothing is ever mapped where hooks have no tags for it.
  */
 #ifndef CRN_LAYOUT_I386_H
 #define CRN_LAYOUT_I386_H
 
-#define CRN_RT_SHADOW_XOR 0x80000000ul
-#define CRN_RT_IMAGE_LEN  0x30000000ul
-#define CRN_RT_MAPS_AT    0xc0000000ul
-#define CRN_RT_MAPS_LEN   0x40000000ul
+#define CRN_RT_SHADOW_BELOW 0x80000000ul
+#define CRN_RT_IMAGE_LEN    0x30000000ul
+#define CRN_RT_MAPS_AT      0xc0000000ul
+#define CRN_RT_MAPS_LEN     0x40000000ul
 
 #define CRN_RT_ENGINE_AT  0x80000000ul
 #define CRN_RT_ENGINE_LEN 0x10000000ul
