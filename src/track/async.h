@@ -152,6 +152,8 @@ void crn_async_own(struct crn_async *t, bool begin);
 int crn_async_plan(struct crn_async *t);
 /* A scan of [begin, end) met something unregistered: find it and adopt it as written. */
 int crn_async_repair(struct crn_async *t, uintptr_t begin, uintptr_t end);
+/* Bring back what lies on swap in a mapping that is not protected yet. 0 or -errno. */
+int crn_async_swap_in(struct crn_async *t, uintptr_t begin, uintptr_t end);
 /* Append the program's own copies in a private file mapping to the list. */
 int crn_async_find_owned(
 	struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to);

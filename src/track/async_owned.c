@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The program's own copies of pages of files (private mappings). When one is dropped the page of
- * the file comes back, still protected: neither a fault nor a scan shows it.
+ * the file comes back, still protected: neither a fault nor a scan shows it. So they are listed;
+ * one that is missing has been dropped, or lies on swap. There the kernel tells it from a protected
+ * hole no more than from a page of the file that nobody has read, so it is brought back first.
  */
 #include "track/async.h"
 #include "base/bits.h"
@@ -28,6 +30,39 @@ int crn_async_find_owned(
 		cursor = scan.walk_end;
 		for (long i = 0; i < n; i++)
 			CRN_TRY(crn_range_list_add(to, runs[i].begin, runs[i].end));
+	}
+	return 0;
+}
+
+static void bring_back(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	uint8_t byte;
+
+	/* What cannot be read has no copy either. */
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
+		(void)t->env->load(t->env, &byte, page, sizeof(byte));
+}
+
+int crn_async_swap_in(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	struct crn_page_run runs[32];
+
+	for (uintptr_t cursor = begin; cursor < end;) {
+		struct crn_scan scan = {
+			.start = cursor,
+			.end = end,
+			.vec = (uintptr_t)runs,
+			.vec_len = CRN_ARRAY_SIZE(runs),
+			.category_mask = CRN_PAGE_SWAPPED,
+			.return_mask = CRN_PAGE_SWAPPED,
+		};
+		long n = crn_pagemap_scan(t->pagemap, &scan);
+
+		if (n < 0)
+			return (int)n;
+		cursor = scan.walk_end;
+		for (long i = 0; i < n; i++)
+			bring_back(t, runs[i].begin, runs[i].end);
 	}
 	return 0;
 }
@@ -59,11 +94,9 @@ static bool is_private_file(const struct crn_span *s)
 	return s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE;
 }
 
-int crn_async_check_owned(struct crn_async *t)
+/* All that there are now. */
+static int list_owned(struct crn_async *t, struct crn_range_list *now)
 {
-	struct crn_range_list *was = &t->owned, *now = &t->owned_now, swap;
-	size_t j = 0;
-
 	crn_range_list_shrink(now, 0);
 	for (size_t i = 0, next; i < t->span_count; i = next) {
 		uintptr_t end = t->spans[i].end;
@@ -75,20 +108,44 @@ int crn_async_check_owned(struct crn_async *t)
 		if (is_private_file(&t->spans[i]))
 			CRN_TRY(crn_async_find_owned(t, t->spans[i].begin, end, now));
 	}
-	for (size_t i = 0; i < was->count; i++) {
-		uintptr_t at = was->at[i].begin, end = was->at[i].end;
+	return 0;
+}
 
-		while (at < end) {
-			while (j < now->count && now->at[j].end <= at)
-				j++;
-			if (j == now->count || now->at[j].begin >= end) {
-				CRN_TRY(note_dropped(t, at, end));
-				break;
-			}
-			if (now->at[j].begin > at)
-				CRN_TRY(note_dropped(t, at, now->at[j].begin));
-			at = now->at[j].end;
+/* The first part of [*begin, *end) that is not listed; `j` goes up with the address. */
+static bool next_missing(
+	const struct crn_range_list *now, size_t *j, uintptr_t *begin, uintptr_t *end)
+{
+	for (; *begin < *end; *begin = now->at[*j].end) {
+		while (*j < now->count && now->at[*j].end <= *begin)
+			++*j;
+		if (*j == now->count || now->at[*j].begin > *begin) {
+			if (*j < now->count)
+				*end = CRN_MIN(*end, now->at[*j].begin);
+			return true;
 		}
+	}
+	return false;
+}
+
+int crn_async_check_owned(struct crn_async *t)
+{
+	struct crn_range_list *was = &t->owned, *now = &t->owned_now, swap;
+	bool missing = false;
+
+	CRN_TRY(list_owned(t, now));
+	for (size_t i = 0, j = 0; i < was->count; i++) {
+		uintptr_t a = was->at[i].begin, b = was->at[i].end;
+
+		for (; next_missing(now, &j, &a, &b); a = b, b = was->at[i].end, missing = true)
+			bring_back(t, a, b);
+	}
+	if (missing)
+		CRN_TRY(list_owned(t, now));
+	for (size_t i = 0, j = 0; missing && i < was->count; i++) {
+		uintptr_t a = was->at[i].begin, b = was->at[i].end;
+
+		for (; next_missing(now, &j, &a, &b); a = b, b = was->at[i].end)
+			CRN_TRY(note_dropped(t, a, b));
 	}
 	swap = *was;
 	*was = *now;

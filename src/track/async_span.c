@@ -252,6 +252,8 @@ static int watch_backed(
 {
 	if (changed)
 		CRN_TRY(crn_range_list_add(&t->dirty, begin, end));
+	if (!shared)
+		CRN_TRY(crn_async_swap_in(t, begin, end));
 	CRN_TRY(arm_backed(t, begin, end));
 	if (!shared) {
 		t->has_private_files = true;

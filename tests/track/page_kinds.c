@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * page_kinds TRACKER FEED CASE: memory whose pages the kernel does not handle one by one
- * (hugetlbfs), or replaces by itself (KSM).
+ * (hugetlbfs), replaces by itself (KSM), or takes away (swap).
  */
+#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "../lib/harness.h"
 
 #define PAGE  4096ul
@@ -105,15 +107,68 @@ static void mergeable(void)
 	CHECK(!is_mergeable(at));
 }
 
+static bool is_swapped(const uint8_t *page)
+{
+	uint64_t entry = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+
+	CHECK(fd >= 0);
+	CHECK(pread(fd, &entry, 8, (off_t)((uintptr_t)page / PAGE * 8)) == 8);
+	close(fd);
+	return entry >> 62 & 1;
+}
+
+static void swap_out(uint8_t *page)
+{
+	if (madvise(page, PAGE, MADV_PAGEOUT) || !is_swapped(page))
+		test_skip("swap");
+}
+
+static struct cairn_options o = CAIRN_OPTIONS_INIT;
+
+/*
+ * Own pages that lie on swap when a checkpoint looks for them, and when a mapping is new. One that
+ * is dropped then becomes the file's, without a fault.
+ */
+static void swapped(void)
+{
+	FILE *f = tmpfile();
+	uint64_t id;
+	uint8_t *at;
+
+	CHECK(f && !ftruncate(fileno(f), 8 * PAGE));
+	at = mmap(NULL, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(f), 0);
+	CHECK(at != MAP_FAILED);
+	at[0] = 1;
+	at[4 * PAGE] = 2;
+	CHECK_OK(cairn_area_add(c, at, 8 * PAGE));
+	swap_out(at);
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	CHECK(!madvise(at, PAGE, MADV_DONTNEED));
+	CHECK_U64(at[0], 0);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK_U64(at[0], 1);
+
+	CHECK_OK(cairn_close(c));
+	swap_out(at + 4 * PAGE);
+	o.surface = "all";
+	c = test_open(&o);
+	CHECK(!madvise(at + 4 * PAGE, PAGE, MADV_DONTNEED));
+	CHECK_U64(at[4 * PAGE], 0);
+	CHECK_OK(cairn_rewind(c, 0));
+	CHECK_U64(at[4 * PAGE], 2);
+	fclose(f);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
+		{ "swapped", swapped },
 		{ "huge", huge },
 		{ "huge_refused", huge_refused },
 		{ "mergeable", mergeable },
 		{ NULL, NULL },
 	};
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 
 	CHECK(argc > 3);
 	o.tracker = argv[1];
