@@ -313,6 +313,8 @@ struct crn_agent {
 	uint32_t maps_lock;          /* effects/: memory is being taken away, or a session opened */
 	uint32_t opening;            /* sites/: a session is being opened; see in_flight.c */
 	bool session_refused;        /* sites/: it could not be opened; not tried again */
+	bool frozen_children;        /* intercept/: the engine has children: tracker fork */
+	bool quiet_children;         /* intercept/: the program has some that send no SIGCHLD */
 	struct crn_legacy *legacy;   /* effects/: of a forked child, until its session is open */
 };
 extern struct crn_agent *crn_agent __attribute__((visibility("hidden")));

@@ -107,6 +107,7 @@ int crn_effects_open(void)
 		return CAIRN_EMEMORY;
 	CRN_TRY(cairn_stats(crn_agent->session, &stats));
 	signals = crn_streq(stats.tracker, "uffd") || crn_streq(stats.tracker, "mprotect");
+	crn_agent->frozen_children = crn_streq(stats.tracker, "fork");
 	e->kernel_needs_open_pages = signals;
 	e->drops_need_saving = signals;
 	e->maps.fd = -1;

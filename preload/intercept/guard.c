@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls by which a program would, mostly without knowing, take away what the agent stands on:
- * descriptors, %gs, system call dispatch, the right to make system calls. Descriptors of the engine
- * do not exist for the program.
+ * descriptors, %gs, system call dispatch, the right to make system calls. Descriptors and children
+ * of the engine do not exist for the program.
  */
 #include <linux/close_range.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <asm/prctl.h>
 #include "base/log.h"
 #include "os/descriptor.h"
@@ -108,6 +109,25 @@ static bool call_arch_prctl(struct crn_call *c)
 	return false;
 }
 
+/*
+ * A frozen child reports by no signal. Only a wait for such children finds it, and would take one
+ * that has just been dropped. If the program has none like that, then all of its own, and whatever
+ * it traces, are found by a plain wait.
+ */
+static bool call_wait(struct crn_call *c, long *options)
+{
+	const struct crn_agent *a = crn_agent;
+
+	if (!a || !a->frozen_children || a->quiet_children)
+		return false;
+	if (*options & __WALL) {
+		*options &= ~(long)(__WALL | __WCLONE);
+		return false;
+	}
+	c->result = -ECHILD;
+	return *options & __WCLONE;
+}
+
 bool crn_guard_call(struct crn_regs *regs, struct crn_pending *p)
 {
 	struct crn_call *c = &p->call;
@@ -127,6 +147,10 @@ bool crn_guard_call(struct crn_regs *regs, struct crn_pending *p)
 		return call_prctl(c);
 	case SYS_arch_prctl:
 		return call_arch_prctl(c);
+	case SYS_wait4:
+		return call_wait(c, &c->args[2]);
+	case SYS_waitid:
+		return call_wait(c, &c->args[3]);
 	case SYS_exit:
 		if (c->thread->in_vfork)
 			return false;

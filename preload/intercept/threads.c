@@ -173,6 +173,19 @@ int crn_thread_enter(struct crn_thread *t)
 	return t->in_vfork ? 0 : crn_dispatch_arm();
 }
 
+/* Is the child one that only __WALL and __WCLONE find? */
+static bool is_quiet(const struct crn_call *call, uint64_t flags)
+{
+	struct clone_args args = {0};
+
+	if (flags & (CLONE_THREAD | CLONE_PARENT) || call->nr == SYS_fork || call->nr == SYS_vfork)
+		return false;
+	if (call->nr == SYS_clone)
+		return (flags & CSIGNAL) != SIGCHLD;
+	(void)crn_user_copy(&args, (const void *)call->args[0], CLONE_ARGS_SIZE_VER0);
+	return args.exit_signal != SIGCHLD;
+}
+
 /* Flags of the clone that is about to happen; false: unreadable, the kernel will say so. */
 static bool clone_flags(const struct crn_call *call, uint64_t *flags)
 {
@@ -258,6 +271,7 @@ bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_
 		p->call.result = -EFAULT;
 		return true;
 	}
+	crn_here.agent.quiet_children |= is_quiet(&p->call, flags);
 	descriptor = thread_pointer(&p->call, flags);
 	thread = (flags & CLONE_VM) && !((flags & CLONE_VFORK) && !(flags & CLONE_THREAD));
 	/* No handler may run in a thread before it has a slot of its own. */
@@ -326,6 +340,7 @@ static void forked(struct crn_thread *t)
 	crn_here.agent.opening = 0;
 	crn_here.agent.maps_lock = 0;
 	crn_here.agent.session_refused = false;
+	crn_here.agent.frozen_children = crn_here.agent.quiet_children = false;
 	t->pending_count = 0;
 	t->held = 0; /* the parent's, as are all that wait */
 }
