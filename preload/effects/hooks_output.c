@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include "base/copy.h"
 #include "base/log.h"
@@ -139,7 +140,13 @@ const struct crn_hook crn_hook_birth = {birth_before, birth_after};
 
 static enum crn_verdict thread_exit_before(struct crn_call *call)
 {
-	crn_effects_cannot_undo("a thread has ended");
+	char name[16] = "", why[96];
+
+	crn_sys2(SYS_prctl, PR_GET_NAME, name);
+	crn_format(why, sizeof(why),
+		"another thread has run since the checkpoint, and ended: %d (%s)",
+		call->thread->tid, name);
+	crn_effects_cannot_undo(why);
 	return CRN_CALL_RUN;
 }
 const struct crn_hook crn_hook_thread_exit = {thread_exit_before, NULL};

@@ -171,6 +171,30 @@ static void another_thread_ran(void)
 	crash();
 }
 
+static volatile bool may_end;
+
+static void *end(void *arg)
+{
+	prctl(PR_SET_NAME, "ender");
+	while (!may_end)
+		usleep(1000);
+	return arg;
+}
+
+/* What it has done cannot be done again: it is gone. */
+static void another_thread_ended(void)
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, end, NULL))
+		_exit(3);
+	wake_up();
+	may_end = true;
+	if (pthread_join(t, NULL))
+		_exit(3);
+	crash();
+}
+
 static int pipe_ends[2];
 
 static void *sleep_in_read(void *arg)
@@ -511,6 +535,7 @@ int main(int argc, char **argv)
 		{ "passed", passes_each },
 		{ "often", too_often },
 		{ "ran", another_thread_ran },
+		{ "ended", another_thread_ended },
 		{ "slept", another_thread_slept },
 		{ "half", another_thread_got_half },
 		{ "none", no_checkpoint },

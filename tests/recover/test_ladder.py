@@ -39,6 +39,7 @@ CASES = {
     "passed": Case(0, 8, "passed 3"),
     "often": Case(SEGV, 100, "", "100 recoveries in the last second"),
     "ran": Case(SEGV, 0, "", r"another thread has run since the checkpoint: \d+ \(spinner\)"),
+    "ended": Case(SEGV, 0, "", r"another thread has run since the checkpoint.*: \d+ \(ender\)"),
     "slept": Case(0, 1, "the sleeper read z"),
     "half": Case(0, 1, "the sleeper read all"),
     "none": Case(SEGV, 0, "", "no checkpoint has been taken yet"),
