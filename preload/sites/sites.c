@@ -123,8 +123,9 @@ static bool limit_below(int resource, uint64_t least)
 static const char *reason_behind(int err)
 {
 	char text[64];
+	long n = crn_file_read("/proc/self/stat", text, sizeof(text));
 
-	if (crn_file_read("/proc/self/stat", text, sizeof(text)) < 0)
+	if (n < 0 && n != -EMFILE && n != -ENFILE)
 		return "; /proc cannot be read: mount it in the root of this process";
 	if (err == CAIRN_EMEMORY || err == -ENOMEM) {
 		if (limit_below(RLIMIT_AS, RLIM_INFINITY))

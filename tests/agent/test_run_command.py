@@ -153,6 +153,11 @@ def test_limits() -> None:
     shell = f"ulimit -S -f 0; exec {CAIRN} run -- echo limited"
     got = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
     expect((got.returncode, got.stdout) == (0, "limited\n"), "cairn run under a limit", got)
+    inner = "import os, resource as r, select; r.setrlimit(r.RLIMIT_NOFILE, (9, 9));"
+    inner += "[os.dup(0) for _ in range(9 - os.dup(0) - 1)]; select.select([], [], [], 0)"
+    got = run("--at", "wait", "--", sys.executable, "-c", inner)
+    right = got[0] == 0 and "no descriptors left; RLIMIT_NOFILE (ulimit" in got[2]
+    expect(right, "without descriptors it is not said that /proc is missing", got)
     for limit, value in (("NOFILE", 4), ("DATA", 4 << 20), ("AS", 1 << 20)):
         inner = "import resource as r, select;"
         inner += f"r.setrlimit(r.RLIMIT_{limit}, ({value}, {value}));"
