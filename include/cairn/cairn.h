@@ -203,8 +203,9 @@ CRN_API int cairn_close(cairn_t *c);
  * from the death of keeper and twin to the next call, clean pages whose content goes while they
  * stay unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only memory that is
  * mapped over them, also if cairn_area_touch or a strategy expects stores there and they are opened
- * afterwards. Shared areas keep their content in the first two cases; the third is never found out
- * there.
+ * afterwards. Shared areas keep their content in the first two cases; other memory over them is
+ * found out while it is there, when a page of it is opened (from Linux 6.11 on), and at checkpoints
+ * that close pages.
  * Under "shadow" and "undolog": shared memory of one file, or of one anonymous mapping, that goes
  * back from now on, to all checkpoints, as long as it is mapped there. Private memory goes back
  * without (CAIRN_EOVERLAP).
@@ -237,7 +238,8 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * from Linux 6.7 on), if the keeper notices; MADV_GUARD_INSTALL is not, under "mprotect". More than
  * a thousand such calls on open pages between two of ours are taken for the worst. A hole that is
  * punched into shared memory (MADV_REMOVE, fallocate) is a write behind the back of every tracker.
- * Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
+ * Under "fork" what is written to a file shows at all checkpoints, in private pages of it that the
+ * program has never written. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
 

@@ -253,16 +253,25 @@ int crn_maps_next(struct crn_maps *m, struct crn_mapping *out)
 	return got;
 }
 
-int crn_maps_closed(const struct crn_maps *m, uintptr_t begin, uintptr_t end)
+int crn_maps_ask(const struct crn_maps *m, uintptr_t addr, struct crn_mapping *out)
 {
 	char no_name[1];
 	struct crn_maps own = { .fd = m->fd, .filter = CRN_MAPS_NO_NAMES, .buffer = no_name };
-	struct crn_mapping at;
+	int got;
 
 	if (!m->query || !crn_fd_is(m->fd, &m->id))
 		return -ENOSYS;
+	got = query_one(&own, addr, 0, out);
+	out->name = "";
+	return got;
+}
+
+int crn_maps_closed(const struct crn_maps *m, uintptr_t begin, uintptr_t end)
+{
+	struct crn_mapping at;
+
 	for (; begin < end; begin = at.end) {
-		int got = query_one(&own, begin, 0, &at);
+		int got = crn_maps_ask(m, begin, &at);
 
 		if (got <= 0)
 			return got;

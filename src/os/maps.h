@@ -80,6 +80,12 @@ int crn_maps_next(struct crn_maps *m, struct crn_mapping *out);
  */
 int crn_maps_closed(const struct crn_maps *m, uintptr_t begin, uintptr_t end);
 
+/*
+ * The mapping that holds addr, without its name: 1 and *out, 0 if there is none, or -errno, as
+ * above. Any context, likewise.
+ */
+int crn_maps_ask(const struct crn_maps *m, uintptr_t addr, struct crn_mapping *out);
+
 /* The mapping that holds addr: 1 and *out, 0 if there is none, -errno. Ends a walk in progress. */
 int crn_maps_find(struct crn_maps *m, uintptr_t addr, struct crn_mapping *out);
 

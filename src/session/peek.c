@@ -34,7 +34,9 @@ const void *crn_newest_copy(cairn_t *c, uintptr_t page)
 
 	if (content != (const void *)page)
 		return content;
-	if (crn_guarded_copy(c->scratch, content, CRN_PAGE_SIZE) < 0)
+	/* Where no mappings are followed nobody has told that the program has closed it. */
+	if (crn_guarded_copy(c->scratch, content, CRN_PAGE_SIZE) < 0 &&
+		c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0)
 		return NULL; /* vanished just now */
 	/* Stored to while we read it, it has a copy from before the store by now. */
 	content = newest_content(c, page);
@@ -159,6 +161,22 @@ struct change_walk {
 };
 
 /*
+ * Is it a page of an area that was there at `from`, and is there at the other end? A part of an
+ * explicit area that was mapped anew is younger than that; one that has gone is tracked no more.
+ */
+static bool is_compared(const struct change_walk *w, uintptr_t page)
+{
+	const struct crn_added *added = crn_added_meets(w->c, page, page + CRN_PAGE_SIZE);
+	const struct crn_area *area = crn_area_at(w->c, page);
+
+	if (!area && (w->now || !(w->c->ops->caps & CRN_TRACK_MIRROR)))
+		return false;
+	if (!added)
+		return area && !(area->flags & CRN_AREA_EXPLICIT && area->born > w->from);
+	return added->born <= w->from;
+}
+
+/*
  * What the open interval had not written when it was staged is as at the newest checkpoint, whoever
  * writes meanwhile.
  */
@@ -167,16 +185,15 @@ static const void *change_present(struct crn_walk *self, uintptr_t page)
 	struct change_walk *w = (struct change_walk *)self;
 	cairn_t *c = w->c;
 
-	if (!crn_area_at(c, page))
+	if (!is_compared(w, page))
 		return NULL;
 	if (!w->now || !crn_journal_staged(c->journal, page))
 		return crn_newest_copy(c, page);
-	if (c->env.closed || crn_page_cuttable(c, page))
-		return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL
-										 : c->scratch;
 	/* one content, whoever writes meanwhile */
-	return crn_guarded_copy(c->scratch, (const void *)page, CRN_PAGE_SIZE) < 0 ? NULL
-										   : c->scratch;
+	if (!c->env.closed && !crn_page_cuttable(c, page) &&
+		crn_guarded_copy(c->scratch, (const void *)page, CRN_PAGE_SIZE) >= 0)
+		return c->scratch;
+	return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : c->scratch;
 }
 
 /* Report maximal runs of differing words. */
@@ -186,10 +203,9 @@ static int change_page(
 	static const uint64_t zeros[CRN_PAGE_SIZE / 8];
 	struct change_walk *w = (struct change_walk *)self;
 	const uint64_t *a = at_from ? at_from : zeros, *b = at_to ? at_to : zeros;
-	const struct crn_area *area = crn_area_at(w->c, page);
 	size_t words = CRN_PAGE_SIZE / 8;
 
-	if (!area || (area->flags & CRN_AREA_EXPLICIT && area->born > w->from))
+	if (!is_compared(w, page))
 		return 0; /* it was none yet, or is none any more */
 	for (size_t i = 0; i < words; i++) {
 		size_t first = i;

@@ -114,11 +114,15 @@ static const void *live_page(struct crn_mirror *m, uintptr_t page, bool doubtful
 	return m->env->load(m->env, m->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : m->scratch;
 }
 
-/* A page that nobody can read any more (unmapped, cut off its file) has no content: zeros. */
+/*
+ * A page that nobody can read any more (unmapped, cut off its file) has no content: zeros. Another
+ * thread may have closed it just now.
+ */
 static void load(struct crn_mirror *m, void **slot, const void *live)
 {
 	crn_frame_open(m->env->arena, *slot);
-	if (crn_likely(crn_guarded_copy(*slot, live, CRN_PAGE_SIZE) >= 0))
+	if (crn_likely(crn_guarded_copy(*slot, live, CRN_PAGE_SIZE) >= 0) ||
+		m->env->load(m->env, *slot, (uintptr_t)live, CRN_PAGE_SIZE) >= 0)
 		return;
 	crn_frame_free(m->env->arena, *slot);
 	slot_set(m, slot, NULL);

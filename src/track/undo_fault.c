@@ -75,6 +75,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 	undo_word *w = undo_word_of(a, page);
 	enum verdict verdict;
 	uintptr_t word, next, doubt;
+	int why = CAIRN_EMEMORY;
 	void *frame;
 
 	verdict = claim(u, a, page, &word);
@@ -91,6 +92,14 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		next = UNDO_ZERO;
 		frame = NULL;
 	}
+	/* Other memory has come, closed to stores, and is the wrong content. */
+	if (crn_unlikely(a->object_count) && !undo_object_there(u, a, page, page + CRN_PAGE_SIZE)) {
+		why = CAIRN_EFAILED;
+		if (frame)
+			crn_frame_free(u->env->arena, frame);
+		next = UNDO_LOST;
+		frame = NULL;
+	}
 	doubt = undo_told_doubt(u, page);
 	if (a->guard->open(u, page, page + CRN_PAGE_SIZE, word & UNDO_EXEC) < 0) {
 		if (frame)
@@ -103,7 +112,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 	if (frame)
 		atomic_fetch_add_explicit(&u->frame_count, 1, memory_order_relaxed);
 	else if (next == UNDO_LOST)
-		u->env->lost(u->env, page, CAIRN_EMEMORY);
+		u->env->lost(u->env, page, why);
 	undo_note_saved(u, page);
 	atomic_fetch_add_explicit(&u->faults, 1, memory_order_relaxed);
 	atomic_store(w, word | UNDO_OPEN | next | doubt);

@@ -132,6 +132,7 @@ static int end_interval(struct crn_undo_pages *u, struct crn_sink *sink, bool *q
 	saved = atomic_load(&u->saved_count);
 	sort_pages(u->saved, saved);
 	protect_saved(u, saved);
+	undo_object_look(u);
 	if (u->guard->protected)
 		u->guard->protected(u, saved);
 	err = undo_hand_over(u, saved, sink);

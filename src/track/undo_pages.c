@@ -308,8 +308,10 @@ static int area_begin(struct crn_undo_pages *u, struct undo_area *a)
 		crn_memory_advise((void *)a->begin, a->end - a->begin, MADV_NOHUGEPAGE);
 	open_in_flight(u, a);
 	a->guard = plain || u->guard->whole_kinds ? u->guard : &undo_guard_mprotect;
-	if (a->guard == &undo_guard_mprotect)
+	if (a->guard == &undo_guard_mprotect) {
 		CRN_TRY(undo_data_limit(u));
+		CRN_TRY(undo_object_note(u, a));
+	}
 	err = a->guard->begin(u, a);
 	/*
 	 * userfaultfd takes anonymous memory that nobody else has registered; mprotect takes the
@@ -327,6 +329,7 @@ static void free_area(struct crn_undo_pages *u, struct undo_area *a)
 {
 	struct crn_arena *arena = u->env->arena;
 
+	undo_object_forget(u, a);
 	crn_block_free(arena, a->words, a->word_bytes);
 	crn_block_free(arena, a, sizeof(*a));
 }

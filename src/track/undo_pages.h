@@ -46,6 +46,7 @@
 
 struct crn_change_rings;
 struct crn_undo_pages;
+struct undo_object;
 
 enum undo_flags {
 	UNDO_BUSY = 1u << 0,   /* a handler is copying it */
@@ -89,6 +90,9 @@ struct undo_area {
 	bool torn;        /* a part of it may no longer be registered */
 	bool lost;        /* it has lost the content of clean pages */
 	size_t low, high; /* hot: words outside [low, high) hold nothing */
+	/* shared: what it was mapped from when it was added (undo_object.c) */
+	struct undo_object *objects;
+	size_t object_count, object_capacity;
 	size_t word_bytes;
 	undo_word *words; /* one a page */
 };
@@ -268,6 +272,18 @@ void undo_whole_page(struct crn_undo_pages *u, uintptr_t page);
  */
 bool undo_whole_closed(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t begin,
 	uintptr_t end);
+
+/* ---- undo_object.c: what shared areas are mapped from ---- */
+/* 0 or negative. */
+int undo_object_note(struct crn_undo_pages *u, struct undo_area *a);
+void undo_object_forget(struct crn_undo_pages *u, struct undo_area *a);
+/* Is what the mapping has of the area the memory that was added? */
+bool undo_object_is(const struct undo_area *a, const struct crn_mapping *m);
+/* The same for [begin, end) of the area, asked; true if the kernel does not say. Any context. */
+bool undo_object_there(const struct crn_undo_pages *u, const struct undo_area *a, uintptr_t begin,
+	uintptr_t end);
+/* Pages have been closed: of areas that are other memory now the content at checkpoints is lost. */
+void undo_object_look(struct crn_undo_pages *u);
 
 /* ---- undo_told.c: changes of what mprotect guards are told ---- */
 /* Nothing happens if it cannot be: then each look asks. */

@@ -40,9 +40,8 @@ static bool any_clean(const struct undo_area *a, uintptr_t begin, uintptr_t end)
 /* ---- By mprotect ------------------------------------------------------------------------- */
 
 /*
- * No mapping that can be written holds a clean page, and none has gone. Private memory over open
- * pages of a shared area would be closed at the next checkpoint; but it can lose its content
- * without that anybody is told, and shared memory cannot.
+ * No mapping that can be written holds a clean page, and none has gone. A shared area is all of the
+ * memory that was added: what would be put back over open pages might be another's.
  */
 int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a)
 {
@@ -55,7 +54,7 @@ int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a)
 	CRN_TRY(crn_maps_begin(
 		&u->maps, a->begin, CRN_MAPS_NO_NAMES | (shared ? 0 : CRN_MAPS_WRITABLE)));
 	while ((more = crn_maps_next(&u->maps, &m)) > 0 && m.begin < a->end) {
-		if (shared && !m.shared)
+		if (!undo_object_is(a, &m))
 			return CAIRN_ELAYOUT;
 		if (m.prot & PROT_WRITE &&
 			any_clean(a, CRN_MAX(m.begin, a->begin), CRN_MIN(m.end, a->end)))
@@ -235,6 +234,8 @@ bool undo_whole_closed(struct crn_undo_pages *u, const struct undo_area *a, uint
 	if (!u->env->areas_alone)
 		return true; /* who changes mappings says so before */
 	if (a->guard == &undo_guard_mprotect) {
+		if (!undo_object_there(u, a, begin, end))
+			return false;
 		closed = crn_maps_closed(&u->maps, begin, end);
 		return closed < 0 ? refuses_stores(begin, end) : closed;
 	}

@@ -352,6 +352,12 @@ static const struct test_case cases[] = {
 	{ "emptied_later", emptied_later },
 	{ "expected", expected },
 	{ "closed_within", closed_within },
+	{ "other_object", other_object },
+	{ "other_object_saved", other_object_saved },
+	{ "other_object_kept", other_object_kept },
+	{ "other_object_open", other_object_open },
+	{ "closed_past", closed_past },
+	{ "exchanged_told", exchanged_told },
 	{ NULL, NULL },
 };
 

@@ -99,6 +99,16 @@ void emptied_later(void);
 void expected(void);
 void closed_within(void);
 
+/* ---- remapped_shared.c ---- */
+void other_object(void);
+void other_object_saved(void);
+void other_object_kept(void);
+void other_object_open(void);
+
+/* ---- remapped_past.c ---- */
+void closed_past(void);
+void exchanged_told(void);
+
 /* ---- remapped_stalled.c ---- */
 void keeper_stalled(void);
 
