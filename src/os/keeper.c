@@ -535,14 +535,38 @@ static int bring_back(const struct crn_keeper *k, struct crn_keeper_entry *e)
 	return e->reopen ? 0 : -EBADF;
 }
 
+/*
+ * Whoever holds it is at it for some hundred calls, and is not interrupted; a vfork child may be
+ * killed meanwhile. Two at a time do no worse than to leave a descriptor open.
+ */
+static void take_turn(struct crn_keeper *k)
+{
+	const int64_t millisecond[2] = { 0, 1000000 };
+
+	for (int i = 0; i < SPINS + END_WAIT_MS; i++) {
+		if (!atomic_exchange_explicit(&k->busy, 1, memory_order_acquire))
+			return;
+		if (i < SPINS)
+			crn_yield();
+		else
+			crn_sys2(SYS_nanosleep, millisecond, NULL);
+	}
+}
+
 int crn_keeper_mend(struct crn_keeper *k)
 {
+	const uint64_t faults = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1);
 	int result = 0, err;
+	uint64_t mask;
 
 	if (crn_fd_watch)
 		return 0;
-	while (atomic_exchange_explicit(&k->busy, 1, memory_order_acquire))
-		crn_yield();
+	/*
+	 * A handler of the program's that interrupts us and stores to a closed page would come
+	 * here as well, and wait for what it has interrupted.
+	 */
+	mask = crn_signal_mask(SIG_BLOCK, ~faults);
+	take_turn(k);
 	for (size_t i = 0; i < CRN_KEEPER_MAX; i++) {
 		struct crn_keeper_entry *e = &k->entries[i];
 
@@ -553,6 +577,7 @@ int crn_keeper_mend(struct crn_keeper *k)
 			result = err;
 	}
 	atomic_store_explicit(&k->busy, 0, memory_order_release);
+	crn_signal_mask(SIG_SETMASK, mask);
 	return result;
 }
 
