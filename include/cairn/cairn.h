@@ -45,7 +45,7 @@
  * and "mprotect" serve first stores by them. Install handlers of your own for these two before
  * cairn_open, whose handler passes on what is not its; under "uffd" and "mprotect" do not store to
  * areas while they are blocked. Those two trackers hold other signals back while they rearrange
- * pages.
+ * pages; and SIGSEGV and SIGBUS that somebody has sent, also while they serve a store.
  */
 #ifndef CAIRN_CAIRN_H
 #define CAIRN_CAIRN_H

@@ -23,6 +23,7 @@
 #include "base/copy.h"
 #include "base/status.h"
 #include "os/guarded.h"
+#include "os/host.h"
 #include "os/memory.h"
 #include "os/pkey.h"
 #include "os/signal.h"
@@ -30,6 +31,15 @@
 #include "track/track.h"
 
 #define ALIVE 0x6e6f77736562756eull
+#define BUSY_MAX   64 /* a power of two */
+#define BUSY_TRIES 4
+#define HELD_MAX   8
+
+/* A signal that was sent, and waits until its thread is out of our work. */
+struct held {
+	_Atomic uintptr_t thread; /* 0: free */
+	siginfo_t info;
+};
 
 struct inherit_range {
 	uintptr_t begin, end;
@@ -41,7 +51,12 @@ struct of_process {
 	uint64_t alive;          /* ALIVE: it is the process that has the session, or had */
 	_Atomic uint32_t inside; /* handlers that use `active` */
 	_Atomic uint32_t opener; /* in a child: a thread opens what was inherited */
+	/* Threads, by their pointers, that are at what no handler of the program's may leave. */
+	_Atomic uintptr_t busy[BUSY_MAX];
+	_Atomic uint32_t held_count;
+	struct held held[HELD_MAX];
 };
+_Static_assert(sizeof(struct of_process) <= CRN_PAGE_SIZE, "the first page");
 
 /* The second, which stays on fork. */
 struct crn_faults {
@@ -51,6 +66,7 @@ struct crn_faults {
 	void *tracker;
 	struct crn_ksigaction segv, bus; /* the program's, if signals */
 	bool signals;
+	bool knows_threads;              /* their pointers are had without a call */
 	_Atomic uint32_t over;           /* nothing is closed any more */
 	struct inherit_range *ranges;    /* a block of the arena that stays on fork, too */
 	size_t count, cap;
@@ -83,6 +99,102 @@ static struct crn_faults *enter(void)
 		leave(f);
 	}
 	return NULL;
+}
+
+/* ---- Signals that were sent ------------------------------------------------------------- */
+
+/*
+ * Somebody may send SIGSEGV or SIGBUS, and the program's handler go back to a checkpoint, which is
+ * what it is for. Were it called in the midst of the service of a store, or while a call keeps
+ * other signals back, it would wait for ever for what it has interrupted. These two cannot be
+ * blocked there. So they are held, and sent once more when the thread's word is 0 again; where
+ * there is no room (of threads or of signals) they are not.
+ */
+static uintptr_t thread_of(const struct crn_faults *f)
+{
+	uintptr_t pointer = 0;
+
+	if (f->knows_threads)
+		__asm__ volatile("rdfsbase %0" : "=r"(pointer));
+	return pointer;
+}
+
+/* The word that says `now` among those that are for this thread, or NULL. */
+static _Atomic uintptr_t *word_of(struct crn_faults *f, uintptr_t thread, uintptr_t now)
+{
+	size_t first = (thread * 0x9e3779b97f4a7c15ull) >> 58;
+
+	for (size_t i = 0; i < BUSY_TRIES; i++) {
+		_Atomic uintptr_t *word = &f->process->busy[(first + i) % BUSY_MAX];
+
+		if (atomic_load_explicit(word, memory_order_relaxed) == now)
+			return word;
+	}
+	return NULL;
+}
+
+bool crn_faults_hold(struct crn_faults *f)
+{
+	uintptr_t thread = f ? thread_of(f) : 0, none = 0;
+	_Atomic uintptr_t *word;
+
+	if (!thread || word_of(f, thread, thread))
+		return false;
+	word = word_of(f, thread, 0);
+	/* Taken by another thread just now: not worth a second try. */
+	return word && atomic_compare_exchange_strong(word, &none, thread);
+}
+
+/* True: it comes again. Nobody but this thread has to do with its signals. */
+static bool hold(struct crn_faults *f, const siginfo_t *info)
+{
+	uintptr_t thread = f ? thread_of(f) : 0;
+
+	if (!thread || !word_of(f, thread, thread))
+		return false;
+	for (size_t i = 0; i < HELD_MAX; i++) {
+		struct held *h = &f->process->held[i];
+		uintptr_t none = 0;
+
+		/* As the kernel does, the first one that waits stands for all. */
+		if (atomic_load(&h->thread) == thread && h->info.si_signo == info->si_signo)
+			return true;
+		if (!atomic_compare_exchange_strong(&h->thread, &none, thread))
+			continue;
+		crn_copy(&h->info, info, sizeof(*info));
+		atomic_fetch_add(&f->process->held_count, 1);
+		return true;
+	}
+	return false;
+}
+
+/* They are blocked until the caller puts a mask back. */
+static void send_again(struct crn_faults *f, uintptr_t thread)
+{
+	crn_signal_mask(SIG_BLOCK, 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1));
+	for (size_t i = 0; i < HELD_MAX; i++) {
+		struct held *h = &f->process->held[i];
+		siginfo_t info;
+
+		if (atomic_load(&h->thread) != thread)
+			continue;
+		crn_copy(&info, &h->info, sizeof(info));
+		atomic_store(&h->thread, 0);
+		atomic_fetch_sub(&f->process->held_count, 1);
+		crn_signal_requeue(crn_getpid(), crn_gettid(), info.si_signo, &info);
+	}
+}
+
+void crn_faults_release(struct crn_faults *f)
+{
+	uintptr_t thread = thread_of(f);
+	_Atomic uintptr_t *word = word_of(f, thread, thread);
+
+	/* What comes from here on is the program's at once; what came before is counted. */
+	if (word)
+		atomic_store(word, 0);
+	if (crn_unlikely(atomic_load(&f->process->held_count)))
+		send_again(f, thread);
 }
 
 /* ---- The end ---------------------------------------------------------------------------- */
@@ -247,11 +359,26 @@ static bool fault_opened(
 	return served;
 }
 
+/* The same for a signal that may be held, or in which others are. */
+static bool fault_held(int sig, siginfo_t *info, void *ucontext, struct crn_ksigaction *action)
+{
+	struct crn_faults *f = atomic_load(&active); /* its pages stay: see the drawing above */
+	bool served, first;
+
+	if (info->si_code <= 0 && hold(f, info))
+		return true;
+	first = crn_faults_hold(f);
+	served = fault_opened(sig, info, ucontext, action);
+	if (first)
+		crn_faults_release(f);
+	return served;
+}
+
 static void on_fault(int sig, siginfo_t *info, void *ucontext)
 {
 	struct crn_ksigaction action = { .handler = (uintptr_t)SIG_DFL };
 	uint32_t opened = keys, before = crn_pkey_open(opened);
-	bool served = fault_opened(sig, info, ucontext, &action);
+	bool served = fault_held(sig, info, ucontext, &action);
 
 	crn_pkey_restore(opened, before);
 	if (!served)
@@ -385,6 +512,7 @@ int crn_faults_open(struct crn_faults **out, struct crn_track_env *env, crn_stor
 	CRN_TRY(faults_alloc(&f, env->arena, 64));
 	f->store = store;
 	f->tracker = tracker;
+	f->knows_threads = env->host->fsgsbase && !env->faults_forwarded;
 	if (before) { /* its handler is still there, and knows the program's */
 		f->segv = before->segv;
 		f->bus = before->bus;

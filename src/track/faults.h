@@ -44,6 +44,15 @@ void crn_faults_disinherit(struct crn_faults *f, uintptr_t begin, uintptr_t end)
 bool crn_faults_serve(int sig, siginfo_t *info, void *ucontext);
 
 /*
+ * While the calling thread is at something that no handler of the program's may leave, SIGSEGV and
+ * SIGBUS that somebody sends it are held back, as others are by its signal mask. False: it is
+ * already, or that cannot be. Else crn_faults_release, after which the mask from before is put back
+ * (its signals are blocked by then). Not for the agent, which does that itself. f may be NULL.
+ */
+bool crn_faults_hold(struct crn_faults *f);
+void crn_faults_release(struct crn_faults *f);
+
+/*
  * In a forked child: give every page that it inherited protected its protection back, and its
  * signals to the program. Must come before the arena of the parent is unmapped there. In any other
  * process nothing is opened. Not in a handler. True: other threads may still come to our handler,

@@ -84,6 +84,7 @@ static void hold_signals(struct crn_undo_pages *u)
 		return;
 	u->signals = crn_signal_mask(SIG_BLOCK, ~faults);
 	u->signals_held = true;
+	u->faults_held = crn_faults_hold(u->handler);
 }
 
 void undo_own(struct crn_undo_pages *u, bool begin)
@@ -134,6 +135,9 @@ void undo_gate_open(struct crn_undo_pages *u)
 	atomic_store(&u->reader, 0);
 	if (u->signals_held) {
 		u->signals_held = false;
+		if (u->faults_held)
+			crn_faults_release(u->handler);
+		u->faults_held = false;
 		crn_signal_mask(SIG_SETMASK, u->signals);
 	}
 }

@@ -176,7 +176,7 @@ struct crn_undo_pages {
 	bool lost;    /* something was, since this was last reset */
 
 	uint64_t signals;                /* the caller's mask, if held */
-	bool signals_held;
+	bool signals_held, faults_held;
 
 	struct crn_maps maps;
 	char *maps_buffer;
