@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "os/clock.h"
 #include "os/guarded.h"
+#include "os/keeper.h"
 #include "os/signal.h"
 #include "os/thread.h"
 #include "rt/rt.h"
@@ -253,6 +254,9 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 	c->filter = moved || c->youngest > id;
 	CRN_TRY(crn_other_threads_check(c, id));
 	CRN_TRY(check_cut(c));
+	/* What is mapped again is tracked at once: for that our descriptors must be there. */
+	if (moved)
+		CRN_TRY(crn_keeper_mend(c->env.keeper));
 	err = restore_content(c, id, moved, &held);
 	c->shared.count = 0; /* the stack goes back wherever it is */
 	if (held && c->ops->hold)

@@ -378,6 +378,25 @@ static void case_killed_and_closed(void)
 	expect_lost(id);
 }
 
+/* What has been unmapped cannot be tracked again: that is found out before anything is mapped. */
+static void case_killed_and_unmapped(void)
+{
+	uint64_t id;
+
+	open_session();
+	write_all(1);
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	kill_keeper();
+	close_all();
+	write_all(2);
+	CHECK(!munmap((void *)(area + PAGE), PAGE));
+	CHECK_RC(cairn_rewind(c, id), -EBADF);
+	CHECK_U64(area[0], 2);
+	CHECK(mmap((void *)(area + PAGE), PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS |
+		      MAP_FIXED_NOREPLACE, -1, 0) == area + PAGE);
+	CHECK_OK(cairn_close(c));
+}
+
 /* The twin has the files as well. */
 static void case_twin_left(void)
 {
@@ -527,6 +546,7 @@ int main(int argc, char **argv)
 		{ "thread_exit", case_thread_exit },
 		{ "killed", case_killed },
 		{ "killed_and_closed", case_killed_and_closed },
+		{ "killed_and_unmapped", case_killed_and_unmapped },
 		{ "twin_left", case_twin_left },
 		{ "no_process", case_no_process },
 		{ "no_getfd", case_no_getfd },
