@@ -238,6 +238,9 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * from Linux 6.7 on), if the keeper notices; MADV_GUARD_INSTALL is not, under "mprotect". More than
  * a thousand such calls on open pages between two of ours are taken for the worst. A hole that is
  * punched into shared memory (MADV_REMOVE, fallocate) is a write behind the back of every tracker.
+ * So is what is done to a file under an area (write, ftruncate): it shows in shared memory, and in
+ * private pages that nobody has written. Cutting a file short takes the others along, too:
+ * "async" puts them back, "fork" refuses, "uffd" and "mprotect" do not find out.
  * Under "fork" what is written to a file shows at all checkpoints, in private pages of it that the
  * program has never written. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
