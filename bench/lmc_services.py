@@ -11,7 +11,6 @@ import ftplib
 import os
 import pwd
 import re
-import shutil
 import signal
 import sys
 import time

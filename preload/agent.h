@@ -222,11 +222,6 @@ struct crn_sigaction { /* the kernel's layout */
 };
 void crn_sigaction_get(int sig, struct crn_sigaction *out);
 void crn_sigaction_put(int sig, const struct crn_sigaction *in); /* undo of rt_sigaction */
-/*
- * Give the signal to the program's own handler, or let the default action happen; from a fault
- * handler.
- */
-void crn_signal_forward(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext);
 
 /* Which number tells one kind of work from another: --context. */
 enum crn_context_kind {

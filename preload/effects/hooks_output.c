@@ -150,13 +150,3 @@ static enum crn_verdict thread_exit_before(struct crn_call *call)
 	return CRN_CALL_RUN;
 }
 const struct crn_hook crn_hook_thread_exit = {thread_exit_before, NULL};
-
-/*
- * Another process's memory, or our own behind the tracker's back: open the pages, then it is an
- * output.
- */
-static enum crn_verdict foreign_write_before(struct crn_call *call)
-{
-	return CRN_CALL_RUN_THEN;
-}
-const struct crn_hook crn_hook_foreign_write = {foreign_write_before, NULL};

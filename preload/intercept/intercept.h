@@ -141,7 +141,6 @@ void crn_signal_entry(int sig, siginfo_t *info, void *ucontext);
 /* The system calls that signals.c answers or changes. True if it answered: call->result. */
 bool crn_signal_call(struct crn_regs *regs, struct crn_pending *p);
 void crn_signal_call_after(struct crn_regs *regs, struct crn_pending *p);
-bool crn_signal_is_ours(int nr);
 
 /* frames.c: put a frame for the program's handler on its stack and make uc continue there */
 bool crn_frame_push(struct crn_thread *t, int sig, const siginfo_t *info, ucontext_t *uc,

@@ -400,8 +400,3 @@ void crn_signal_serve(int sig, siginfo_t *info, void *ucontext)
 		return;
 	deliver(t, sig, info, uc, mask_in_force(t, uc));
 }
-
-void crn_signal_forward(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
-{
-	deliver(t, sig, info, ucontext, *uc_mask(ucontext));
-}

@@ -355,18 +355,6 @@ int crn_memory_writable(const struct iovec *pieces, size_t count)
 	return err < 0 || !n ? err : write_at(at, n);
 }
 
-int crn_memory_scatter(const struct iovec *to, const struct iovec *from, size_t count)
-{
-	size_t len = 0;
-	long got;
-
-	for (size_t i = 0; i < count; i++)
-		len += to[i].iov_len;
-	got = crn_sys6(SYS_process_vm_writev, crn_getpid(), (long)from, (long)count, (long)to,
-		(long)count, 0);
-	return got == (long)len ? 0 : got < 0 ? (int)got : -EFAULT;
-}
-
 /* ---- Around protections ------------------------------------------------------------- */
 
 static int through_mem(uintptr_t addr, void *buf, size_t len, int nr, int flags)

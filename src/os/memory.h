@@ -146,8 +146,6 @@ long crn_memory_poke(void *dst, const void *src, size_t len);
  * page: for memory that is about to be overwritten anyway. 0 or -errno.
  */
 int crn_memory_writable(const struct iovec *pieces, size_t count);
-/* Pieces of the same lengths, each to its place. 0, or -errno: some may have been written. */
-int crn_memory_scatter(const struct iovec *to, const struct iovec *from, size_t count);
 
 /* A call of the program about its own mappings, passed on as it is: its result or -errno. */
 long crn_memory_call(long nr, const long args[6]);

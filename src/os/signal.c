@@ -12,18 +12,6 @@ int crn_signal_action(int sig, const struct crn_ksigaction *in, struct crn_ksiga
 	return (int)crn_sys4(SYS_rt_sigaction, sig, in, old, 8);
 }
 
-int crn_signal_handle(int sig, void (*fn)(int, siginfo_t *, void *), struct crn_ksigaction *old)
-{
-	struct crn_ksigaction action = {
-		.handler = (uintptr_t)fn,
-		.flags = SA_SIGINFO | SA_ONSTACK | CRN_SA_RESTORER,
-		.restorer = (uintptr_t)crn_sigreturn,
-		.mask = ~0ull,
-	};
-
-	return crn_signal_action(sig, &action, old);
-}
-
 uintptr_t crn_signal_pc(const void *ucontext)
 {
 	return (uintptr_t)((const ucontext_t *)ucontext)->uc_mcontext.gregs[REG_RIP];

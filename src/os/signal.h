@@ -21,17 +21,8 @@ struct crn_ksigaction {
 /* rt_sigreturn. The bytes that gdb and unwinders recognise as the end of a signal frame. Hidden. */
 void crn_sigreturn(void);
 
-/*
- * Either pointer may be NULL. `in` is used as it is; crn_signal_handle fills the restorer. 0 or
- * -errno.
- */
+/* Either pointer may be NULL. `in` is used as it is. 0 or -errno. */
 int crn_signal_action(int sig, const struct crn_ksigaction *in, struct crn_ksigaction *old);
-
-/*
- * Install a three-argument handler with all signals blocked while it runs, on the alternate stack
- * if there is one.
- */
-int crn_signal_handle(int sig, void (*fn)(int, siginfo_t *, void *), struct crn_ksigaction *old);
 
 static inline uint64_t crn_signal_mask(int how, uint64_t mask)
 {

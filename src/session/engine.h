@@ -514,7 +514,6 @@ struct crn_mark *crn_mark_at(const cairn_t *c, size_t i);
 int crn_mark_usable(const cairn_t *c, uint64_t id);
 void crn_marks_truncate(cairn_t *c, uint64_t id); /* drop all newer ones */
 int crn_marks_push(cairn_t *c, uint64_t id);
-void crn_marks_close(cairn_t *c);
 void crn_changes_close(cairn_t *c, struct crn_changes *l);
 /* What was kept is lost; so many marks are left, for what they note of mappings. */
 void crn_past_forget(cairn_t *c, size_t marks_left);
