@@ -50,6 +50,9 @@ static void async_close(void *tracker)
 	struct crn_range_list *const lists[] = LISTS(t);
 	struct crn_arena *arena = t->env->arena;
 
+	/* A child that the program has forked may have the file as well, and live on. */
+	(void)crn_keeper_mend(t->env->keeper);
+	crn_async_release(t, 0, UINTPTR_MAX);
 	if (t->feed) {
 		crn_debug("feed %s: %lu drains without doubt, %lu scans", t->feed->ops->name,
 			(unsigned long)t->sure_drains, (unsigned long)t->scans);
@@ -64,7 +67,6 @@ static void async_close(void *tracker)
 	crn_block_free(arena, t->maps_buffer, CRN_MAPS_BUFFER);
 	crn_keeper_drop(t->env->keeper, &t->pagemap);
 	crn_faults_close(t->faults);
-	/* With the keeper's, the last one: its end unregisters everything. */
 	crn_keeper_drop(t->env->keeper, &t->uffd);
 	crn_block_free(arena, t, sizeof(*t));
 }
