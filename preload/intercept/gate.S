@@ -23,8 +23,8 @@
  *
  * Signals that were put off are looked at in the first instruction of crn_exit; one that comes
  * after it finds rip in the third row. So none waits for the next call. crn_exit_trap raises
- * SIGSYS, whose handler does the third row's work for the first signal that was put off, with the
- * program's mask.
+ * SIGSYS (or, where a filter forbids that, SIGILL), whose handler does the third row's work for the
+ * first signal that was put off, with the program's mask.
  */
 #include "intercept/layout.h"
 
@@ -179,6 +179,9 @@ crn_exit_jump:
 
 crn_exit_put_off:
 	call	crn_exit_trap
+	.globl	crn_exit_undefined
+	.hidden	crn_exit_undefined
+crn_exit_undefined:
 	ud2
 
 	/*

@@ -14,7 +14,7 @@
 
 /* gate.S */
 extern uint8_t crn_stubs[], crn_stubs_end[];
-extern const uint8_t crn_exit_begin[], crn_exit_jump[];
+extern const uint8_t crn_exit_begin[], crn_exit_jump[], crn_exit_undefined[];
 extern const uint8_t crn_signal_end[], crn_signal_over[];
 extern const uint8_t crn_user_copy_insn[], crn_user_copy_failed[];
 void crn_enter(void);

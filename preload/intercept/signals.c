@@ -27,6 +27,8 @@
 extern bool crn_faults_serve(int sig, siginfo_t *info, void *ucontext)
 	__attribute__((weak, visibility("hidden")));
 
+#define TRAPS_MAX 64
+
 static uint64_t *uc_mask(ucontext_t *uc)
 {
 	return (uint64_t *)&uc->uc_sigmask;
@@ -272,13 +274,22 @@ static void deliver_put_off(struct crn_thread *t, ucontext_t *uc)
 
 /*
  * gate.S: signals were put off in this hook. Comes back in crn_signal_entry: at once, unless a
- * timer's SIGSYS was pending, which ours then was one with.
+ * timer's SIGSYS was pending, which ours then was one with. Returns where a filter of the program's
+ * forbids one of the calls, or says that it was made.
  */
 void crn_exit_trap(void)
 {
 	crn_thread_self()->trapping = 1;
-	for (;;)
-		crn_signal_thread(crn_getpid(), crn_gettid(), SIGSYS);
+	for (int i = 0; i < TRAPS_MAX; i++)
+		if (crn_signal_thread(crn_getpid(), crn_gettid(), SIGSYS) < 0)
+			return;
+}
+
+/* Ours; or the instruction behind it, for which no call is needed. */
+static bool is_exit_trap(const struct crn_thread *t, int sig, uintptr_t rip)
+{
+	return t->trapping &&
+		(sig == SIGSYS || (sig == SIGILL && rip == (uintptr_t)crn_exit_undefined));
 }
 
 static void die_in_agent(int sig, const siginfo_t *info, ucontext_t *uc)
@@ -308,7 +319,7 @@ static void entry_in_agent(struct crn_thread *t, int sig, siginfo_t *info, ucont
 {
 	uintptr_t rip = (uintptr_t)uc->uc_mcontext.gregs[REG_RIP];
 
-	if (sig == SIGSYS && t->trapping) {
+	if (is_exit_trap(t, sig, rip)) {
 		t->trapping = 0;
 		leave_hook(t, uc);
 		if (!crn_amid_call(t, uc)) /* else its after-hook comes, and leaves as we do */
