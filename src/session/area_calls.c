@@ -8,6 +8,7 @@
  */
 #include "session/engine.h"
 #include "base/check.h"
+#include "base/log.h"
 #include "os/memory.h"
 
 /* ---- As they were added --------------------------------------------------------------------- */
@@ -177,6 +178,35 @@ int cairn_area_add(cairn_t *c, void *addr, size_t len)
 }
 
 /*
+ * Memory that the surface has besides goes on to be tracked. It is no news: a restore to before
+ * would take it away.
+ */
+static int pass_on(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	uint32_t births = c->birth_count;
+	int err;
+
+	crn_own_calls(c, true);
+	err = crn_surface_read(c);
+	crn_own_calls(c, false);
+	c->birth_count = births; /* the next look is for them, too */
+	CRN_TRY(err);
+	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity, c->fresh.count + 1,
+		sizeof(*c->fresh.at)));
+	crn_pieces_cut(&c->fresh, 0, begin);
+	crn_pieces_cut(&c->fresh, end, UINTPTR_MAX);
+	CRN_TRY(crn_layout_reserve(c));
+	for (size_t i = 0; i < c->fresh.count; i++) {
+		const struct crn_piece *p = &c->fresh.at[i];
+
+		CRN_TRY(crn_area_track(c, p->begin, p->end,
+			(p->flags & CRN_AREA_FLAGS) | CRN_AREA_REMOVED, c->last_id + 1));
+	}
+	crn_layout_learn(c, begin, end);
+	return 0;
+}
+
+/*
  * What has become of it is nothing that a restore undoes. The journal may still name its pages:
  * restores must look before they store.
  */
@@ -190,6 +220,9 @@ static void remove_locked(cairn_t *c, size_t at)
 	drop(c, at);
 	c->youngest = c->last_id + 1;
 	c->control->maps_stale = true;
+	if (c->mode != CRN_SURFACE_NONE && pass_on(c, gone.begin, gone.end) < 0)
+		crn_warn("what was an area at %zx-%zx counts as mapped just now", gone.begin,
+			gone.end);
 }
 
 int cairn_area_remove(cairn_t *c, void *addr, size_t len)
@@ -201,13 +234,17 @@ int cairn_area_remove(cairn_t *c, void *addr, size_t len)
 	if (!widen((uintptr_t)addr, len, &begin, &end))
 		return CAIRN_ENOTAREA;
 	CRN_TRY(crn_lock(c));
+	err = crn_in_flight_begin(c);
 	i = added_from(c, begin);
-	if (i < c->added_count && c->added[i].begin == begin && c->added[i].end == end)
+	if (err < 0)
+		;
+	else if (i < c->added_count && c->added[i].begin == begin && c->added[i].end == end)
 		remove_locked(c, i);
 	else if (c->ops->caps & CRN_TRACK_STORES)
 		err = crn_shared_forget(c, begin, end);
 	else
 		err = CAIRN_ENOTAREA;
+	crn_in_flight_end(c);
 	crn_unlock(c);
 	return err;
 }

@@ -73,6 +73,7 @@ enum crn_piece_flags {
 	CRN_PIECE_HEAP = 1u << 16,    /* grows and shrinks by brk */
 	CRN_PIECE_REFUSED = 1u << 17, /* the tracker cannot take it (said once in the log) */
 	CRN_PIECE_NOTED = 1u << 18,   /* in a change: born just before a restore, not tracked yet */
+	CRN_PIECE_CLOSED = 1u << 20,  /* without access, and with content all the same */
 	CRN_PIECE_DOUBT = 1u << 19,   /* of a file: it may have been written since it was scanned */
 };
 
@@ -432,6 +433,11 @@ enum crn_follow {
 int crn_layout_follow(cairn_t *c, enum crn_follow how);
 /* Are these parts of one mapping, as far as a layout knows? */
 bool crn_same_kind(const struct crn_piece *a, const struct crn_piece *b);
+/*
+ * Was the page, which an area has now, a part of the surface at `id`? If not, what is kept of it
+ * says nothing of what was there.
+ */
+bool crn_layout_held(const cairn_t *c, uint64_t id, uintptr_t page);
 /* The fresh layout is the layout from now on. */
 int crn_layout_replace(cairn_t *c);
 /* Track the parts of a new piece that no area covers yet. */

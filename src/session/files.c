@@ -160,6 +160,21 @@ static long own_pages(
 	return CRN_MAX(n, 0l);
 }
 
+bool crn_files_populated(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	struct crn_page_run run;
+
+	if (!c->host.pagemap_scan || open_pagemap(c) < 0)
+		return false;
+	while (begin < end) {
+		long n = crn_pagemap_populated(c->files_pagemap, &begin, end, &run, 1);
+
+		if (n)
+			return n > 0;
+	}
+	return false;
+}
+
 /* What a debugger has put into code is not, if the program itself can never have written to it. */
 static bool is_program_s(const struct crn_piece *p, uintptr_t addr)
 {

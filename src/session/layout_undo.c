@@ -434,6 +434,7 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
  */
 static void forget_changes(cairn_t *c, uint64_t id)
 {
+	const uint32_t stays = CRN_AREA_EXPLICIT | CRN_AREA_STACK | CRN_AREA_REMOVED;
 	struct crn_changes *target = &crn_mark_find(c, id)->changes;
 
 	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;)
@@ -446,7 +447,7 @@ static void forget_changes(cairn_t *c, uint64_t id)
 
 			if (a->begin >= p->end)
 				break;
-			if (a->born <= id || a->flags & (CRN_AREA_EXPLICIT | CRN_AREA_STACK))
+			if (a->born <= id || a->flags & stays)
 				continue;
 			/* Without memory for it, a restore to before will refuse too much. */
 			(void)crn_change_add(c, target, p, CRN_MAX(a->begin, p->begin),

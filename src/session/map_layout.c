@@ -116,6 +116,44 @@ void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end)
 	}
 }
 
+/* The oldest change since says: of memory that came in the place of other memory it was the end. */
+static bool held_before(const cairn_t *c, uint64_t id, uintptr_t page)
+{
+	size_t k;
+
+	CRN_FIRST(k, c->marks.count, crn_mark_at(c, k)->id >= id);
+	for (; k < c->marks.count; k++) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = 0; i < l->count; i++) {
+			const struct crn_piece *p = &l->at[i].piece;
+
+			if (page < p->begin || page >= p->end)
+				continue;
+			if (l->at[i].kind == CRN_CHANGE_GONE)
+				return true;
+			if (l->at[i].kind == CRN_CHANGE_BORN || l->at[i].kind == CRN_CHANGE_OPENED)
+				return false;
+		}
+	}
+	return true;
+}
+
+bool crn_layout_held(const cairn_t *c, uint64_t id, uintptr_t page)
+{
+	const struct crn_area *area = crn_area_at(c, page);
+	const struct crn_added *added = NULL;
+
+	if (area && area->born <= id)
+		return true;
+	if (area && area->flags & CRN_AREA_EXPLICIT) {
+		added = crn_added_meets(c, page, page + CRN_PAGE_SIZE);
+		if (!added || added->born > id)
+			return false;
+	}
+	return held_before(c, id, page);
+}
+
 bool crn_same_kind(const struct crn_piece *a, const struct crn_piece *b)
 {
 	uint32_t kind = CRN_AREA_SHARED | CRN_AREA_FILE;

@@ -79,9 +79,9 @@ static int check_range(cairn_t *c, uint64_t id, uintptr_t addr, size_t len)
 	for (uintptr_t at = addr; at < addr + len;) {
 		const struct crn_area *area = crn_area_at(c, at);
 
-		if (!area || (area->flags & CRN_AREA_EXPLICIT && area->born > id))
+		if (!area || !crn_layout_held(c, id, crn_page_down(at)))
 			return CAIRN_ENOTAREA;
-		at = area->end;
+		at = area->born <= id ? area->end : crn_page_down(at) + CRN_PAGE_SIZE;
 	}
 	return 0;
 }
@@ -169,11 +169,10 @@ static bool is_compared(const struct change_walk *w, uintptr_t page)
 	const struct crn_added *added = crn_added_meets(w->c, page, page + CRN_PAGE_SIZE);
 	const struct crn_area *area = crn_area_at(w->c, page);
 
-	if (!area && (w->now || !(w->c->ops->caps & CRN_TRACK_MIRROR)))
-		return false;
-	if (!added)
-		return area && !(area->flags & CRN_AREA_EXPLICIT && area->born > w->from);
-	return added->born <= w->from;
+	if (area)
+		return crn_layout_held(w->c, w->from, page);
+	return added && added->born <= w->from && !w->now &&
+		w->c->ops->caps & CRN_TRACK_MIRROR;
 }
 
 /*

@@ -285,9 +285,10 @@ static bool holds_thread(const cairn_t *c, const struct crn_mapping *m)
 /* `follows`: it continues .data, or a part of .bss, that is in the surface. */
 static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool follows)
 {
-	/* Code that is made at run time is written before anybody can see it as writable. */
+	/* What is closed, or made to be run, may have been written before anybody looked. */
 	if (c->mode == CRN_SURFACE_ALL)
-		return m->prot & PROT_WRITE || (m->prot && !(flags & CRN_AREA_FILE));
+		return m->prot & PROT_WRITE || flags & CRN_PIECE_CLOSED ||
+			(m->prot && !(flags & CRN_AREA_FILE));
 	if (!(m->prot & PROT_WRITE))
 		return false;
 	if (flags & (CRN_AREA_FILE | CRN_AREA_STACK | CRN_PIECE_HEAP))
@@ -424,12 +425,15 @@ static int note_births(cairn_t *c)
 /* ---- The map --------------------------------------------------------------------------------- */
 
 /* Of a mapping, and of the one before it: further segments of an object follow its first. */
-static uint32_t flags_after(const struct crn_mapping *m, uintptr_t end, uint64_t inode)
+static uint32_t flags_of(cairn_t *c, const struct crn_mapping *m, uintptr_t end, uint64_t inode)
 {
 	uint32_t flags = crn_mapping_flags(m);
 
 	if (flags & CRN_AREA_FILE && !m->shared && m->inode == inode && m->begin == end)
 		flags |= CRN_AREA_SEGMENT;
+	if (c->mode == CRN_SURFACE_ALL && !m->prot && !flags &&
+		crn_files_populated(c, m->begin, m->end))
+		flags |= CRN_PIECE_CLOSED;
 	return flags;
 }
 
@@ -495,10 +499,9 @@ static int add_mapping(
  * The program opens parts of it by mprotect, as malloc does with its arenas. (Under the agent the
  * call itself is undone.)
  */
-static bool is_reservation(const cairn_t *c, const struct crn_mapping *m)
+static bool is_reservation(const cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 {
-	return !c->control->watched && m->prot == PROT_NONE && !m->shared &&
-		!crn_mapping_flags(m);
+	return !c->control->watched && m->prot == PROT_NONE && !flags;
 }
 
 static int read_maps(cairn_t *c)
@@ -518,10 +521,10 @@ static int read_maps(cairn_t *c)
 	}
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
-		uint32_t flags = flags_after(&m, b.end, b.inode);
+		uint32_t flags = flags_of(c, &m, b.end, b.inode);
 		uintptr_t end = m.end, until = continued_until(c, &m, flags, &b);
 
-		if (is_reservation(c, &m))
+		if (is_reservation(c, &m, flags))
 			CRN_TRY(crn_ranges_add(c, &c->reserved_fresh, m.begin, m.end));
 		if (until > m.begin && until < end) {
 			m.end = until;
@@ -580,7 +583,7 @@ int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end)
 	CRN_TRY(crn_files_keep_outside(c, begin, end));
 	CRN_TRY(crn_maps_begin(&c->maps, begin - CRN_PAGE_SIZE, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
-		uint32_t flags = flags_after(&m, end_before, inode_before);
+		uint32_t flags = flags_of(c, &m, end_before, inode_before);
 
 		end_before = m.end;
 		inode_before = m.inode;

@@ -51,6 +51,8 @@ enum crn_area_flags {
 	 */
 	CRN_AREA_NEW = 1u << 5,
 	CRN_AREA_SEGMENT = 1u << 6, /* of a loaded object: nobody cuts that file short */
+	/* has been an explicit one: a restore to before leaves the mapping where it is */
+	CRN_AREA_REMOVED = 1u << 7,
 };
 
 enum crn_tracker_caps {

@@ -358,6 +358,9 @@ static const struct test_case cases[] = {
 	{ "other_object_open", other_object_open },
 	{ "closed_past", closed_past },
 	{ "exchanged_told", exchanged_told },
+	{ "removed_stays", removed_stays },
+	{ "opened_past", opened_past },
+	{ "closed_unseen", closed_unseen },
 	{ NULL, NULL },
 };
 

@@ -108,6 +108,9 @@ void other_object_open(void);
 /* ---- remapped_past.c ---- */
 void closed_past(void);
 void exchanged_told(void);
+void removed_stays(void);
+void opened_past(void);
+void closed_unseen(void);
 
 /* ---- remapped_stalled.c ---- */
 void keeper_stalled(void);

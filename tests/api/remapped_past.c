@@ -46,6 +46,110 @@ void closed_past(void)
 	CHECK_OK(cairn_close(c));
 }
 
+static void open_all(void)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+
+	o.tracker = tracker;
+	o.strategy = "none";
+	o.keep = 4;
+	c = test_open(&o);
+}
+
+static bool is_there(void)
+{
+	return msync(area, PAGES * PAGE, MS_ASYNC) == 0;
+}
+
+/* An area that is removed, under a surface that has its memory besides, stays as it is. */
+void removed_stays(void)
+{
+	uint64_t first = 0, next; /* on the stack, which a rewind leaves alone */
+
+	for (int checkpoints = 0; checkpoints < 3; checkpoints++) {
+		open_all();
+		area = map_at(NULL, PAGES, 0);
+		CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
+		memset(area, 7, PAGES * PAGE);
+		CHECK(cairn_checkpoint(c, &first) == CAIRN_TAKEN);
+		memset(area, 8, PAGES * PAGE);
+		CHECK(checkpoints < 1 || cairn_checkpoint(c, &next) == CAIRN_TAKEN);
+		CHECK_OK(cairn_area_remove(c, area, PAGES * PAGE));
+		CHECK(checkpoints < 2 || cairn_checkpoint(c, &next) == CAIRN_TAKEN);
+		CHECK_OK(cairn_rewind(c, first));
+		CHECK(is_there() && area[0] == 8 && !memcmp(area, area + 1, PAGES * PAGE - 1));
+		CHECK_OK(cairn_rewind(c, first));
+		CHECK(is_there() && area[0] == 8);
+		/* It is memory like any other from now on. */
+		CHECK(cairn_checkpoint(c, &next) == CAIRN_TAKEN);
+		memset(area, 9, PAGES * PAGE);
+		CHECK_OK(cairn_rewind(c, next));
+		CHECK(is_there() && area[0] == 8 && !memcmp(area, area + 1, PAGES * PAGE - 1));
+		CHECK_OK(cairn_close(c));
+		CHECK(munmap(area, PAGES * PAGE) == 0);
+	}
+}
+
+/* Written and closed between two looks, at which it was not there, or reserved without content. */
+void closed_unseen(void)
+{
+	for (int reserved = 0; reserved < 4; reserved++) {
+		uint64_t to = 0;
+
+		area = mmap(NULL, PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		CHECK(area != MAP_FAILED);
+		CHECK(reserved & 1 || munmap(area, PAGES * PAGE) == 0);
+		open_all();
+		map_at(area, PAGES, MAP_FIXED);
+		memset(area, 7, PAGES * PAGE);
+		CHECK(mprotect(area, PAGES * PAGE, PROT_NONE) == 0);
+		CHECK(cairn_checkpoint(c, &to) == CAIRN_TAKEN);
+		CHECK(mprotect(area, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
+		area[5] = 8;
+		CHECK(reserved < 2 || cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		CHECK_OK(cairn_rewind(c, to));
+		CHECK(mprotect(area, PAGES * PAGE, PROT_READ | PROT_WRITE) == 0);
+		CHECK(area[5] == 7 && !memcmp(area, area + 1, PAGES * PAGE - 1));
+		CHECK_OK(cairn_close(c));
+		CHECK(munmap(area, PAGES * PAGE) == 0);
+	}
+}
+
+static int check_before(void *ctx, void *addr, size_t len, const void *before, const void *after)
+{
+	(void)ctx, (void)len, (void)after;
+	if ((uint8_t *)addr >= area && (uint8_t *)addr < area + PAGES * PAGE)
+		CHECK(*(const uint8_t *)before == 7);
+	return 0;
+}
+
+/* Pages of a file that could only be read at the checkpoint were no part of the surface. */
+void opened_past(void)
+{
+	uint64_t next;
+	uint8_t page[PAGE];
+	int fd = test_file(), rc;
+
+	memset(page, 7, PAGE);
+	for (size_t i = 0; i < PAGES; i++)
+		CHECK(write(fd, page, PAGE) == (ssize_t)PAGE);
+	area = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+	CHECK(area != MAP_FAILED);
+	open_all();
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK(mprotect(area, 2 * PAGE, PROT_READ | PROT_WRITE) == 0);
+	area[5] = 8;
+	CHECK(cairn_checkpoint(c, &next) == CAIRN_TAKEN);
+	rc = cairn_peek(c, id, area, page, PAGE);
+	CHECK(rc == CAIRN_ENOTAREA || (rc == 0 && page[0] == 7 && page[5] == 7));
+	CHECK_OK(cairn_changes(c, id, next, check_before, NULL));
+	CHECK_OK(cairn_peek(c, next, area, page, PAGE));
+	CHECK(page[0] == 7 && page[5] == 8);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(area[5] == 7);
+	CHECK_OK(cairn_close(c));
+}
+
 static int note_change(void *ctx, void *addr, size_t len, const void *before, const void *after)
 {
 	uint8_t *told = ctx;

@@ -128,6 +128,11 @@ void crn_files_protecting(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 }
 
+bool crn_files_populated(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	return false;
+}
+
 bool crn_files_younger(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
 {
 	return false;
