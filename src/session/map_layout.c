@@ -450,6 +450,34 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 	return first ? first : err;
 }
 
+static bool is_noted(const struct crn_change *change)
+{
+	return change->piece.flags & CRN_PIECE_NOTED;
+}
+
+static bool noted_meets(const cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	const struct crn_changes *l = &crn_mark_newest(c)->changes;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (is_noted(&l->at[i]) && l->at[i].piece.begin < end &&
+			l->at[i].piece.end > begin)
+			return true;
+	return false;
+}
+
+/* A look at everything finds again what is still there; what is there instead may not be ours. */
+static void forget_noted(cairn_t *c)
+{
+	struct crn_changes *l = &crn_mark_newest(c)->changes;
+	size_t left = 0;
+
+	for (size_t i = 0; i < l->count; i++)
+		if (!is_noted(&l->at[i]))
+			l->at[left++] = l->at[i];
+	l->count = left;
+}
+
 /*
  * The engine's own look at the mappings: where they have changed, if that is all that is reported,
  * for the map of a server takes longer to read than all else that a restore does.
@@ -463,10 +491,13 @@ static int read_surface(cairn_t *c)
 	int err;
 
 	crn_own_calls(c, true);
-	if (!stale && changed && c->control->watched && c->maps_known && crn_surface_has_parts(c))
+	if (!stale && changed && c->control->watched && c->maps_known &&
+		crn_surface_has_parts(c) && !noted_meets(c, begin, end)) {
 		err = crn_surface_read_part(c, begin, end);
-	else
+	} else {
+		forget_noted(c);
 		err = crn_surface_read(c);
+	}
 	crn_own_calls(c, false);
 	return err;
 }

@@ -361,6 +361,7 @@ static const struct test_case cases[] = {
 	{ "removed_stays", removed_stays },
 	{ "opened_past", opened_past },
 	{ "closed_unseen", closed_unseen },
+	{ "refused_before", refused_before },
 	{ NULL, NULL },
 };
 

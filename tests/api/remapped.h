@@ -111,6 +111,7 @@ void exchanged_told(void);
 void removed_stays(void);
 void opened_past(void);
 void closed_unseen(void);
+void refused_before(void);
 
 /* ---- remapped_stalled.c ---- */
 void keeper_stalled(void);

@@ -115,6 +115,30 @@ void closed_unseen(void)
 	}
 }
 
+/* A rewind that is refused has found memory; what is in its place afterwards is another's. */
+void refused_before(void)
+{
+	uint8_t *file = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, test_file(), 0);
+	uint64_t older = 0, newer = 0;
+
+	CHECK(file != MAP_FAILED);
+	open_all();
+	area = map_at(NULL, PAGES, 0);
+	CHECK(munmap(area, PAGES * PAGE) == 0);
+	CHECK(cairn_checkpoint(c, &older) == CAIRN_TAKEN);
+	CHECK(munmap(file, PAGE) == 0); /* it has no name to be mapped again by */
+	CHECK(cairn_checkpoint(c, &newer) == CAIRN_TAKEN);
+	map_at(area, PAGES, MAP_FIXED);
+	area[5] = 1;
+	CHECK_RC(cairn_rewind(c, older), CAIRN_ELAYOUT);
+	CHECK(mmap(area, PAGES * PAGE, PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area);
+	memset(area, 7, PAGES * PAGE);
+	CHECK_OK(cairn_rewind(c, newer));
+	CHECK(is_there() && area[5] == 7 && !memcmp(area, area + 1, PAGES * PAGE - 1));
+	CHECK_OK(cairn_close(c));
+}
+
 static int check_before(void *ctx, void *addr, size_t len, const void *before, const void *after)
 {
 	(void)ctx, (void)len, (void)after;
