@@ -80,6 +80,12 @@ struct crn_pending {
 	bool masked;    /* words stand in for a mask with reserved signals */
 	bool left;      /* a handler of the program was begun in it, and may be running */
 };
+/* A fault that the program's own handler was given. */
+struct crn_forwarded {
+	uintptr_t handler, frame, pc; /* frame: rsp at the return from it; 0: it is over */
+	int32_t sig;
+};
+
 #define CRN_SITES_MAX   16
 #define CRN_PENDING_MAX 24
 
@@ -113,6 +119,7 @@ struct crn_thread {
 	uint32_t index;
 	bool live;
 	uint32_t in_vfork;        /* a vfork child runs in our memory: everything passes through */
+	struct crn_forwarded fault; /* recover/: the last one */
 	/* of the newest checkpoint that this thread took; xstate is there */
 	struct crn_context context;
 	/* what the program believes; the kernel always has the agent's */
@@ -207,6 +214,15 @@ void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info);
 bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext);
 
 /*
+ * recover/own_handler.c. Such a fault was given to the program's handler; a frame is given back,
+ * for the program to go on at pc; the thread takes a checkpoint.
+ */
+void crn_fault_forwarded(
+	struct crn_thread *t, int sig, uintptr_t handler, uintptr_t pc, uintptr_t frame);
+void crn_fault_returns(struct crn_thread *t, uintptr_t frame, uintptr_t pc);
+void crn_fault_passed(struct crn_thread *t, uintptr_t rsp);
+
+/*
  * intercept/: take the calling thread's context as it will be when the current hook returns
  * (call->result in rax); run on from a context; neither allocates.
  */
@@ -222,6 +238,7 @@ struct crn_sigaction { /* the kernel's layout */
 };
 void crn_sigaction_get(int sig, struct crn_sigaction *out);
 void crn_sigaction_put(int sig, const struct crn_sigaction *in); /* undo of rt_sigaction */
+bool crn_on_program_altstack(const struct crn_thread *t, uint64_t rsp);
 
 /* Which number tells one kind of work from another: --context. */
 enum crn_context_kind {
@@ -304,6 +321,8 @@ struct crn_agent {
 	/* effects/: ours, once the program has set its RLIMIT_AS; what soft and hard got of it */
 	uint64_t space_ours, space_added[2];
 	uint32_t refused_said;       /* effects/: refusals that have been reported */
+	/* recover/: handlers from which the program has gone on; their faults are no crashes */
+	uintptr_t resuming[4];
 	uint32_t site_lock;          /* sites/: one checkpoint at a time */
 	uint32_t maps_lock;          /* effects/: memory is being taken away, or a session opened */
 	uint32_t opening;            /* sites/: a session is being opened; see in_flight.c */

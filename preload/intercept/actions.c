@@ -359,6 +359,7 @@ bool crn_call_resumes_call(const struct crn_call *call)
 static void call_sigreturn(struct crn_thread *t, const struct crn_regs *regs)
 {
 	ucontext_t *uc = (void *)regs->rsp;
+	greg_t rip = 0;
 	uint64_t mask;
 	stack_t s;
 
@@ -371,6 +372,8 @@ static void call_sigreturn(struct crn_thread *t, const struct crn_regs *regs)
 		t->program_altstack = s;
 	t->program_blocked = mask & CRN_SIG_RESERVED;
 	crn_signals_release(t);
+	if (crn_user_copy(&rip, &uc->uc_mcontext.gregs[REG_RIP], sizeof(rip)) == 0)
+		crn_fault_returns(t, regs->rsp, (uintptr_t)rip);
 	mask &= ~CRN_SIG_RESERVED;
 	crn_user_copy(&uc->uc_stack, &t->altstack, sizeof(t->altstack));
 	crn_user_copy(&uc->uc_sigmask, &mask, sizeof(mask));

@@ -145,7 +145,6 @@ void crn_signal_call_after(struct crn_regs *regs, struct crn_pending *p);
 /* frames.c: put a frame for the program's handler on its stack and make uc continue there */
 bool crn_frame_push(struct crn_thread *t, int sig, const siginfo_t *info, ucontext_t *uc,
 	const struct crn_sigaction *act, uint64_t mask_base);
-bool crn_on_program_altstack(const struct crn_thread *t, uint64_t rsp);
 void crn_uc_from_regs(ucontext_t *uc, const struct crn_regs *regs, uint64_t rip);
 void crn_uc_to_regs(struct crn_regs *regs, const ucontext_t *uc);
 

@@ -148,6 +148,8 @@ static void look_again(ucontext_t *uc)
 /* Make uc continue as the program would with this signal delivered to it there. */
 static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *uc, uint64_t mask)
 {
+	const greg_t *g = uc->uc_mcontext.gregs;
+	uintptr_t at = (uintptr_t)g[REG_RIP];
 	struct crn_sigaction act;
 
 	if ((t->program_blocked & CRN_SIG(sig)) && !raised_here(sig, info)) {
@@ -178,6 +180,9 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		crn_signal_action(SIGSEGV, &dfl, NULL);
 		*uc_mask(uc) &= ~CRN_SIG(SIGSEGV);
 		crn_signal_thread(crn_getpid(), crn_gettid(), SIGSEGV);
+	} else if (raised_here(sig, info) && !t->in_vfork) {
+		/* its return address is popped before the sigreturn */
+		crn_fault_forwarded(t, sig, act.handler, at, (uintptr_t)g[REG_RSP] + 8);
 	}
 }
 

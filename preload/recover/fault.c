@@ -30,8 +30,9 @@ static bool is_recoverable_signal(int sig, const siginfo_t *info)
 /*
  * Why this crash cannot be recovered from; NULL if it can. *tid: the thread that stands in the way.
  */
-static const char *obstacle(const struct crn_thread *t, int *tid)
+static const char *obstacle(const struct crn_crash *crash, int *tid)
 {
+	const struct crn_thread *t = crash->thread;
 	struct crn_effects *e = crn_agent->effects;
 	int ret;
 
@@ -42,6 +43,8 @@ static const char *obstacle(const struct crn_thread *t, int *tid)
 		return "it crashed inside Cairn itself";
 	if (t->in_vfork)
 		return "it crashed between vfork and exec";
+	if (crn_fault_is_generated(crash))
+		return "generated code raised it, and the program has a handler";
 	if (e->owner != t) {
 		*tid = e->owner->tid;
 		return "another thread took the newest checkpoint";
@@ -103,6 +106,7 @@ static int go_back(
 		raise_again();
 	crn_ladder_climbed(rung, suspect);
 	crash->thread->interval = crn_agent->effects->interval;
+	crash->thread->fault.frame = 0;
 	crn_agent->effects->waits_again = crn_agent->effects->at_wait;
 	ns = crn_clock_kernel_ns() - crash->started_ns;
 	r->recovery_ns += ns;
@@ -169,7 +173,8 @@ bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
 	const char *why;
 	int tid = 0;
 
-	if (!crn_agent || !crn_agent->config.recover || !is_recoverable_signal(sig, info))
+	if (!crn_agent || !crn_agent->config.recover || !is_recoverable_signal(sig, info) ||
+		crn_fault_is_own(t, sig))
 		return false;
 	j.crash.started_ns = crn_clock_kernel_ns();
 	/*
@@ -182,7 +187,7 @@ bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
 		crn_effects_lock(); /* other threads stop at their next call */
 		locked = true;
 	}
-	why = obstacle(t, &tid);
+	why = obstacle(&j.crash, &tid);
 	if (!recover_state() && !why)
 		why = "the engine is out of memory";
 	if (!why) {

@@ -7,6 +7,7 @@
  *	suspect.c  whose input it was, and disconnecting them
  *	local_reset.c  the same for local sockets
  *	bystander.c  has another thread run since the checkpoint?
+ *	own_handler.c  faults that the program counts on, which are no crashes
  *	report.c   the one line about it
  *	symbol.c   an address as function+offset (object)
  */
@@ -71,11 +72,18 @@ bool crn_local_reset(int fd, uint64_t ino);
 /* bystander.c: the id of a thread that has run since the checkpoint, or 0. */
 int crn_bystander(const struct crn_thread *self);
 
+/* own_handler.c: the program has gone on after such a fault before: its handler is to have it. */
+bool crn_fault_is_own(const struct crn_thread *t, int sig);
+/* Its code was generated, and there is a handler. Under the effects' lock. */
+bool crn_fault_is_generated(const struct crn_crash *crash);
+
 /* report.c */
 void crn_report_recovery(
 	const struct crn_crash *crash, uint64_t pages, uint64_t ns, const char *suspect);
 /* tid 0: no thread stands in the way. */
 void crn_report_refusal(const struct crn_crash *crash, const char *why, int tid);
+/* The program has gone on by itself. */
+void crn_report_own(int sig, uintptr_t pc);
 
 /* symbol.c: "function+0x12 (object)", "object+0x1234" or "0x..."; never fails. */
 void crn_symbol(uintptr_t address, char *out, size_t size);

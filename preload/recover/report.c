@@ -62,3 +62,14 @@ void crn_report_refusal(const struct crn_crash *crash, const char *why, int tid)
 		crn_format(line, sizeof(line), "cairn: recovery refused: %s at %p in %s: %s%s\n",
 			signal_name(crash->sig), (void *)crash->address, symbol, why, thread));
 }
+
+void crn_report_own(int sig, uintptr_t pc)
+{
+	char line[CRN_LOG_LINE_MAX];
+
+	say(line,
+		crn_format(line, sizeof(line),
+			"cairn: the program goes on by itself after %s at %p: its handler gets "
+			"such signals from now on, and no recovery begins with them\n",
+			signal_name(sig), (void *)pc));
+}

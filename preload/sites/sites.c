@@ -180,6 +180,8 @@ static bool take(struct crn_call *call, bool entry)
 	uint64_t id = 0;
 	int ret;
 
+	if (crn_unlikely(t->fault.frame))
+		crn_fault_passed(t, t->regs->rsp);
 	crn_effects_lock();
 	crn_hold_send();
 	crn_effects_settle();
