@@ -97,6 +97,9 @@ def rows(lines: list[dict]) -> list[list[str]]:
                 )
         rewind = _cycles(lines, "empty", row, what="rewind")
         found += _ratio(f"rewind of 28 open pages, {row}, beside memcpy", rewind, floor, 1.2, False)
+    for row in ("async", "uffd", "mprotect"):
+        rewind = _cycles(lines, "empty", row, what="rewind, hot")
+        found += _ratio(f"rewind of 28 hot pages, {row}, beside memcpy", rewind, floor, 1.2, False)
     for part, limit in (("redis", 1 / 1.35), ("redis-pipeline", 1 / 1.08)):
         for line in lines:
             if line["table"] == part and line["row"] == "recover" and "ratio" in line:

@@ -137,7 +137,7 @@ def empty(lines: list[dict]) -> Section | None:
         return None
     section = Section(
         "Fixed costs",
-        "A checkpoint of 64 MiB with nothing written, and a rewind of 28 open pages.",
+        "A checkpoint of 64 MiB with nothing written; a rewind of 28 pages that are open, or hot.",
         ["tracker", "what", "cycles", "ns"],
     )
     for line in found:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """
 Measure, and write the report. Without arguments everything, smc, traces and lmc in their quick
-form, in about half an hour:
+form, in about an hour:
 
     run.py [--build DIR] [--results DIR] [--toy] [PART...]
 

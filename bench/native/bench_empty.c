@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The fixed costs: a checkpoint of explicit areas with nothing written, and a rewind of 28 pages
- * that are open (as in a search that tries again and again) beside copying 28 pages back.
+ * that are open (as in a search that tries again and again), or hot, beside copying 28 pages back.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 static const char *const trackers[] = { "uffd", "mprotect", "async", "softdirty", "fork" };
 #define TRACKERS (sizeof(trackers) / sizeof(trackers[0]))
 
-static struct series empties[TRACKERS], rewinds[TRACKERS], floor_series;
+static struct series empties[TRACKERS], rewinds[TRACKERS], hot_rewinds[TRACKERS], floor_series;
 static uint32_t pages[PAGES];
 static char *area, *untracked, *copies;
 static size_t area_bytes;
@@ -85,6 +85,31 @@ static int run_tracker(size_t t)
 	return 0;
 }
 
+/* Pages that the default strategy has found hot: they stay writable, and no feed tells of them. */
+static void run_hot(size_t t)
+{
+	int train_count = toy ? 30 : 200, repeat_count = toy ? 3 : 500;
+	struct cairn_options options = CAIRN_OPTIONS_INIT;
+	struct cairn_stats stats = { .size = sizeof(stats) };
+	cairn_t *session;
+	uint64_t id = 0;
+
+	options.tracker = trackers[t];
+	options.surface = "none";
+	check(cairn_open(&session, &options), "cairn_open");
+	check(cairn_area_add(session, area, area_bytes), "cairn_area_add");
+	for (int i = 0; i < train_count; i++) {
+		touch_pages(area, pages, PAGES);
+		for (int p = 0; p < PAGES && i == train_count - 1; p++)
+			memcpy(area + pages[p] * PAGE, copies + p * PAGE, PAGE);
+		check(cairn_checkpoint(session, &id), "cairn_checkpoint");
+	}
+	check(cairn_stats(session, &stats), "cairn_stats");
+	for (int i = -2; stats.hot_pages == PAGES && i < repeat_count; i++)
+		measure_rewind(session, id, &hot_rewinds[t], i >= 0);
+	check(cairn_close(session), "cairn_close");
+}
+
 int main(int argc, char **argv)
 {
 	int missing[TRACKERS] = { 0 };
@@ -99,8 +124,11 @@ int main(int argc, char **argv)
 		memcpy(copies + p * PAGE, area + pages[p] * PAGE, PAGE);
 	for (int round = 0; round < (toy ? 1 : 7); round++)
 		for (size_t t = 0; t < TRACKERS; t++)
-			if (!missing[t])
+			if (!missing[t]) {
 				missing[t] = run_tracker(t);
+				if (!missing[t])
+					run_hot(t);
+			}
 	emit("empty", "memcpy", &floor_series, 1, "\"what\":\"rewind\",\"pages\":%d", PAGES);
 	for (size_t t = 0; t < TRACKERS; t++) {
 		if (missing[t]) {
@@ -110,6 +138,9 @@ int main(int argc, char **argv)
 		emit("empty", trackers[t], &empties[t], BATCH, "\"what\":\"checkpoint\"");
 		emit("empty", trackers[t], &rewinds[t], 1, "\"what\":\"rewind\",\"pages\":%d",
 			PAGES);
+		if (hot_rewinds[t].count)
+			emit("empty", trackers[t], &hot_rewinds[t], 1,
+				"\"what\":\"rewind, hot\",\"pages\":%d", PAGES);
 	}
 	return 0;
 }
