@@ -24,6 +24,7 @@
 #include "os/pagemap.h"
 
 #define UNDIVIDED (1ul << 20)
+#define CLOSE	  (256ul << 10) /* bytes between two parts that cost less than dividing them */
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
@@ -181,14 +182,27 @@ static bool is_program_s(const struct crn_piece *p, uintptr_t addr)
 	return !(p->prot & PROT_EXEC) || crn_memory_was_writable(addr);
 }
 
+/* The pages of a run are no file's: a piece. What lies between it and *at is listed. */
+static int add_written(cairn_t *c, const struct crn_mapping *m, const struct crn_piece *p,
+	uintptr_t *at, const struct crn_page_run *run)
+{
+	if (run->begin == run->end)
+		return 0;
+	CRN_TRY(insert_part(c, &c->files_fresh, *p, *at, run->begin));
+	*at = run->end;
+	return crn_surface_add(c, m, p->flags, run->begin, run->end);
+}
+
 /*
  * [begin, end) of a mapping is new, or in doubt. Small ones are not divided: the kernel would have
- * to divide them as well, and each look at the map would see them all.
+ * to divide them as well, each look at the map would see them all, and each scan would take a call
+ * for every part. For the same reason parts that lie close together are one: of the code of libc
+ * the agent patches a page here and there.
  */
 static int add_scanned(cairn_t *c, const struct crn_mapping *m, const struct crn_piece *p,
 	uintptr_t begin, uintptr_t end)
 {
-	struct crn_page_run runs[32];
+	struct crn_page_run runs[32], written = { .begin = begin, .end = begin };
 	uintptr_t at = begin;
 
 	(void)open_pagemap(c);
@@ -198,11 +212,14 @@ static int add_scanned(cairn_t *c, const struct crn_mapping *m, const struct crn
 		for (long i = 0; i < n && is_program_s(p, runs[i].begin); i++) {
 			if (end - begin <= UNDIVIDED)
 				return crn_surface_add(c, m, p->flags, begin, end);
-			CRN_TRY(insert_part(c, &c->files_fresh, *p, at, runs[i].begin));
-			CRN_TRY(crn_surface_add(c, m, p->flags, runs[i].begin, runs[i].end));
-			at = runs[i].end;
+			if (written.begin == written.end || runs[i].begin - written.end > CLOSE) {
+				CRN_TRY(add_written(c, m, p, &at, &written));
+				written.begin = runs[i].begin;
+			}
+			written.end = runs[i].end;
 		}
 	}
+	CRN_TRY(add_written(c, m, p, &at, &written));
 	return insert_part(c, &c->files_fresh, *p, at, end);
 }
 

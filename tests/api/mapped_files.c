@@ -166,6 +166,49 @@ static void relocated(void)
 	restart(at);
 }
 
+static uint64_t areas(void)
+{
+	struct cairn_stats s = { .size = sizeof(s) };
+
+	CHECK_OK(cairn_stats(c, &s));
+	return s.areas;
+}
+
+/* A long mapping: what was written in places far apart is tracked, close ones as one area. */
+static void divided(void)
+{
+	const size_t written[] = { 10, 20, 80, 400 }, now[] = { 15, 20, 300, 400, 401 };
+	const size_t pages = 1024;
+	int fd = make_file(name, PAGES);
+	uint64_t before = areas();
+	uint8_t *at;
+
+	CHECK(ftruncate(fd, (off_t)(pages * PAGE)) == 0);
+	at = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	CHECK(at != MAP_FAILED);
+	close(fd);
+	for (size_t i = 0; i < 4; i++)
+		at[written[i] * PAGE] = 'R';
+	protect(at, pages, PROT_READ);
+	checkpoint(&kept->id);
+	CHECK_U64(areas() - before, 2);
+	for (int again = 0; again < 2; again++) {
+		for (size_t i = 0; i < 5; i++) {
+			write_pages(at + now[i] * PAGE, 1);
+			protect(at + now[i] * PAGE, 1, PROT_READ);
+		}
+		if (again)
+			checkpoint(&kept->newer);
+		CHECK_OK(cairn_rewind(c, kept->id));
+		for (size_t i = 0; i < pages; i++) {
+			bool own = i == 10 || i == 20 || i == 80 || i == 400;
+
+			CHECK_U64(at[i * PAGE], own ? 'R' : i < PAGES ? 'a' + i : 0);
+		}
+	}
+	CHECK(munmap(at, pages * PAGE) == 0);
+}
+
 /* Opened, written and closed with no checkpoint between: nothing of that is seen in the map. */
 static void patched(void)
 {
@@ -338,8 +381,10 @@ int main(int argc, char **argv)
 	opened();
 	patched();
 	lost_names();
-	if (o.surface != named) /* what is mapped again is memory, and has no name */
+	if (o.surface != named) { /* what is mapped again is memory, and has no name */
 		relocated();
+		divided();
+	}
 	if (strcmp(o.surface, "all") == 0) {
 		unmapped();
 		replaced();
