@@ -114,16 +114,12 @@ struct crn_file *crn_file_of(const struct crn_fd *f)
 	return f->file ? &crn_agent->effects->files[f->file] : NULL;
 }
 
-static void look(int fd, struct crn_fd *f)
+/* `flags`: those of open(2), or -1 if they are not known. */
+static void describe(int fd, struct crn_fd *f, const struct stat *st, long flags)
 {
-	struct stat st;
-	long flags;
-
-	if (crn_sys2(SYS_fstat, fd, &st) < 0) {
-		*f = (struct crn_fd){.kind = CRN_FD_CLOSED};
-		return;
-	}
-	*f = (struct crn_fd){.kind = (uint8_t)kind_of(fd, &st), .dev = st.st_dev, .ino = st.st_ino};
+	*f = (struct crn_fd){
+		.kind = (uint8_t)kind_of(fd, st), .dev = st->st_dev, .ino = st->st_ino
+	};
 	if (is_anonymous(f->kind)) {
 		f->dev = 0;
 		f->ino = (uint64_t)fd;
@@ -133,13 +129,28 @@ static void look(int fd, struct crn_fd *f)
 		f->flags |= CRN_FDF_COPIED;
 	if (f->kind != CRN_FD_REGULAR)
 		return;
-	flags = crn_sys2(SYS_fcntl, fd, F_GETFL);
-	if (flags >= 0 && (flags & O_APPEND))
+	if (flags < 0 || (flags & O_PATH))
+		flags = crn_sys2(SYS_fcntl, fd, F_GETFL);
+	if (flags < 0)
+		return;
+	if (flags & O_APPEND)
 		f->flags |= CRN_FDF_APPEND;
-	if (flags >= 0 && (flags & O_ACCMODE) == O_WRONLY)
+	if ((flags & O_ACCMODE) == O_WRONLY)
 		f->flags |= CRN_FDF_WRITEONLY;
-	if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
-		f->file = file_slot(st.st_dev, st.st_ino);
+	if ((flags & O_ACCMODE) == O_RDONLY)
+		f->flags |= CRN_FDF_READONLY;
+	else
+		f->file = file_slot(st->st_dev, st->st_ino);
+}
+
+static void look(int fd, struct crn_fd *f)
+{
+	struct stat st;
+
+	if (crn_sys2(SYS_fstat, fd, &st) < 0)
+		*f = (struct crn_fd){.kind = CRN_FD_CLOSED};
+	else
+		describe(fd, f, &st, -1);
 }
 
 struct crn_fd *crn_fd_look(int fd)
@@ -300,9 +311,10 @@ void crn_fd_credit_set(int fd, uint32_t credit)
 	f->credit = credit;
 }
 
-void crn_file_opened(int fd, bool fresh)
+void crn_file_opened(int fd, bool fresh, long flags)
 {
 	struct crn_effects *e = crn_agent->effects;
+	struct crn_fd *f = entry(fd, true);
 	struct stat st;
 
 	if (crn_sys2(SYS_fstat, fd, &st) < 0 || (st.st_mode & S_IFMT) != S_IFREG)
@@ -315,7 +327,8 @@ void crn_file_opened(int fd, bool fresh)
 		if (e->files[i].dev == (uint64_t)st.st_dev &&
 			e->files[i].ino == (uint64_t)st.st_ino)
 			e->files[i].shared_view = !fresh;
-	crn_fd_look(fd);
+	if (f)
+		describe(fd, f, &st, flags);
 }
 
 int crn_hold_duplicate(int fd)

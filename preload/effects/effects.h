@@ -129,6 +129,7 @@ enum crn_fd_flags {
 	CRN_FDF_WRITEONLY = 1u << 1,
 	CRN_FDF_COPIED = 1u << 2,   /* a socket that may have another number as well */
 	CRN_FDF_LOCKED = 1u << 3,   /* of a file that was locked by its description: flock */
+	CRN_FDF_READONLY = 1u << 4, /* a regular file */
 };
 
 struct crn_fd {
@@ -192,14 +193,17 @@ uint64_t crn_local_peer(uint64_t ino);
  * kernel was asked again.
  */
 void crn_fd_credit_set(int fd, uint32_t credit);
-/* The program opened this regular file by name; `fresh`: and thereby made it. */
-void crn_file_opened(int fd, bool fresh);
+/*
+ * The program opened this regular file by name; `fresh`: and thereby made it. `flags` are those of
+ * the call, -1: the kernel is asked.
+ */
+void crn_file_opened(int fd, bool fresh, long flags);
 struct crn_file *crn_file_of(const struct crn_fd *f);
 
 /* ---- Inverses -------------------------------------------------------------------------------- */
 
 enum crn_inverse_kind {
-	CRN_INV_CLOSE,      /* close fd */
+	CRN_INV_CLOSE,      /* close fd; a: when it was opened there was no other number for it */
 	CRN_INV_REOPEN,     /* fd comes back from the high duplicate `other`; a = FD_CLOEXEC or 0 */
 	CRN_INV_UNACCEPT,   /* fd goes back to the listening socket `other`; text = its address */
 	CRN_INV_SEEK,       /* fd to offset a */
@@ -237,6 +241,12 @@ struct crn_inverse {
  * call is then raised to an output here. Call it only after the call has succeeded.
  */
 struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd);
+
+/*
+ * The descriptor is about to be closed. If the last thing to be undone is that it was opened, or
+ * how far it was read since, that is forgotten: true, nothing is left of it.
+ */
+bool crn_inverse_unopen(int fd);
 
 /* What setitimer's timer `which` sends. */
 int crn_itimer_signal(int which);

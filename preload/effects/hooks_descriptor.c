@@ -12,10 +12,14 @@
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static void created(struct crn_call *call, int fd)
+/* `fresh`: what it means has no other number. */
+static void created(struct crn_call *call, int fd, bool fresh)
 {
+	struct crn_inverse *inv = crn_inverse_add(call, CRN_INV_CLOSE, fd);
+
 	crn_fd_forget(fd);
-	crn_inverse_add(call, CRN_INV_CLOSE, fd);
+	if (inv)
+		inv->a = fresh;
 }
 
 /* An open that makes or empties a file changes what others see. scratch[0]: it makes one. */
@@ -44,8 +48,10 @@ static void open_after(struct crn_call *call)
 
 	if (fd < 0)
 		return;
-	created(call, fd);
-	crn_file_opened(fd, call->scratch[0]);
+	created(call, fd, true);
+	crn_file_opened(fd, call->scratch[0],
+		call->nr == SYS_open ? (unsigned)call->args[1]
+			: call->nr == SYS_openat ? (long)(unsigned)call->args[2] : -1l);
 	/* Opening a FIFO or a device can be seen from the other side. */
 	if (crn_fd_is_pollable(crn_fd_look(fd)))
 		crn_call_raise(call);
@@ -69,7 +75,7 @@ static void made_output_after(struct crn_call *call)
 	if (call->result < 0)
 		return;
 	crn_fd_forget((int)call->result);
-	crn_file_opened((int)call->result, false);
+	crn_file_opened((int)call->result, false, -1);
 }
 const struct crn_hook crn_hook_creat = {NULL, made_output_after};
 const struct crn_hook crn_hook_create_output = {NULL, made_output_after};
@@ -77,7 +83,7 @@ const struct crn_hook crn_hook_create_output = {NULL, made_output_after};
 static void create_after(struct crn_call *call)
 {
 	if (call->result >= 0)
-		created(call, (int)call->result);
+		created(call, (int)call->result, false);
 }
 const struct crn_hook crn_hook_create = {NULL, create_after};
 
@@ -88,8 +94,8 @@ static void pair_after(struct crn_call *call)
 
 	if (call->result < 0)
 		return;
-	created(call, pair[0]);
-	created(call, pair[1]);
+	created(call, pair[0], false);
+	created(call, pair[1], false);
 }
 const struct crn_hook crn_hook_pair = {NULL, pair_after};
 
@@ -99,9 +105,8 @@ static bool is_written_program(int fd, const struct crn_fd *f)
 {
 	struct stat st;
 
-	return f->kind == CRN_FD_REGULAR && crn_sys2(SYS_fstat, fd, &st) >= 0 &&
-		st.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH) &&
-		(crn_sys2(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
+	return f->kind == CRN_FD_REGULAR && !(f->flags & CRN_FDF_READONLY) &&
+		crn_sys2(SYS_fstat, fd, &st) >= 0 && st.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH);
 }
 
 /*
@@ -110,9 +115,11 @@ static bool is_written_program(int fd, const struct crn_fd *f)
  * whose close is held until the next wait. Anything else that is pollable is really closed (a
  * descriptor kept for longer would stay in epoll sets and keep the peer waiting: measured, nginx
  * deadlocks), and so is what may be locked, for the program may wait for the lock itself, and a
- * program that it has written, which nobody can execute as long as it is open.
+ * program that it has written, which nobody can execute as long as it is open. A file that was
+ * opened in this interval (a server may open one for each request) needs nothing, neither is
+ * undone. `freed`: nothing takes the number over.
  */
-static void prepare_close(struct crn_call *call, int fd, bool may_hold)
+static void prepare_close(struct crn_call *call, int fd, bool freed)
 {
 	struct crn_fd *f = crn_fd_look(fd);
 	bool hold, locked;
@@ -120,12 +127,14 @@ static void prepare_close(struct crn_call *call, int fd, bool may_hold)
 
 	if (f->kind == CRN_FD_CLOSED)
 		return;
-	hold = may_hold && crn_hold_may_close(fd);
+	hold = freed && crn_hold_may_close(fd);
 	locked = crn_agent->effects->file_locks || f->flags & CRN_FDF_LOCKED;
 	if (!hold && (crn_fd_is_pollable(f) || locked || is_written_program(fd, f))) {
 		crn_call_raise(call);
 		return;
 	}
+	if (!hold && freed && crn_inverse_unopen(fd))
+		return;
 	high = hold && crn_planted(CRN_PLANT_DUPLICATE) ? -EMFILE : crn_hold_duplicate(fd);
 	if (high < 0) {
 		if (hold)
@@ -228,7 +237,7 @@ static void dup_after(struct crn_call *call)
 {
 	if (call->result < 0)
 		return;
-	created(call, (int)call->result);
+	created(call, (int)call->result, false);
 	crn_fd_look((int)call->args[0]);
 	crn_fd_copy((int)call->result, (int)call->args[0]);
 }

@@ -34,6 +34,20 @@ struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind
 	return inv;
 }
 
+bool crn_inverse_unopen(int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+	uint32_t n = e->inverse_count;
+
+	while (n && e->inverses[n - 1].kind == CRN_INV_SEEK && e->inverses[n - 1].fd == fd)
+		n--;
+	if (!n || e->inverses[n - 1].kind != CRN_INV_CLOSE || e->inverses[n - 1].fd != fd ||
+		!e->inverses[n - 1].a)
+		return false;
+	e->inverse_count = n - 1;
+	return true;
+}
+
 /* The accepted socket leaves its number and waits, under a high one, to be accepted again. */
 static long unaccept(const struct crn_inverse *inv)
 {

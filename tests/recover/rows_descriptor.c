@@ -61,6 +61,59 @@ static void body_close(bool again)
 	CHECK(!is_open(fd));
 }
 
+/* Opened, read and closed, with nothing to be undone between, or something. */
+static void body_open_close(bool again)
+{
+	char c;
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]));
+	for (int i = 0; i < 4; i++) {
+		int n = (int)CALL(open, letters(), O_RDONLY);
+
+		CHECK(n >= 0 && ((!again && !i) || n == outside->value[0]));
+		outside->value[0] = n;
+		CHECK(read(n, &c, 1) == 1 && c == 'a');
+		if (i == 2)
+			CHECK(lseek(fd, 20, SEEK_SET) == 20);
+		CHECK(CALL(close, n) == 0 && !is_open(n));
+	}
+	CHECK(lseek(fd, 5, SEEK_SET) == 5);
+	if (again)
+		close(fd);
+}
+
+/* What a number that is gone has moved: the offset of one that is not. */
+static void body_dup_close(bool again)
+{
+	char b[4];
+	int n;
+
+	if (again)
+		CHECK(lseek(fd, 0, SEEK_CUR) == 5);
+	n = (int)CALL(dup, fd);
+	CHECK(n >= 0 && read(n, b, 4) == 4 && !memcmp(b, "fghi", 4));
+	CHECK(CALL(close, n) == 0 && lseek(fd, 0, SEEK_CUR) == 9);
+	if (again)
+		close(fd);
+}
+
+/* The same for a number of another's that was taken over meanwhile. */
+static void body_open_dup2(bool again)
+{
+	int n;
+
+	if (again)
+		CHECK(lseek(fd, 0, SEEK_CUR) == 5 && !is_open((int)outside->value[0]));
+	n = (int)CALL(open, letters(), O_RDONLY);
+	CHECK(n >= 0 && (!again || n == outside->value[0]));
+	outside->value[0] = n;
+	CHECK(dup2(fd, n) == n && lseek(n, 3, SEEK_SET) == 3);
+	CHECK(CALL(close, n) == 0 && lseek(fd, 0, SEEK_CUR) == 3);
+	if (again)
+		close(fd);
+}
+
 static void body_lseek(bool again)
 {
 	if (again)
@@ -321,6 +374,9 @@ const struct row rows_descriptor[] = {
 	{"open", NULL, body_open, false, false},
 	{"openat", NULL, body_openat, false, false},
 	{"close", open_letters, body_close, false, false},
+	{"open_close", open_letters, body_open_close, false, false},
+	{"dup_close", open_letters, body_dup_close, false, false},
+	{"open_dup2", open_letters, body_open_dup2, false, false},
 	{"lseek", open_letters, body_lseek, false, false},
 	{"read_file", open_letters, body_read_file, false, false},
 	{"dup", open_letters, body_dup, false, false},
