@@ -214,6 +214,48 @@ void crn_fd_copy(int newfd, int oldfd)
 	}
 }
 
+/* ---- status flags ---------------------------------------------------------------------------- */
+
+void crn_fd_accepted(int fd)
+{
+	struct crn_fd *f = crn_fd_look(fd);
+
+	if (f->kind == CRN_FD_STREAM)
+		f->alone = crn_agent->effects->births;
+}
+
+void crn_fds_shared(bool lasting)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	if (e->births)
+		e->births = lasting ? 0 : e->births + 1;
+}
+
+void crn_fds_changed(void)
+{
+	crn_agent->effects->flag_changes++;
+}
+
+bool crn_fd_never_waits(int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+	struct crn_fd *f = e ? crn_fd_look(fd) : NULL; /* before there is a session */
+	bool alone = f && f->alone && f->alone == e->births;
+	long flags;
+
+	if (alone && f->asked == e->flag_changes)
+		return f->never_waits;
+	flags = crn_sys2(SYS_fcntl, fd, F_GETFL);
+	if (alone && flags >= 0) {
+		f->asked = e->flag_changes;
+		f->never_waits = flags & O_NONBLOCK;
+	}
+	return flags >= 0 && (flags & O_NONBLOCK);
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
 bool crn_fd_is_socket(const struct crn_fd *f)
 {
 	return f->kind == CRN_FD_STREAM || f->kind == CRN_FD_DATAGRAM;

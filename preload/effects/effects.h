@@ -137,6 +137,9 @@ struct crn_fd {
 	uint8_t flags; /* enum crn_fd_flags */
 	uint16_t file; /* regular: index into files, 0 if none */
 	uint8_t hold;  /* a stream socket, a pipe, an eventfd: enum crn_fd_hold (hold.h) */
+	bool never_waits;       /* O_NONBLOCK, when it was last asked for: in `asked` */
+	uint32_t asked;         /* flag_changes then, */
+	uint32_t alone;         /* births when it was accepted; 0: somebody may have it as well */
 	uint32_t seek_round;    /* the offset was journalled in this round */
 	uint32_t credit;        /* bytes that its send buffer is known to have room for */
 	uint32_t connection;    /* a number that both ends share; 0: not asked yet */
@@ -173,6 +176,19 @@ bool crn_fd_is_pollable(const struct crn_fd *f);
 bool crn_fd_is_socket(const struct crn_fd *f);
 /* Is this number that object (not an anonymous one) right now? Any number, ours included. */
 bool crn_fd_is_object(int fd, uint64_t dev, uint64_t ino);
+/*
+ * Do its reads never wait (O_NONBLOCK)? The kernel is asked, unless it is a connection that only
+ * this process can have changed since, whose calls tell of that. (Who may debug the process may
+ * take a descriptor out of it, and change that: he may do anything to it.)
+ */
+bool crn_fd_never_waits(int fd);
+void crn_fd_accepted(int fd);
+/*
+ * A child gets all descriptors there are, or a message takes some along. `lasting`: and later ones.
+ */
+void crn_fds_shared(bool lasting);
+/* The program, or a restore, changes the status flags of some descriptor. Before it and after. */
+void crn_fds_changed(void);
 /* Does another descriptor that we know of mean the same object? */
 bool crn_fd_has_twin(int fd);
 /* crn_fd.hold of this object (a stream socket), by whatever number: enum crn_fd_hold. */
@@ -464,6 +480,8 @@ struct crn_effects {
 	bool waits_again;           /* ... which is about to be made again: no new wake-up */
 	bool waited;                /* the program is one that waits for events */
 
+	uint32_t births;       /* of processes with our descriptors, plus 1; 0: some share all */
+	uint32_t flag_changes; /* plus 1 */
 	struct crn_fd **fds;        /* chunks of CRN_FD_CHUNK */
 	uint32_t fd_chunks;
 	struct crn_file *files;     /* [0] is not used */

@@ -34,13 +34,6 @@ enum due { NOTHING, SEND, COMMIT };
  */
 #define PATIENCE 8
 
-static bool never_waits(int fd)
-{
-	long flags = crn_sys2(SYS_fcntl, fd, F_GETFL);
-
-	return flags >= 0 && (flags & O_NONBLOCK);
-}
-
 bool crn_call_waits(struct crn_call *call, const struct crn_row *row)
 {
 	if (row->site != CRN_CALL_WAIT)
@@ -48,7 +41,7 @@ bool crn_call_waits(struct crn_call *call, const struct crn_row *row)
 	if (row->hook != &crn_hook_accept)
 		return true;
 	if (!call->waits)
-		call->waits = never_waits((int)call->args[0]) ? 1 : 2;
+		call->waits = crn_fd_never_waits((int)call->args[0]) ? 1 : 2;
 	return call->waits == 2;
 }
 
@@ -137,7 +130,7 @@ static enum due due_input(const struct crn_call *call)
 	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_PEEK | MSG_CMSG_CLOEXEC | MSG_TRUNC |
 		MSG_WAITFORONE))
 		return COMMIT;
-	if (!(flags & MSG_DONTWAIT) && !never_waits(fd))
+	if (!(flags & MSG_DONTWAIT) && !crn_fd_never_waits(fd))
 		return COMMIT;
 	return crn_hold_wakes(fd, f) ? SEND : NOTHING;
 }

@@ -312,6 +312,7 @@ static enum crn_verdict fcntl_before(struct crn_call *call)
 		if (call->args[2] & O_ASYNC)
 			crn_fd_signals();
 		flags_journal(call, fd, CRN_INV_STATUS);
+		crn_fds_changed();
 		return CRN_CALL_RUN_THEN;
 	case F_SETFD:
 		flags_journal(call, fd, CRN_INV_CLOEXEC);
@@ -350,6 +351,8 @@ static void fcntl_after(struct crn_call *call)
 {
 	int command = (int)call->args[1];
 
+	if (command == F_SETFL)
+		crn_fds_changed();
 	if (call->result < 0)
 		return;
 	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
@@ -373,7 +376,9 @@ static enum crn_verdict ioctl_before(struct crn_call *call)
 		break;
 	case FIONBIO:
 		flags_journal(call, fd, CRN_INV_STATUS);
-		break;
+		crn_fds_changed();
+		call->effect = CRN_EFFECT_UNDO;
+		return CRN_CALL_RUN_THEN;
 	case FIOCLEX:
 	case FIONCLEX:
 		flags_journal(call, fd, CRN_INV_CLOEXEC);
@@ -433,6 +438,8 @@ static void ioctl_after(struct crn_call *call)
 	struct crn_stream *s;
 	int bytes;
 
+	if ((unsigned)call->args[1] == FIONBIO)
+		crn_fds_changed();
 	if ((unsigned)call->args[1] == SIOCATMARK && call->result >= 0)
 		at_mark(call);
 	if ((unsigned)call->args[1] != FIONREAD || call->result < 0)

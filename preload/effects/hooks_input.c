@@ -272,5 +272,6 @@ static void accept_after(struct crn_call *call)
 	at = crn_stream_keep_socket(call, (int)call->args[0], (int)call->result);
 	if (at)
 		accepted(call, (int)call->args[0], (int)call->result, at);
+	crn_fd_accepted((int)call->result);
 }
 const struct crn_hook crn_hook_accept = {accept_before, accept_after};

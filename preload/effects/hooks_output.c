@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include "base/copy.h"
 #include "base/log.h"
@@ -17,7 +18,19 @@
 
 const struct crn_hook crn_hook_plain = {NULL, NULL};
 const struct crn_hook crn_hook_process_exit = {NULL, NULL};
-const struct crn_hook crn_hook_send = {NULL, NULL};
+
+/* Descriptors may go along: their receiver shares them. */
+static enum crn_verdict send_before(struct crn_call *call)
+{
+	struct msghdr msg = { .msg_controllen = 1 };
+
+	if (call->nr == SYS_sendmsg)
+		(void)!crn_user_read(&msg, (uintptr_t)call->args[1], sizeof(msg));
+	if (call->nr == SYS_sendmmsg || (call->nr == SYS_sendmsg && msg.msg_controllen))
+		crn_fds_shared(false);
+	return CRN_CALL_RUN;
+}
+const struct crn_hook crn_hook_send = {send_before, NULL};
 const struct crn_hook crn_hook_listen = {NULL, NULL};
 
 /*
@@ -118,11 +131,15 @@ static enum crn_verdict birth_before(struct crn_call *call)
 	uint64_t flags = call->nr == SYS_clone ? (uint64_t)call->args[0]
 		: call->nr == SYS_vfork ? CLONE_VM | CLONE_VFORK : 0;
 
+	call->scratch[0] = 0;
 	if (call->nr == SYS_clone3 &&
 		crn_user_read(&flags, (uintptr_t)call->args[0], sizeof(flags)) < 0)
 		return CRN_CALL_RUN_THEN;
-	if (!(flags & CLONE_THREAD))
+	call->scratch[0] = !(flags & CLONE_THREAD);
+	if (call->scratch[0]) {
+		crn_fds_shared(flags & CLONE_FILES);
 		crn_effects_let_go();
+	}
 	if (!crn_agent->effects->pending_count || (flags & CLONE_THREAD))
 		return CRN_CALL_RUN_THEN;
 	if ((flags & CLONE_VM) || !crn_legacy_leave())
@@ -131,9 +148,11 @@ static enum crn_verdict birth_before(struct crn_call *call)
 	return CRN_CALL_RUN_THEN;
 }
 
-/* The parent has no use for it: its session is open. */
+/* The parent has no use for it: its session is open. What was accepted meanwhile is shared too. */
 static void birth_after(struct crn_call *call)
 {
+	if (call->scratch[0])
+		crn_fds_shared(false);
 	crn_agent->legacy = NULL;
 }
 const struct crn_hook crn_hook_birth = {birth_before, birth_after};

@@ -79,6 +79,7 @@ static int allocate(struct crn_effects *e)
 	e->fd_chunks = (uint32_t)(e->rlimit_nofile + CRN_FD_CHUNK - 1) / CRN_FD_CHUNK;
 	e->fds = crn_effects_alloc(e->fd_chunks * sizeof(*e->fds));
 	e->files = crn_effects_alloc(CRN_FILES_MAX * sizeof(*e->files));
+	e->births = e->flag_changes = 1;
 	e->file_count = 1;
 	e->inverses = crn_effects_alloc(CRN_INVERSES_MAX * sizeof(*e->inverses));
 	e->delayed = crn_effects_alloc(CRN_DELAYED_MAX * sizeof(*e->delayed));
@@ -213,6 +214,7 @@ void crn_effects_undo(void)
 {
 	crn_hold_drop();
 	crn_inverses_run();
+	crn_fds_changed();
 	if (!crn_planted(CRN_PLANT_STREAMS))
 		crn_streams_rewind();
 	if (!crn_planted(CRN_PLANT_REAPED))

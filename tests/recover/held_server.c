@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -211,12 +212,94 @@ static void grind(long ms)
 	} while (ns - begin < ms * 1000000);
 }
 
+/* A child that sets the status flags of descriptors that it is sent: of each to `flags`. */
+static int helper = -1;
+
+struct passed {
+	struct cmsghdr head;
+	int fd;
+};
+
+static void help(int from)
+{
+	int flags;
+	struct passed passed;
+	struct iovec iov = {&flags, sizeof(flags)};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = &passed, .msg_controllen = sizeof(passed)};
+
+	while (recvmsg(from, &msg, 0) == sizeof(flags)) {
+		fcntl(passed.fd, F_SETFL, flags);
+		close(passed.fd);
+		if (write(from, "", 1) != 1)
+			break;
+		msg.msg_controllen = sizeof(passed);
+	}
+	_exit(0);
+}
+
+static void do_helper(int fd)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+		last_error = errno;
+	if (fork() == 0) {
+		close(ends[0]);
+		help(ends[1]);
+	}
+	close(ends[1]);
+	helper = ends[0];
+	say(fd, "ok\n");
+}
+
+static void pass(int fd, int flags)
+{
+	struct passed passed = {{CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS}, fd};
+	struct iovec iov = {&flags, sizeof(flags)};
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = &passed, .msg_controllen = sizeof(passed)};
+	char b;
+
+	if (sendmsg(helper, &msg, 0) != sizeof(flags) || read(helper, &b, 1) != 1)
+		last_error = errno;
+}
+
+/* By whom: 0 this number, 1 a copy, 2 a request, 3 a child, 4 who is sent the descriptor. */
+static void set_flags(int fd, unsigned long whose, int flags)
+{
+	int copy = whose == 1 ? dup(fd) : fd, on = flags != 0;
+	pid_t pid;
+
+	if (whose == 2) {
+		ioctl(fd, FIONBIO, &on);
+	} else if (whose == 3) {
+		pid = fork();
+		if (pid == 0) {
+			fcntl(fd, F_SETFL, flags);
+			_exit(0);
+		}
+		waitpid(pid, NULL, 0);
+	} else if (whose == 4) {
+		pass(fd, flags);
+	} else {
+		fcntl(copy, F_SETFL, flags);
+	}
+	if (copy != fd)
+		close(copy);
+}
+
 /* The answer is written, the next line awaited with a read that waits. */
-static void do_block(int fd)
+static void do_block(int fd, unsigned long whose)
 {
 	char b[16];
 
-	fcntl(fd, F_SETFL, 0);
+	say(fd, "now\n");
+	if (read(fd, b, sizeof(b)) >= 0 || errno != EAGAIN)
+		last_error = EBUSY;
+	set_flags(fd, whose, 0);
 	for (int i = 0; i < 3; i++) {
 		say(fd, "next\n");
 		if (read(fd, b, sizeof(b)) <= 0)
@@ -312,7 +395,9 @@ static void obey(int fd, const char *line)
 	} else if (!strncmp(line, "self", 4)) {
 		do_self(fd);
 	} else if (!strncmp(line, "block", 5)) {
-		do_block(fd);
+		do_block(fd, n);
+	} else if (!strncmp(line, "helper", 6)) {
+		do_helper(fd);
 	} else if (!strncmp(line, "errors", 6)) {
 		snprintf(text, sizeof(text), "%s %d\n",
 			last_error ? strerrorname_np(last_error) : "none", pipe_signals);

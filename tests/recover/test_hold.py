@@ -390,13 +390,17 @@ def case_grind(server: Server) -> None:
 
 
 def case_block(server: Server) -> None:
-    """Answers go out before a read that waits."""
-    (a,) = server.clients(1)
-    a.send("block\n")
-    for _ in range(3):
-        expect(a.line() == "next", "it asks")
-        a.send("more\n")
-    expect(a.line() == "end", "it is done")
+    """Answers go out before a read that waits, whoever has made it wait."""
+    expect(server.client().ask("helper") == "ok", "there is one to send descriptors to")
+    for whose in range(5):
+        (a,) = server.clients(1)
+        a.send(f"block {whose}\n")
+        expect(a.line() == "now", "it begins")
+        for _ in range(3):
+            expect(a.line() == "next", "it asks")
+            a.send("more\n")
+        expect(a.line() == "end", "it is done")
+        expect(a.ask("errors").startswith("none"), f"nothing went wrong: {whose}")
 
 
 def case_self(server: Server) -> None:
