@@ -169,7 +169,10 @@ crn_guarded_line_differs_failed:
 	ret
 	.size crn_guarded_line_differs, . - crn_guarded_line_differs
 
-/* unsigned crn_guarded_line(const void *old, const void *live, unsigned hint) */
+/*
+ * unsigned crn_guarded_line(const void *old, const void *live, unsigned hint, const void *next_old,
+ * const void *next_live)
+ */
 	GUARDED crn_guarded_line
 	cmpb $0, crn_guarded_wide(%rip)
 	jne crn_guarded_line_wide
@@ -213,30 +216,78 @@ crn_guarded_line_failed:
 	ret
 	.size crn_guarded_line, . - crn_guarded_line
 
+	/*
+	 * Four lines at a time, for the branches; and of the next pages a half is fetched
+	 * meanwhile: the processor's own fetching begins anew with each page.
+	 */
 	GUARDED crn_guarded_line_wide
-	subq $72, %rsp
+	subq $328, %rsp
 	vmovdqu64 %zmm16, (%rsp)
+	vmovdqu64 %zmm17, 64(%rsp)
+	vmovdqu64 %zmm18, 128(%rsp)
+	vmovdqu64 %zmm19, 192(%rsp)
+	vmovdqu64 %zmm20, 256(%rsp)
 	kmovq %k1, %r9
+	movq %rcx, %r10
+	movq %r8, %r11
+	xorl %r8d, %r8d
 	shll $6, %edx
 	movl %edx, %ecx
-	.balign 16
+	jmp 4f
 crn_guarded_line_wide_begin:
-1:	vmovdqa64 (%rdi,%rcx), %zmm16
+	/* single ones, up to a multiple of four */
+3:	vmovdqa64 (%rdi,%rcx), %zmm16
 	vpcmpneqq (%rsi,%rcx), %zmm16, %k1
 	kortestw %k1, %k1
-	jnz crn_guarded_line_wide_failed
+	jnz 2f
 	addl $64, %ecx
+4:	testl $255, %ecx
+	jnz 3b
 	andl $4095, %ecx
-	cmpl %edx, %ecx
+	.balign 16
+1:	prefetcht0 (%r10,%r8)
+	prefetcht0 (%r11,%r8)
+	prefetcht0 64(%r10,%r8)
+	prefetcht0 64(%r11,%r8)
+	addl $128, %r8d
+	vmovdqa64 (%rdi,%rcx), %zmm16
+	vmovdqa64 64(%rdi,%rcx), %zmm17
+	vmovdqa64 128(%rdi,%rcx), %zmm18
+	vmovdqa64 192(%rdi,%rcx), %zmm19
+	vpxorq (%rsi,%rcx), %zmm16, %zmm16
+	vpxorq 64(%rsi,%rcx), %zmm17, %zmm17
+	vpxorq 128(%rsi,%rcx), %zmm18, %zmm18
+	vpxorq 192(%rsi,%rcx), %zmm19, %zmm19
+	vporq %zmm16, %zmm17, %zmm20
+	vpternlogq $0xfe, %zmm18, %zmm19, %zmm20 /* or of all three */
+	vptestmq %zmm20, %zmm20, %k1
+	kortestw %k1, %k1
+	jnz 5f
+	addl $256, %ecx
+	andl $4095, %ecx
+	cmpl $2048, %r8d
 	jne 1b
 crn_guarded_line_wide_end:
 	movl $4096, %ecx
-crn_guarded_line_wide_failed:
-	kmovq %r9, %k1
+2:	kmovq %r9, %k1
 	vmovdqu64 (%rsp), %zmm16
-	addq $72, %rsp
+	vmovdqu64 64(%rsp), %zmm17
+	vmovdqu64 128(%rsp), %zmm18
+	vmovdqu64 192(%rsp), %zmm19
+	vmovdqu64 256(%rsp), %zmm20
+	addq $328, %rsp
 	movl %ecx, %eax
 	shrl $6, %eax
 	ret
+5:
+.irp reg, %zmm16, %zmm17, %zmm18
+	vptestmq \reg, \reg, %k1
+	kortestw %k1, %k1
+	jnz 2b
+	addl $64, %ecx
+.endr
+	jmp 2b
+crn_guarded_line_wide_failed:
+	jmp 2b
 	.size crn_guarded_line_wide, . - crn_guarded_line_wide
 	.section .note.GNU-stack, "", @progbits

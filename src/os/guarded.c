@@ -45,5 +45,6 @@ bool crn_guarded_same(const void *old, const void *live)
 {
 	static const uint8_t zeros[CRN_PAGE_SIZE] __attribute__((aligned(64)));
 
-	return crn_guarded_line(old ? old : zeros, live, 0) == CRN_LINES;
+	old = old ? old : zeros;
+	return crn_guarded_line(old, live, 0, old, live) == CRN_LINES;
 }

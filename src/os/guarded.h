@@ -28,9 +28,10 @@ int crn_guarded_copy_lines(void *to, const void *live, uint64_t lines);
 int crn_guarded_line_differs(const void *old, const void *live, unsigned line);
 /*
  * The index of the first line from `hint` on, and around, that differs; CRN_LINES if none does. A
- * page that cannot be read differs.
+ * page that cannot be read differs. What will be asked for next, if anything, is fetched meanwhile.
  */
-unsigned crn_guarded_line(const void *old, const void *live, unsigned hint);
+unsigned crn_guarded_line(const void *old, const void *live, unsigned hint, const void *next_old,
+	const void *next_live);
 
 #define CRN_LINES 64u /* of a page */
 

@@ -73,7 +73,7 @@ static struct tally look(struct crn_async *t)
 		if (crn_unlikely(stale))
 			e->old = *(void **)e->where;
 		e->changed = true;
-		if (crn_likely(!closed) && !crn_hot_look(e, e->old))
+		if (crn_likely(!closed) && !crn_hot_look(e, e->old, e + (e + 1 < end)))
 			continue;
 		tally.changed++;
 		tally.bare += !e->old;

@@ -69,7 +69,8 @@ static uint8_t longer_streak(struct crn_hot_entry *e)
 	return (uint8_t)(CRN_HOT_DUE - blind);
 }
 
-bool crn_hot_compare(struct crn_hot_entry *e, const void *old)
+bool crn_hot_compare(
+	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next)
 {
 	static const uint8_t zeros[CRN_PAGE_SIZE] __attribute__((aligned(64)));
 	const void *live = (const void *)e->page;
@@ -77,7 +78,8 @@ bool crn_hot_compare(struct crn_hot_entry *e, const void *old)
 	e->changed = true;
 	old = old ? old : zeros;
 	if (!crn_guarded_line_differs(old, live, e->line)) {
-		unsigned line = crn_guarded_line(old, live, e->line);
+		unsigned line = crn_guarded_line(
+			old, live, e->line, next->old, (const void *)next->page);
 
 		e->changed = line != CRN_LINES;
 		e->line = e->changed ? line & (CRN_LINES - 1) : e->line;

@@ -65,17 +65,22 @@ struct crn_hot_entry *crn_hot_list_add(
 /* Take out the entries whose `where` is NULL. */
 void crn_hot_list_sweep(struct crn_hot_list *l);
 
-/* Has the page changed? `old` is its content at interval_begin, NULL: zeros. Sets *e. */
-bool crn_hot_compare(struct crn_hot_entry *e, const void *old);
+/*
+ * Has the page changed? `old` is its content at interval_begin, NULL: zeros. Sets *e. `next` will
+ * be asked for after it (e: none will).
+ */
+bool crn_hot_compare(
+	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next);
 /* The same, but from time to time only; never false for a page that differs. */
-static inline bool crn_hot_look(struct crn_hot_entry *e, const void *old)
+static inline bool crn_hot_look(
+	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next)
 {
 	if (crn_likely((uint8_t)(e->streak - CRN_HOT_STREAK) < CRN_HOT_DUE - CRN_HOT_STREAK)) {
 		e->streak++;
 		e->changed = true;
 		return true;
 	}
-	return crn_hot_compare(e, old);
+	return crn_hot_compare(e, old, next);
 }
 
 /*

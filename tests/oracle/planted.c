@@ -260,12 +260,15 @@ bool __wrap_crn_pagemap_tells_guards(int pagemap, void *page)
 	return plant != OPEN_EVICTED && __real_crn_pagemap_tells_guards(pagemap, page);
 }
 
-bool __real_crn_hot_compare(struct crn_hot_entry *e, const void *old);
-bool __wrap_crn_hot_compare(struct crn_hot_entry *e, const void *old);
+bool __real_crn_hot_compare(
+	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next);
+bool __wrap_crn_hot_compare(
+	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next);
 
-bool __wrap_crn_hot_compare(struct crn_hot_entry *e, const void *old)
+bool __wrap_crn_hot_compare(
+	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next)
 {
-	bool changed = __real_crn_hot_compare(e, old);
+	bool changed = __real_crn_hot_compare(e, old, next);
 
 	if (plant == LYING_LOOK && changed && ++P->looks % 5 == 0)
 		changed = e->changed = false;

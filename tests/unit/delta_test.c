@@ -144,12 +144,12 @@ static void first_line_from_a_hint(void **state)
 {
 	for (unsigned hint = 0; hint < CRN_LINES; hint++) {
 		fill();
-		assert_int_equal(crn_guarded_line(a, b, hint), CRN_LINES);
+		assert_int_equal(crn_guarded_line(a, b, hint, a, b), CRN_LINES);
 		for (unsigned behind = CRN_LINES; behind-- > 0;) {
 			unsigned line = (hint + behind) % CRN_LINES;
 
 			b[line * 8 + behind % 8] ^= 1ull << hint;
-			assert_int_equal(crn_guarded_line(a, b, hint), line);
+			assert_int_equal(crn_guarded_line(a, b, hint, a, b), line);
 		}
 	}
 }
@@ -172,7 +172,7 @@ static void unreadable_pages_are_failures(void **state)
 	assert_true(none != MAP_FAILED);
 	sigaction(SIGSEGV, &action, &before);
 	assert_int_equal(crn_guarded_lines(a, none, &lines), -EFAULT);
-	assert_int_equal(crn_guarded_line(a, none, 5), 5);
+	assert_int_equal(crn_guarded_line(a, none, 5, a, none), 5);
 	sigaction(SIGSEGV, &before, NULL);
 	munmap(none, CRN_PAGE_SIZE);
 }
@@ -192,6 +192,7 @@ __attribute__((target("avx512f,avx512bw"))) static void call_wide(void *fn, cons
 
 	__asm__ volatile("vmovdqu64 (%[in]), %%zmm16\n\tkmovq (%[mask]), %%k1\n\t"
 			 "mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
+			 "mov %%rdi, %%rcx\n\tmov %%rsi, %%r8\n\t"
 			 "call *%[fn]\n\tmov %%r12, %%rsp\n\t"
 			 "vmovdqu64 %%zmm16, (%[out])\n\tkmovq %%k1, (%[mask])\n\t"
 			 : "+D"(x), "+S"(live), "+d"(arg)

@@ -348,7 +348,7 @@ static void looks_are_spread(void **state)
 		for (size_t i = 0; i < COUNT; i++) {
 			unsigned before = e[i].streak;
 
-			assert_true(crn_hot_look(&e[i], old));
+			assert_true(crn_hot_look(&e[i], old, &e[i]));
 			if (turn >= CRN_HOT_STREAK && e[i].streak <= before) {
 				looked++;
 				looks[i]++;
@@ -361,12 +361,12 @@ static void looks_are_spread(void **state)
 		unsigned turns = 0;
 
 		assert_in_range(looks[i], 4, 4 + (i == 0));
-		while (crn_hot_look(&e[i], old))
+		while (crn_hot_look(&e[i], old, &e[i]))
 			assert_true(++turns < LAST);
 		memset(live + i * CRN_PAGE_SIZE, 1, CRN_PAGE_SIZE);
-		assert_true(crn_hot_look(&e[i], old));
+		assert_true(crn_hot_look(&e[i], old, &e[i]));
 		memset(live + i * CRN_PAGE_SIZE, 0, CRN_PAGE_SIZE);
-		assert_false(crn_hot_look(&e[i], old));
+		assert_false(crn_hot_look(&e[i], old, &e[i]));
 	}
 	free(live);
 	free(old);
