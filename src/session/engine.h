@@ -171,6 +171,7 @@ struct crn_control {
 	uintptr_t lock; /* 0 free, else who holds it; futex: low half */
 	uint32_t wanted; /* somebody may be waiting for it */
 	uint32_t calls;  /* of a release to whoever waits; the lock */
+	uintptr_t starving; /* who has waited for long: others let it go first; 0: nobody */
 	uint32_t users; /* cairn_open calls that are not closed yet */
 	int lost;       /* the open interval cannot be undone: why */
 	bool watched;   /* map changes are reported */

@@ -52,6 +52,9 @@ uintptr_t crn_self(const cairn_t *c)
 /* A wake-up may be missed, and a handler that leaves by a restore may take one with it. */
 #define WAIT_NS 10000000ull
 #define CALLS	64u /* of a release, until it is believed that nobody waits any more */
+/* Ticks, about 50 ms: who has waited for so long is the next one. */
+#define PATIENCE   (1ull << 27)
+#define COURTESIES 100 /* waits for whoever is next, until it is believed that he has left */
 
 /*
  * Holder and lock are one word: a signal handler that interrupts the taking or the release must see
@@ -61,6 +64,11 @@ uintptr_t crn_self(const cairn_t *c)
  * that was copied last has left the processor's store buffer, a tenth of what a checkpoint of some
  * hot pages takes beside the copies. The price: a release may not see that somebody has just come
  * to wait, who then sleeps for WAIT_NS.
+ *
+ * Whoever comes by takes the lock before those who are being woken up: that is quick, and unfair.
+ * So one of those who have waited for long is named (`starving`), and nobody else takes it then.
+ * Nobody waits for ever: each that is named has it after the call that is under way, and when it
+ * leaves otherwise (its thread is cancelled) the others stop waiting for it.
  */
 static bool try_lock(cairn_t *c, uintptr_t *now, uintptr_t with)
 {
@@ -68,30 +76,57 @@ static bool try_lock(cairn_t *c, uintptr_t *now, uintptr_t with)
 		&c->control->lock, now, with, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
 }
 
-static void wait_for_lock(cairn_t *c, uintptr_t self, uintptr_t now)
+/* False: somebody has it, *now if it is not 0; or somebody else is the next one. */
+static bool try_in_turn(cairn_t *c, uintptr_t *now, uintptr_t self, unsigned courtesies)
+{
+	uintptr_t next = __atomic_load_n(&c->control->starving, __ATOMIC_RELAXED);
+
+	*now = 0;
+	if (!next || next == self || courtesies == COURTESIES)
+		return try_lock(c, now, self);
+	*now = __atomic_load_n(&c->control->lock, __ATOMIC_RELAXED);
+	return false;
+}
+
+static int wait_for_lock(cairn_t *c, uintptr_t self)
 {
 	struct crn_control *l = c->control;
+	uint64_t since = crn_clock_ticks();
+	unsigned courtesies = 0;
+	uintptr_t now, none;
 
-	do {
+	while (!try_in_turn(c, &now, self, courtesies)) {
+		if (now == self)
+			/* a signal handler or callback that interrupted the engine */
+			return -EDEADLK;
 		__atomic_store_n(&l->wanted, 1, __ATOMIC_SEQ_CST);
+		courtesies += !now;
 		(void)crn_futex_wait((uint32_t *)&l->lock, (uint32_t)now, WAIT_NS);
-		now = 0;
-	} while (!try_lock(c, &now, self));
+		none = 0;
+		if (crn_clock_ticks() - since > PATIENCE)
+			(void)__atomic_compare_exchange_n(&l->starving, &none, self, false,
+				__ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	}
 	/* By others, perhaps: whoever waits last does not know it. */
 	__atomic_store_n(&l->wanted, 1, __ATOMIC_RELAXED);
+	if (courtesies == COURTESIES || __atomic_load_n(&l->starving, __ATOMIC_RELAXED) == self)
+		__atomic_store_n(&l->starving, 0, __ATOMIC_RELAXED);
+	return 0;
 }
 
 static void release(cairn_t *c)
 {
 	struct crn_control *l = c->control;
 	bool wanted = __atomic_load_n(&l->wanted, __ATOMIC_RELAXED);
+	/* If only one of them may take it, he must be among those that are woken up. */
+	int count = __atomic_load_n(&l->starving, __ATOMIC_RELAXED) ? INT32_MAX : 1;
 
 	/* Who waits all the same is called now, and says so again. */
 	if (crn_unlikely(wanted) && ++l->calls % CALLS == 0)
 		__atomic_store_n(&l->wanted, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&l->lock, 0, __ATOMIC_RELEASE);
 	if (crn_unlikely(wanted))
-		crn_futex_wake((uint32_t *)&l->lock, 1); /* its memory may be gone by now */
+		crn_futex_wake((uint32_t *)&l->lock, count); /* its memory may be gone by now */
 }
 
 static int take_lock(cairn_t *c)
@@ -99,12 +134,9 @@ static int take_lock(cairn_t *c)
 	uintptr_t self = crn_self(c), now = 0;
 	int err;
 
-	if (!try_lock(c, &now, self)) {
-		if (now == self)
-			/* a signal handler or callback that interrupted the engine */
-			return -EDEADLK;
-		wait_for_lock(c, self, now);
-	}
+	if (crn_unlikely(__atomic_load_n(&c->control->starving, __ATOMIC_RELAXED)) ||
+		!try_lock(c, &now, self))
+		CRN_TRY(wait_for_lock(c, self));
 	err = crn_protect_open(c);
 	if (err < 0) {
 		(void)crn_protect_close(c);
