@@ -226,7 +226,11 @@ static const void *at_word(const void *ring, size_t pages, uint64_t at)
 
 struct crn_perf_record crn_perf_header(const void *ring, size_t pages, uint64_t at)
 {
-	return *(const struct crn_perf_record *)at_word(ring, pages, at);
+	struct crn_perf_record r = *(const struct crn_perf_record *)at_word(ring, pages, at);
+
+	/* Zeros, which the program has written astray, would be read for ever. */
+	r.size = CRN_MAX(r.size, (uint16_t)sizeof(r));
+	return r;
 }
 
 uint64_t crn_perf_word(const void *ring, size_t pages, uint64_t at, size_t i)

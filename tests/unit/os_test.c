@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,6 +29,7 @@
 #include "os/pagemap.h"
 #include "os/signal.h"
 #include "os/thread.h"
+#include "track/births.h"
 
 /* ---- Log lines ---- */
 
@@ -394,6 +396,25 @@ static void probe_leaves_no_trace(void **state)
 		!host.uffd_async || (host.uffd_features & CRN_UFFD_WP_ASYNC && host.pagemap_scan));
 }
 
+/* ---- Rings ---- */
+
+/* A store astray has wiped records that the head counts. */
+static void wiped_records(void **state)
+{
+	static uint8_t ring[2 * CRN_PAGE_SIZE] __attribute__((aligned(4096)));
+	struct crn_births births = { .pid = crn_getpid() };
+	bool ended = false;
+	uint64_t at = 0;
+
+	(void)state;
+	((struct perf_event_mmap_page *)ring)->data_head = 64;
+	alarm(60); /* it would be read for ever */
+	assert_true(crn_births_read(&births, ring, 1, &at, &ended));
+	alarm(0);
+	assert_int_equal(at, 64);
+	assert_true(births.broken && !ended);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -410,6 +431,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(threads),
 		cmocka_unit_test(clock_agrees),
 		cmocka_unit_test(probe_leaves_no_trace),
+		cmocka_unit_test(wiped_records),
 	};
 
 	/* The environment that /proc shows is that of the start. */
