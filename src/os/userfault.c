@@ -182,7 +182,8 @@ int crn_uffd_protect_beside(
 
 	/*
 	 * -EAGAIN: another thread is in the middle of munmap, mremap or fork. It needs the
-	 * processor.
+	 * processor; or, where there are events, somebody to read its own, which its readers may
+	 * not live to do.
 	 */
 	while ((err = (int)crn_sys3(SYS_ioctl, uffd, PROTECT_IOCTL, &arg)) == -EAGAIN) {
 		if (e)

@@ -230,7 +230,10 @@ static void finish(struct crn_faults *f)
 		atomic_store(&active, NULL);
 }
 
-/* Nobody uses the tracker, nor the ranges, when it returns. Not in a handler. */
+/*
+ * Nobody uses the tracker, nor the ranges, when it returns: handlers wait for no call, and what
+ * could leave one in its midst is held. Not in a handler.
+ */
 static void drain(struct crn_faults *f)
 {
 	unsigned round = 0;

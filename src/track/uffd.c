@@ -21,7 +21,8 @@
 
 /*
  * Once more, if the call has failed because the program has closed our descriptor: the keeper has
- * the file. SAFETY: from write-fault handlers as well.
+ * the file. Not for ever: what has been fetched once is there, unless it is closed again. SAFETY:
+ * from write-fault handlers as well.
  */
 static bool again(struct crn_undo_pages *u, int err)
 {

@@ -52,6 +52,13 @@ uintptr_t undo_thread_pointer(const struct crn_undo_pages *u)
 	return pointer;
 }
 
+/*
+ * Ends: who has closed the gate holds the session's lock, or is a handler at one page, and comes to
+ * its end without a store to a closed one. Who is inside waits for nobody but for a page that
+ * another handler is at (UNDO_BUSY), and no signal handler of the program's runs in its midst: what
+ * could not be blocked is held (faults.c). Threads do not die alone. The one exception is a child
+ * of vfork: killed in these microseconds it leaves `inside` as it is.
+ */
 void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how)
 {
 	uint32_t seen, open = 0;
