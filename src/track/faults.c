@@ -41,6 +41,10 @@ struct held {
 	siginfo_t info;
 };
 
+/*
+ * None if begin >= end. Another thread may fork at any moment: at each instant these words say a
+ * range that is closed, or none.
+ */
 struct inherit_range {
 	uintptr_t begin, end;
 	int prot;
@@ -70,6 +74,7 @@ struct crn_faults {
 	_Atomic uint32_t over;           /* nothing is closed any more */
 	struct inherit_range *ranges;    /* a block of the arena that stays on fork, too */
 	size_t count, cap;
+	size_t none_count; /* of the first `count` ranges: none */
 	void *range_block;
 };
 
@@ -248,6 +253,8 @@ static void drain(struct crn_faults *f)
 /* Where the child has no such mapping (MADV_DONTFORK) the rest still gets its protection back. */
 static void open_inherited(const struct inherit_range *r)
 {
+	if (r->begin >= r->end)
+		return;
 	if (crn_memory_protect((void *)r->begin, r->end - r->begin, r->prot) >= 0)
 		return;
 	for (uintptr_t page = r->begin; page < r->end; page += CRN_PAGE_SIZE)
@@ -481,23 +488,42 @@ static int ranges_grow(struct crn_faults *f)
 	return 0;
 }
 
+static void set_range(struct inherit_range *r, uintptr_t begin, uintptr_t end, int prot)
+{
+	__atomic_store_n(&r->begin, UINTPTR_MAX, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->prot, prot, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->end, end, __ATOMIC_RELEASE);
+	__atomic_store_n(&r->begin, begin, __ATOMIC_RELEASE);
+}
+
 int crn_faults_inherit(struct crn_faults *f, uintptr_t begin, uintptr_t end, int prot)
 {
+	size_t i = 0;
+
+	if (f->none_count) {
+		while (f->ranges[i].begin < f->ranges[i].end)
+			i++;
+		set_range(&f->ranges[i], begin, end, prot);
+		f->none_count--;
+		return 0;
+	}
 	if (f->count == f->cap)
 		CRN_TRY(ranges_grow(f));
-	f->ranges[f->count] = (struct inherit_range){ begin, end, prot };
-	f->count++;
+	set_range(&f->ranges[f->count], begin, end, prot);
+	__atomic_store_n(&f->count, f->count + 1, __ATOMIC_RELEASE);
 	return 0;
 }
 
 void crn_faults_disinherit(struct crn_faults *f, uintptr_t begin, uintptr_t end)
 {
-	size_t kept = 0;
+	for (size_t i = 0; i < f->count; i++) {
+		struct inherit_range *r = &f->ranges[i];
 
-	for (size_t i = 0; i < f->count; i++)
-		if (f->ranges[i].begin < begin || f->ranges[i].begin >= end)
-			f->ranges[kept++] = f->ranges[i];
-	f->count = kept;
+		if (r->begin < begin || r->begin >= end || r->begin >= r->end)
+			continue;
+		__atomic_store_n(&r->begin, UINTPTR_MAX, __ATOMIC_RELEASE);
+		f->none_count++;
+	}
 }
 
 /* ---- Life ------------------------------------------------------------------------------- */
