@@ -243,7 +243,7 @@ static void collect(int pid, uint32_t owner)
 		crn_process_end(pid, owner & OWNER_DIED);
 }
 
-static void end(struct crn_keeper *k)
+void crn_keeper_end(struct crn_keeper *k)
 {
 	int pid = k->pid, twin = (int)k->readers.twin;
 
@@ -436,13 +436,13 @@ int crn_keeper_start(struct crn_keeper *k)
 		if (k->events_of[i] && *k->events_of[i] < 0)
 			return -EBADF;
 	k->births_left--;
-	end(k);
+	crn_keeper_end(k);
 	err = give_birth(k);
 	if (err >= 0)
 		err = prove(k, e);
 	if (err >= 0)
 		return 0;
-	end(k);
+	crn_keeper_end(k);
 	crn_info("no keeper: %d. Descriptors that the program closes are lost to us", err);
 	return err;
 }
@@ -451,7 +451,7 @@ void crn_keeper_close(struct crn_keeper *k)
 {
 	if (!k)
 		return;
-	end(k);
+	crn_keeper_end(k);
 	(void)crn_memory_unmap(k, SHARED_BYTES);
 }
 

@@ -169,6 +169,12 @@ static inline int crn_keeper_check(struct crn_keeper *k)
 }
 
 /*
+ * End the process, and wait for that: what it alone holds has ended then. Entries stay. For calls
+ * that hold the session's lock.
+ */
+void crn_keeper_end(struct crn_keeper *k);
+
+/*
  * Nothing can be fetched from the keeper any more: let it go, so that what it alone holds (a
  * protection that nobody could lift) ends with it. Any context.
  */

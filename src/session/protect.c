@@ -42,23 +42,34 @@ static int guard_frames(cairn_t *c, uintptr_t at, size_t len, bool closed)
 }
 
 /*
+ * Nobody can open what is closed any more; but whoever has the last reference ends, and all is open
+ * then: a keeper that is just dying, or does not give it to us (the program has changed its user).
+ */
+static void lose_guard(cairn_t *c)
+{
+	if (c->env.keeper->pid)
+		crn_keeper_end(c->env.keeper);
+}
+
+/*
  * For the arena, within calls. What the program has closed is fetched from the keeper; if that has
  * gone too nothing is closed any more.
  */
 static int seal_frames(void *arg, void *at, size_t len, bool closed)
 {
 	cairn_t *c = arg;
-	int err;
+	int err = 0;
 
-	if (c->frame_guard < 0)
-		return 0;
 	crn_own_calls(c, true);
-	err = guard_frames(c, (uintptr_t)at, len, closed);
+	if (crn_likely(c->frame_guard >= 0))
+		err = guard_frames(c, (uintptr_t)at, len, closed);
 	if (crn_unlikely(err < 0)) {
 		(void)crn_keeper_mend(c->env.keeper);
 		err = c->frame_guard < 0 ? 0 : guard_frames(c, (uintptr_t)at, len, closed);
 	}
 	crn_own_calls(c, false);
+	if (crn_unlikely(c->frame_guard < 0)) /* other calls mend, too */
+		lose_guard(c);
 	return err;
 }
 
