@@ -482,6 +482,7 @@ bool crn_page_cuttable(const cairn_t *c, uintptr_t page);
 bool crn_cut_page(const cairn_t *c, uintptr_t page);
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
+bool crn_closed_at(const struct crn_track_env *env, uintptr_t page);
 /* Any bytes, around what survives: the image of a stack that is no area. */
 void crn_store_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len);
 /* Once skip, exclusions and layout are known: which pages need no looking at. */

@@ -345,6 +345,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->env.faults_forwarded = c->agent;
 	c->env.store = crn_store;
 	c->env.load = crn_load;
+	c->env.closed_at = crn_closed_at;
 	c->env.lost = crn_lost;
 	c->env.grows_long = crn_grows_long;
 	c->env.deaf = &c->control->deaf;

@@ -103,6 +103,14 @@ int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 	return err;
 }
 
+bool crn_closed_at(const struct crn_track_env *env, uintptr_t page)
+{
+	const cairn_t *c = (const cairn_t *)env;
+	const struct crn_piece *p = c->unreadable ? awkward_at(c, page) : NULL;
+
+	return c->cut || (p && !(p->prot & PROT_READ));
+}
+
 /* What the program has closed is there all the same. */
 static bool is_any_cut(cairn_t *c, const uintptr_t *last, size_t n)
 {

@@ -56,6 +56,14 @@ int crn_async_hot_filter(struct crn_async *t)
 	return 0;
 }
 
+/* What the program has closed is fetched. */
+static bool closed_differs(struct crn_async *t, uintptr_t page, const void *old)
+{
+	void *copy = t->mirror.scratch;
+
+	return t->env->load(t->env, copy, page, CRN_PAGE_SIZE) < 0 || !crn_guarded_same(old, copy);
+}
+
 /* Hot pages that have changed, and those of them that have no frame. */
 struct tally {
 	size_t changed, bare;
@@ -66,14 +74,17 @@ static struct tally look(struct crn_async *t)
 	struct crn_hot_bits bits = { .map = t->env->predictor->changed };
 	uint64_t begin = crn_hot_meter_begin(&t->hot, true);
 	struct crn_hot_entry *e = t->hot.at, *end = e + t->hot.count;
-	bool stale = t->hot.stale, closed = t->env->closed;
+	bool stale = t->hot.stale;
 	struct tally tally = { 0, 0 };
 
 	for (; e < end; e++) {
 		if (crn_unlikely(stale))
 			e->old = *(void **)e->where;
-		e->changed = true;
-		if (crn_likely(!closed) && !crn_hot_look(e, e->old, e + (e + 1 < end)))
+		if (crn_page_closed(t->env, e->page))
+			e->changed = closed_differs(t, e->page, e->old);
+		else
+			(void)crn_hot_look(e, e->old, e + (e + 1 < end));
+		if (!e->changed)
 			continue;
 		tally.changed++;
 		tally.bare += !e->old;
@@ -90,7 +101,9 @@ static struct tally look(struct crn_async *t)
 /* For who asks in the midst of an interval; tells no strategy, and trusts no streak. */
 static bool differs(struct crn_async *t, const struct crn_hot_entry *e)
 {
-	return t->env->closed || !crn_guarded_same(*(void **)e->where, (const void *)e->page);
+	if (crn_page_closed(t->env, e->page))
+		return closed_differs(t, e->page, *(void **)e->where);
+	return !crn_guarded_same(*(void **)e->where, (const void *)e->page);
 }
 
 int crn_async_hot_show(struct crn_async *t, struct crn_sink *sink)

@@ -386,7 +386,7 @@ static int compare_open(struct crn_async *t)
 
 			if (judge(t, p) != FED_WATCHED || !slot)
 				continue;
-			if (*slot && !t->env->closed && !crn_async_unsteady(t) &&
+			if (*slot && !crn_page_closed(t->env, p) && !crn_async_unsteady(t) &&
 				!crn_async_doubtful(t, p, p + CRN_PAGE_SIZE) &&
 				crn_guarded_same(*slot, (const void *)p))
 				continue;

@@ -109,7 +109,7 @@ void **crn_mirror_slot(struct crn_mirror *m, uintptr_t page)
  */
 static const void *live_page(struct crn_mirror *m, uintptr_t page, bool doubtful)
 {
-	if (crn_likely(!doubtful && !m->env->closed))
+	if (crn_likely(!doubtful && !crn_page_closed(m->env, page)))
 		return (const void *)page;
 	return m->env->load(m->env, m->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : m->scratch;
 }
@@ -231,8 +231,8 @@ int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_
 	int kept = 0;
 
 	/* turn_page's way of nearly every hot page. */
-	if (crn_likely(*old && sink->exchange && !doubtful && !m->env->closed &&
-		    !m->replaced.count)) {
+	if (crn_likely(*old && sink->exchange && !doubtful && !m->replaced.count &&
+		    !crn_page_closed(m->env, page))) {
 		exchange(m, slot, *old, page, (const void *)page, sink);
 		*old = *slot;
 		return 0;

@@ -250,6 +250,7 @@ static int open_inner(struct crn_page_mode *p)
 	p->inner.env.dropped = true;
 	p->inner.env.lost = lost;
 	p->inner.env.load = load;
+	p->inner.env.closed = false; /* nobody follows mappings */
 	return inner->open(&p->tracker, &p->inner.env);
 }
 

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/bits.h"
 #include "base/sink.h"
 
 struct crn_arena;
@@ -142,6 +143,8 @@ struct crn_track_env {
 	 */
 	int (*load)(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 	bool closed; /* the program has made a part of some area unreadable */
+	/* Is the page in that part? */
+	bool (*closed_at)(const struct crn_track_env *env, uintptr_t page);
 	/* pages may have been dropped behind a tracker's back (MADV_DONTNEED) in this interval */
 	bool dropped;
 	/*
@@ -170,6 +173,12 @@ struct crn_track_env {
 	 */
 	void (*grows_long)(struct crn_track_env *env);
 };
+
+/* May the program itself not read this page now? A look at a list, where anything is so. */
+static inline bool crn_page_closed(const struct crn_track_env *env, uintptr_t page)
+{
+	return crn_unlikely(env->closed) && env->closed_at(env, page);
+}
 
 /* Page-level handles, for strategies (which pages to leave open) and for cairn_area_touch. */
 struct crn_page_ops {
