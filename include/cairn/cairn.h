@@ -173,7 +173,7 @@ struct cairn_options {
  * "mprotect" while another process uses this memory, as after clone(CLONE_VM); it is seen if there
  * is one thread), or what the kernel refused.
  * When the process runs under `cairn run`, this joins the engine that is there and returns its
- * handle.
+ * handle; a program that is linked with libcairn.a cannot join (CAIRN_EBUSY).
  */
 CRN_API CRN_MUST_CHECK int cairn_open(cairn_t **out, const struct cairn_options *options);
 

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "os/descriptor.h"
 #include "os/sys.h"
+#include "os/thread.h"
 #include "intercept/intercept.h"
 
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -147,6 +148,10 @@ bool crn_guard_call(struct crn_regs *regs, struct crn_pending *p)
 		return call_prctl(c);
 	case SYS_arch_prctl:
 		return call_arch_prctl(c);
+	case SYS_getpid:
+		c->result = -EALREADY;
+		return c->args[0] == CRN_ASK_AGENT && c->args[1] == ~CRN_ASK_AGENT && crn_agent &&
+			crn_agent->config.site_count;
 	case SYS_wait4:
 		return call_wait(c, &c->args[2]);
 	case SYS_waitid:

@@ -332,6 +332,12 @@ static int start(cairn_t *c, const struct cairn_options *o)
 		return CAIRN_EUNSUPPORTED;
 	}
 	CRN_TRY(crn_surface_parse(c, o->surface));
+	/* What hooks keep is memory like any other; of pages only one can be in charge. */
+	if (!c->agent && !(c->ops->caps & CRN_TRACK_STORES) && crn_has_agent()) {
+		crn_error("this program has an engine of its own, from libcairn.a, and cairn run "
+			  "has one for it: link libcairn.so, which shares that");
+		return CAIRN_EBUSY;
+	}
 	if (c->ops->caps & CRN_TRACK_STORES && c->mode != CRN_SURFACE_ALL)
 		return CAIRN_EUNSUPPORTED; /* such a tracker has no areas */
 
