@@ -221,6 +221,8 @@ void crn_fault_forwarded(
 	struct crn_thread *t, int sig, uintptr_t handler, uintptr_t pc, uintptr_t frame);
 void crn_fault_returns(struct crn_thread *t, uintptr_t frame, uintptr_t pc);
 void crn_fault_passed(struct crn_thread *t, uintptr_t rsp);
+/* Does the thread, with its stack there, still handle a fault of its own? */
+bool crn_fault_handled_at(const struct crn_thread *t, uintptr_t rsp);
 
 /*
  * intercept/: take the calling thread's context as it will be when the current hook returns
@@ -360,6 +362,8 @@ void crn_hold_looked_at(void);
 /* intercept/: look after this thread's held output while it computes; from a hook. */
 void crn_late_timer_start(struct crn_thread *t);
 void crn_late_timer_stop(struct crn_thread *t);
+/* intercept/timer.c: another thread has the timers of sites from now on. */
+void crn_timer_thread_ends(struct crn_thread *t);
 
 /* effects/: a checkpoint was taken: forget inverses, settle delayed closes and munmaps. */
 void crn_effects_commit(void);

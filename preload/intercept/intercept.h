@@ -162,7 +162,6 @@ bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *u
 void crn_timer_hit(struct crn_thread *t, uint32_t index);
 /* Now, if the call has a timeout that has to be shortened should a timer cut it short; else 0. */
 uint64_t crn_timer_began_ns(const struct crn_call *call);
-void crn_timer_thread_ends(struct crn_thread *t);
 /*
  * From a handler that interrupted the program: leave it into a hook for this site (0: to send what
  * is held); the program continues at uc.

@@ -32,7 +32,7 @@ void crn_late_timer_start(struct crn_thread *t)
 	struct itimerspec every = { { 0, PERIOD_NS }, { 0, PERIOD_NS } };
 	int id;
 
-	if (t->late_timer_pid == crn_agent->pid)
+	if (t->late_timer_pid == crn_agent->pid || crn_fault_handled_at(t, t->regs->rsp))
 		return;
 	t->late_timer_pid = crn_agent->pid;
 	t->late_timer = -1;

@@ -161,7 +161,8 @@ void crn_timer_hit(struct crn_thread *t, uint32_t i)
 
 void crn_timer_turn(struct crn_call *call)
 {
-	if (!__atomic_load_n(&any_due, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&any_due, __ATOMIC_ACQUIRE) ||
+		crn_fault_handled_at(call->thread, call->thread->regs->rsp))
 		return;
 	__atomic_store_n(&any_due, 0, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < crn_here.agent.config.site_count; i++) {

@@ -8,6 +8,9 @@
  *
  * Whether it goes on is seen at the return from the handler's frame, or, if siglongjmp has left
  * that, at the next checkpoint that the thread takes.
+ *
+ * Timers of ours leave a handler alone: redis tests all memory in it, ours too, which holds its
+ * patterns meanwhile.
  */
 #include "base/bits.h"
 #include "base/copy.h"
@@ -55,10 +58,25 @@ bool crn_fault_is_generated(const struct crn_crash *crash)
 void crn_fault_forwarded(
 	struct crn_thread *t, int sig, uintptr_t handler, uintptr_t pc, uintptr_t frame)
 {
-	if (crn_agent && crn_agent->config.recover && !resumes(handler))
-		t->fault = (struct crn_forwarded){
-			.handler = handler, .frame = frame, .pc = pc, .sig = sig,
-		};
+	if (!crn_agent || !crn_agent->config.recover || resumes(handler))
+		return;
+	t->fault = (struct crn_forwarded){
+		.handler = handler, .frame = frame, .pc = pc, .sig = sig,
+	};
+	crn_late_timer_stop(t);
+	crn_timer_thread_ends(t);
+}
+
+/* Is this place on its stacks still inside the handler? */
+static bool is_inside(const struct crn_thread *t, uintptr_t rsp)
+{
+	return crn_on_program_altstack(t, t->fault.frame) ? crn_on_program_altstack(t, rsp)
+							  : rsp <= t->fault.frame;
+}
+
+bool crn_fault_handled_at(const struct crn_thread *t, uintptr_t rsp)
+{
+	return t->fault.frame && is_inside(t, rsp);
 }
 
 static void note_resumed(struct crn_thread *t)
@@ -91,8 +109,6 @@ void crn_fault_returns(struct crn_thread *t, uintptr_t frame, uintptr_t pc)
 
 void crn_fault_passed(struct crn_thread *t, uintptr_t rsp)
 {
-	bool beside = crn_on_program_altstack(t, t->fault.frame);
-
-	if (beside ? !crn_on_program_altstack(t, rsp) : rsp > t->fault.frame)
+	if (!is_inside(t, rsp))
 		note_resumed(t);
 }
