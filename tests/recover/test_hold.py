@@ -400,7 +400,8 @@ def case_block(server: Server) -> None:
             expect(a.line() == "next", "it asks")
             a.send("more\n")
         expect(a.line() == "end", "it is done")
-        expect(a.ask("errors").startswith("none"), f"nothing went wrong: {whose}")
+        said = a.ask("errors")
+        expect(said.startswith("none"), f"nothing went wrong: {whose}, {said}")
 
 
 def case_self(server: Server) -> None:
