@@ -73,7 +73,6 @@ enum crn_piece_flags {
 	CRN_PIECE_HEAP = 1u << 16,    /* grows and shrinks by brk */
 	CRN_PIECE_REFUSED = 1u << 17, /* the tracker cannot take it (said once in the log) */
 	CRN_PIECE_NOTED = 1u << 18,   /* in a change: born just before a restore, not tracked yet */
-	CRN_PIECE_CLOSED = 1u << 20,  /* without access, and with content all the same */
 	CRN_PIECE_DOUBT = 1u << 19,   /* of a file: it may have been written since it was scanned */
 };
 

@@ -161,15 +161,20 @@ static long own_pages(
 	return CRN_MAX(n, 0l);
 }
 
-bool crn_files_populated(cairn_t *c, uintptr_t begin, uintptr_t end)
+bool crn_files_populated(cairn_t *c, uintptr_t *begin, uintptr_t *end)
 {
 	struct crn_page_run run;
+	uintptr_t cursor = *begin;
 
 	if (!c->host.pagemap_scan || open_pagemap(c) < 0)
 		return false;
-	while (begin < end) {
-		long n = crn_pagemap_populated(c->files_pagemap, &begin, end, &run, 1);
+	while (cursor < *end) {
+		long n = crn_pagemap_populated(c->files_pagemap, &cursor, *end, &run, 1);
 
+		if (n > 0) {
+			*begin = run.begin;
+			*end = run.end;
+		}
 		if (n)
 			return n > 0;
 	}

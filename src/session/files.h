@@ -44,8 +44,11 @@ bool crn_files_younger(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 void crn_files_give_way(cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end);
 /* It is listed again as it was. 0 or CAIRN_EMEMORY. */
 int crn_files_list(cairn_t *c, const struct crn_piece *p);
-/* Has the process pages of its own in anonymous memory? False where the kernel cannot tell soon. */
-bool crn_files_populated(cairn_t *c, uintptr_t begin, uintptr_t end);
+/*
+ * The first run of the process's own pages in [*begin, *end) of anonymous memory; false if there is
+ * none, or where the kernel cannot tell soon.
+ */
+bool crn_files_populated(cairn_t *c, uintptr_t *begin, uintptr_t *end);
 /* The next look scans what is listed there. */
 void crn_files_doubt(cairn_t *c, uintptr_t begin, uintptr_t end);
 

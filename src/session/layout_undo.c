@@ -369,21 +369,6 @@ static size_t undo_all_gone(cairn_t *c, uint64_t id, const struct crn_changes *l
 }
 
 /*
- * Reserved addresses beside closed memory with content are one mapping with it, and will be found
- * as new with the rest of it: they are reserved until then.
- */
-static int keep_reserved(cairn_t *c)
-{
-	for (size_t i = 0; i < c->fresh.count && !c->control->watched; i++) {
-		const struct crn_piece *p = &c->fresh.at[i];
-
-		if (p->flags & CRN_PIECE_CLOSED)
-			CRN_TRY(crn_ranges_add(c, &c->reserved_fresh, p->begin, p->end));
-	}
-	return 0;
-}
-
-/*
  * The map as it is now becomes the layout, as far as areas cover it: the rest will be found as new.
  */
 static int reread(cairn_t *c)
@@ -391,7 +376,6 @@ static int reread(cairn_t *c)
 	c->files_look = c->last_id;
 	c->files_kept = false;
 	CRN_TRY(crn_surface_read(c));
-	CRN_TRY(keep_reserved(c));
 	CRN_TRY(crn_grow(c, (void **)&c->fresh.at, &c->fresh.capacity,
 		c->fresh.count + c->area_count + 2, sizeof(*c->fresh.at)));
 	for (size_t i = 0; i <= c->area_count; i++) {

@@ -282,13 +282,17 @@ static bool holds_thread(const cairn_t *c, const struct crn_mapping *m)
 	return i < c->heads.count && c->heads.at[i].begin < m->end;
 }
 
+static bool is_closed(const struct crn_mapping *m)
+{
+	return m->prot == PROT_NONE && !m->shared && !crn_mapping_flags(m);
+}
+
 /* `follows`: it continues .data, or a part of .bss, that is in the surface. */
 static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool follows)
 {
-	/* What is closed, or made to be run, may have been written before anybody looked. */
+	/* Code that is made at run time is written before anybody can see it as writable. */
 	if (c->mode == CRN_SURFACE_ALL)
-		return m->prot & PROT_WRITE || flags & CRN_PIECE_CLOSED ||
-			(m->prot && !(flags & CRN_AREA_FILE));
+		return m->prot & PROT_WRITE || (m->prot && !(flags & CRN_AREA_FILE));
 	if (!(m->prot & PROT_WRITE))
 		return false;
 	if (flags & (CRN_AREA_FILE | CRN_AREA_STACK | CRN_PIECE_HEAP))
@@ -301,11 +305,28 @@ static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool
 	return follows || holds_thread(c, m);
 }
 
+/*
+ * Memory without access that holds something was written before anybody looked. The rest of such a
+ * mapping is a reservation: the kernel joins what is closed with what was never open.
+ */
+static int add_closed(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+{
+	int tracked = add_tracked(c, m, flags);
+	uintptr_t begin = m->begin, end = m->end;
+
+	CRN_TRY(tracked);
+	for (; crn_files_populated(c, &begin, &end); begin = end, end = m->end)
+		CRN_TRY(crn_surface_add(c, m, flags, begin, end));
+	return tracked;
+}
+
 /* What of a mapping belongs to surface "all" or "program". True if its end does. */
 static int add_chosen(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool follows)
 {
 	if (m->shared || crn_mapping_special(m))
 		return false;
+	if (c->mode == CRN_SURFACE_ALL && is_closed(m))
+		return add_closed(c, m, flags);
 	if (!wanted(c, m, flags, follows)) {
 		CRN_TRY(crn_files_add(c, m, flags));
 		return add_tracked(c, m, flags);
@@ -425,15 +446,12 @@ static int note_births(cairn_t *c)
 /* ---- The map --------------------------------------------------------------------------------- */
 
 /* Of a mapping, and of the one before it: further segments of an object follow its first. */
-static uint32_t flags_of(cairn_t *c, const struct crn_mapping *m, uintptr_t end, uint64_t inode)
+static uint32_t flags_after(const struct crn_mapping *m, uintptr_t end, uint64_t inode)
 {
 	uint32_t flags = crn_mapping_flags(m);
 
 	if (flags & CRN_AREA_FILE && !m->shared && m->inode == inode && m->begin == end)
 		flags |= CRN_AREA_SEGMENT;
-	if (c->mode == CRN_SURFACE_ALL && !m->prot && !flags &&
-		crn_files_populated(c, m->begin, m->end))
-		flags |= CRN_PIECE_CLOSED;
 	return flags;
 }
 
@@ -496,12 +514,22 @@ static int add_mapping(
 }
 
 /*
- * The program opens parts of it by mprotect, as malloc does with its arenas. (Under the agent the
- * call itself is undone.)
+ * Of a closed mapping all that holds nothing. The program opens parts of it by mprotect, as malloc
+ * does with its arenas. (Under the agent the call itself is undone.)
  */
-static bool is_reservation(const cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+static int note_reserved(cairn_t *c, const struct crn_mapping *m)
 {
-	return !c->control->watched && m->prot == PROT_NONE && !flags;
+	uintptr_t at = m->begin, begin = at, end = m->end;
+
+	if (c->control->watched || !is_closed(m))
+		return 0;
+	while (c->mode == CRN_SURFACE_ALL && crn_files_populated(c, &begin, &end)) {
+		if (at < begin)
+			CRN_TRY(crn_ranges_add(c, &c->reserved_fresh, at, begin));
+		at = begin = end;
+		end = m->end;
+	}
+	return at < m->end ? crn_ranges_add(c, &c->reserved_fresh, at, m->end) : 0;
 }
 
 static int read_maps(cairn_t *c)
@@ -521,11 +549,10 @@ static int read_maps(cairn_t *c)
 	}
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
-		uint32_t flags = flags_of(c, &m, b.end, b.inode);
+		uint32_t flags = flags_after(&m, b.end, b.inode);
 		uintptr_t end = m.end, until = continued_until(c, &m, flags, &b);
 
-		if (is_reservation(c, &m, flags))
-			CRN_TRY(crn_ranges_add(c, &c->reserved_fresh, m.begin, m.end));
+		CRN_TRY(note_reserved(c, &m));
 		if (until > m.begin && until < end) {
 			m.end = until;
 			CRN_TRY(add_mapping(c, &m, flags, true, &b));
@@ -583,7 +610,7 @@ int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end)
 	CRN_TRY(crn_files_keep_outside(c, begin, end));
 	CRN_TRY(crn_maps_begin(&c->maps, begin - CRN_PAGE_SIZE, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
-		uint32_t flags = flags_of(c, &m, end_before, inode_before);
+		uint32_t flags = flags_after(&m, end_before, inode_before);
 
 		end_before = m.end;
 		inode_before = m.inode;

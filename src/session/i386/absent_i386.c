@@ -128,7 +128,7 @@ void crn_files_protecting(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 }
 
-bool crn_files_populated(cairn_t *c, uintptr_t begin, uintptr_t end)
+bool crn_files_populated(cairn_t *c, uintptr_t *begin, uintptr_t *end)
 {
 	return false;
 }
