@@ -84,6 +84,7 @@ struct crn_pending {
 struct crn_forwarded {
 	uintptr_t handler, frame, pc; /* frame: rsp at the return from it; 0: it is over */
 	int32_t sig;
+	bool unasked; /* no recovery had been thought of */
 };
 
 #define CRN_SITES_MAX   16
@@ -120,6 +121,7 @@ struct crn_thread {
 	bool live;
 	uint32_t in_vfork;        /* a vfork child runs in our memory: everything passes through */
 	struct crn_forwarded fault; /* recover/: the last one */
+	bool fault_unasked;         /* recover/: for the next one */
 	/* of the newest checkpoint that this thread took; xstate is there */
 	struct crn_context context;
 	/* what the program believes; the kernel always has the agent's */

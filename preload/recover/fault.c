@@ -32,18 +32,20 @@ static bool is_recoverable_signal(int sig, const siginfo_t *info)
  */
 static const char *obstacle(const struct crn_crash *crash, int *tid)
 {
-	const struct crn_thread *t = crash->thread;
+	struct crn_thread *t = crash->thread;
 	struct crn_effects *e = crn_agent->effects;
 	int ret;
 
 	*tid = 0;
-	if (!e || !e->open)
+	t->fault_unasked = !e || !e->open;
+	if (t->fault_unasked)
 		return "no checkpoint has been taken yet";
 	if (t->in_agent)
 		return "it crashed inside Cairn itself";
 	if (t->in_vfork)
 		return "it crashed between vfork and exec";
-	if (crn_fault_is_generated(crash))
+	t->fault_unasked = crn_fault_is_generated(crash);
+	if (t->fault_unasked)
 		return "generated code raised it, and the program has a handler";
 	if (e->owner != t) {
 		*tid = e->owner->tid;

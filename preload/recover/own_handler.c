@@ -7,7 +7,9 @@
  * mean: a program that has a handler is asked first.
  *
  * Whether it goes on is seen at the return from the handler's frame, or, if siglongjmp has left
- * that, at the next checkpoint that the thread takes.
+ * that, at the next checkpoint that the thread takes. siglongjmp is also how a program saves itself
+ * from a crash that could not be recovered from; the next one may be: that handler stays the last
+ * resort.
  *
  * Timers of ours leave a handler alone: redis tests all memory in it, ours too, which holds its
  * patterns meanwhile.
@@ -62,6 +64,7 @@ void crn_fault_forwarded(
 		return;
 	t->fault = (struct crn_forwarded){
 		.handler = handler, .frame = frame, .pc = pc, .sig = sig,
+		.unasked = t->fault_unasked,
 	};
 	crn_late_timer_stop(t);
 	crn_timer_thread_ends(t);
@@ -109,6 +112,9 @@ void crn_fault_returns(struct crn_thread *t, uintptr_t frame, uintptr_t pc)
 
 void crn_fault_passed(struct crn_thread *t, uintptr_t rsp)
 {
-	if (!is_inside(t, rsp))
+	if (is_inside(t, rsp))
+		return;
+	if (t->fault.unasked)
 		note_resumed(t);
+	t->fault.frame = 0;
 }
