@@ -405,6 +405,8 @@ uint32_t crn_mapping_flags(const struct crn_mapping *m);
 /* All of it, as a piece without a name or a birth. */
 struct crn_piece crn_piece_of(const struct crn_mapping *m, uint32_t flags);
 bool crn_mapping_special(const struct crn_mapping *m);
+/* Anonymous memory of the process without any access: a reservation, as far as it holds nothing. */
+bool crn_mapping_closed(const struct crn_mapping *m);
 
 /* ---- calls_in_flight.c */
 /*

@@ -11,43 +11,6 @@
 #include "os/object.h"
 #include "os/thread.h"
 
-/* ---- Kinds of mapping ------------------------------------------------------------------- */
-
-bool crn_mapping_special(const struct crn_mapping *m)
-{
-	/* The kernel's own pages in the process. */
-	return crn_starts_with(m->name, "[vvar") || crn_streq(m->name, "[vdso]") ||
-		crn_streq(m->name, "[vsyscall]") || crn_streq(m->name, "[uprobes]");
-}
-
-uint32_t crn_mapping_flags(const struct crn_mapping *m)
-{
-	uint32_t flags = 0;
-
-	if (m->shared)
-		flags |= CRN_AREA_SHARED;
-	if (m->inode || m->name[0] == '/')
-		flags |= CRN_AREA_FILE;
-	if (crn_streq(m->name, "[stack]"))
-		flags |= CRN_AREA_STACK;
-	if (crn_streq(m->name, "[heap]"))
-		flags |= CRN_PIECE_HEAP;
-	return flags;
-}
-
-struct crn_piece crn_piece_of(const struct crn_mapping *m, uint32_t flags)
-{
-	return (struct crn_piece){
-		.begin = m->begin,
-		.end = m->end,
-		.flags = flags,
-		.prot = m->prot,
-		.inode = m->inode,
-		.base = m->inode ? m->offset - m->begin : 0,
-		.device = crn_mapping_device(m),
-	};
-}
-
 /* ---- Parsing --------------------------------------------------------------------------------- */
 
 static const char *parse_hex(const char *s, uint64_t *out)
@@ -282,11 +245,6 @@ static bool holds_thread(const cairn_t *c, const struct crn_mapping *m)
 	return i < c->heads.count && c->heads.at[i].begin < m->end;
 }
 
-static bool is_closed(const struct crn_mapping *m)
-{
-	return m->prot == PROT_NONE && !m->shared && !crn_mapping_flags(m);
-}
-
 /* `follows`: it continues .data, or a part of .bss, that is in the surface. */
 static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool follows)
 {
@@ -325,7 +283,7 @@ static int add_chosen(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 {
 	if (m->shared || crn_mapping_special(m))
 		return false;
-	if (c->mode == CRN_SURFACE_ALL && is_closed(m))
+	if (c->mode == CRN_SURFACE_ALL && crn_mapping_closed(m))
 		return add_closed(c, m, flags);
 	if (!wanted(c, m, flags, follows)) {
 		CRN_TRY(crn_files_add(c, m, flags));
@@ -521,7 +479,7 @@ static int note_reserved(cairn_t *c, const struct crn_mapping *m)
 {
 	uintptr_t at = m->begin, begin = at, end = m->end;
 
-	if (c->control->watched || !is_closed(m))
+	if (c->control->watched || !crn_mapping_closed(m))
 		return 0;
 	while (c->mode == CRN_SURFACE_ALL && crn_files_populated(c, &begin, &end)) {
 		if (at < begin)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* What a mapping is, as the map shows it. */
+#include "session/engine.h"
+#include "base/copy.h"
+
+bool crn_mapping_special(const struct crn_mapping *m)
+{
+	/* The kernel's own pages in the process. */
+	return crn_starts_with(m->name, "[vvar") || crn_streq(m->name, "[vdso]") ||
+		crn_streq(m->name, "[vsyscall]") || crn_streq(m->name, "[uprobes]");
+}
+
+uint32_t crn_mapping_flags(const struct crn_mapping *m)
+{
+	uint32_t flags = 0;
+
+	if (m->shared)
+		flags |= CRN_AREA_SHARED;
+	if (m->inode || m->name[0] == '/')
+		flags |= CRN_AREA_FILE;
+	if (crn_streq(m->name, "[stack]"))
+		flags |= CRN_AREA_STACK;
+	if (crn_streq(m->name, "[heap]"))
+		flags |= CRN_PIECE_HEAP;
+	return flags;
+}
+
+struct crn_piece crn_piece_of(const struct crn_mapping *m, uint32_t flags)
+{
+	return (struct crn_piece){
+		.begin = m->begin,
+		.end = m->end,
+		.flags = flags,
+		.prot = m->prot,
+		.inode = m->inode,
+		.base = m->inode ? m->offset - m->begin : 0,
+		.device = crn_mapping_device(m),
+	};
+}
+
+bool crn_mapping_closed(const struct crn_mapping *m)
+{
+	return m->prot == PROT_NONE && !m->shared && !crn_mapping_flags(m);
+}
