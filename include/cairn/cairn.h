@@ -224,7 +224,8 @@ CRN_API CRN_MUST_CHECK int cairn_area_remove(cairn_t *c, void *addr, size_t len)
 
 /*
  * The bytes [addr, addr+len) keep their present value over restores and rewinds (counters, logs,
- * caches). Byte-exact. cairn_peek still shows their past. Errors: -EINVAL, CAIRN_EMEMORY.
+ * caches). Byte-exact. cairn_peek still shows their past. A mapping that has come since stays
+ * mapped, all of it, if it holds any of them. Errors: -EINVAL, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len);
 
