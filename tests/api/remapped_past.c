@@ -90,14 +90,20 @@ void removed_stays(void)
 	}
 }
 
-/* Written and closed between two looks, at which it was not there, or reserved without content. */
+/*
+ * Written and closed between two looks, at which it was not there, or reserved without content. The
+ * engine, which is mapped meanwhile, takes addresses from above.
+ */
 void closed_unseen(void)
 {
+	void *const free_place = (void *)0x200000000000;
+
 	for (int reserved = 0; reserved < 4; reserved++) {
 		uint64_t to = 0;
 
-		area = mmap(NULL, PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		CHECK(area != MAP_FAILED);
+		area = mmap(free_place, PAGES * PAGE, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		CHECK(area == free_place);
 		CHECK(reserved & 1 || munmap(area, PAGES * PAGE) == 0);
 		open_all();
 		map_at(area, PAGES, MAP_FIXED);
