@@ -264,17 +264,33 @@ static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool
 }
 
 /*
+ * The program opens parts of what it has reserved by mprotect, as malloc does with its arenas.
+ * (Under the agent the call itself is undone.)
+ */
+static int note_reserved(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	if (c->control->watched || begin == end)
+		return 0;
+	return crn_ranges_add(c, &c->reserved_fresh, begin, end);
+}
+
+/*
  * Memory without access that holds something was written before anybody looked. The rest of such a
  * mapping is a reservation: the kernel joins what is closed with what was never open.
  */
 static int add_closed(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 {
 	int tracked = add_tracked(c, m, flags);
-	uintptr_t begin = m->begin, end = m->end;
+	uintptr_t at = m->begin, begin = at, end = m->end;
 
 	CRN_TRY(tracked);
-	for (; crn_files_populated(c, &begin, &end); begin = end, end = m->end)
+	while (crn_files_populated(c, &begin, &end)) {
+		CRN_TRY(note_reserved(c, at, begin));
 		CRN_TRY(crn_surface_add(c, m, flags, begin, end));
+		at = begin = end;
+		end = m->end;
+	}
+	CRN_TRY(note_reserved(c, at, m->end));
 	return tracked;
 }
 
@@ -471,25 +487,6 @@ static int add_mapping(
 	return CRN_MIN(added, 0);
 }
 
-/*
- * Of a closed mapping all that holds nothing. The program opens parts of it by mprotect, as malloc
- * does with its arenas. (Under the agent the call itself is undone.)
- */
-static int note_reserved(cairn_t *c, const struct crn_mapping *m)
-{
-	uintptr_t at = m->begin, begin = at, end = m->end;
-
-	if (c->control->watched || !crn_mapping_closed(m))
-		return 0;
-	while (c->mode == CRN_SURFACE_ALL && crn_files_populated(c, &begin, &end)) {
-		if (at < begin)
-			CRN_TRY(crn_ranges_add(c, &c->reserved_fresh, at, begin));
-		at = begin = end;
-		end = m->end;
-	}
-	return at < m->end ? crn_ranges_add(c, &c->reserved_fresh, at, m->end) : 0;
-}
-
 static int read_maps(cairn_t *c)
 {
 	struct behind b = { .limit = UINTPTR_MAX };
@@ -510,7 +507,8 @@ static int read_maps(cairn_t *c)
 		uint32_t flags = flags_after(&m, b.end, b.inode);
 		uintptr_t end = m.end, until = continued_until(c, &m, flags, &b);
 
-		CRN_TRY(note_reserved(c, &m));
+		if (c->mode != CRN_SURFACE_ALL && crn_mapping_closed(&m))
+			CRN_TRY(note_reserved(c, m.begin, m.end));
 		if (until > m.begin && until < end) {
 			m.end = until;
 			CRN_TRY(add_mapping(c, &m, flags, true, &b));

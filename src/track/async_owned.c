@@ -9,25 +9,37 @@
 #include "base/bits.h"
 #include "base/status.h"
 
+#define RUNS 32
+
+/* Pages that have all of `with` and nothing of `without`: how many runs, or -errno. */
+static long next_runs(struct crn_async *t, uintptr_t *cursor, uintptr_t end, uint64_t with,
+	uint64_t without, struct crn_page_run runs[RUNS])
+{
+	struct crn_scan scan = {
+		.start = *cursor,
+		.end = end,
+		.vec = (uintptr_t)runs,
+		.vec_len = RUNS,
+		.category_mask = with | without,
+		.category_inverted = without,
+		.return_mask = with,
+	};
+	long n = crn_pagemap_scan(t->pagemap, &scan);
+
+	if (n >= 0)
+		*cursor = scan.walk_end;
+	return n;
+}
+
 int crn_async_find_owned(
 	struct crn_async *t, uintptr_t begin, uintptr_t end, struct crn_range_list *to)
 {
-	for (uintptr_t cursor = begin; cursor < end;) {
-		struct crn_page_run runs[32];
-		struct crn_scan scan = {
-			.start = cursor,
-			.end = end,
-			.vec = (uintptr_t)runs,
-			.vec_len = CRN_ARRAY_SIZE(runs),
-			.category_mask = CRN_PAGE_PRESENT | CRN_PAGE_FILE,
-			.category_inverted = CRN_PAGE_FILE,
-			.return_mask = CRN_PAGE_PRESENT,
-		};
-		long n = crn_pagemap_scan(t->pagemap, &scan);
+	struct crn_page_run runs[RUNS];
 
-		if (n < 0)
-			return (int)n;
-		cursor = scan.walk_end;
+	for (uintptr_t cursor = begin; cursor < end;) {
+		long n = next_runs(t, &cursor, end, CRN_PAGE_PRESENT, CRN_PAGE_FILE, runs);
+
+		CRN_TRY((int)CRN_MIN(n, 0l));
 		for (long i = 0; i < n; i++)
 			CRN_TRY(crn_range_list_add(to, runs[i].begin, runs[i].end));
 	}
@@ -45,22 +57,12 @@ static void bring_back(struct crn_async *t, uintptr_t begin, uintptr_t end)
 
 int crn_async_swap_in(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
-	struct crn_page_run runs[32];
+	struct crn_page_run runs[RUNS];
 
 	for (uintptr_t cursor = begin; cursor < end;) {
-		struct crn_scan scan = {
-			.start = cursor,
-			.end = end,
-			.vec = (uintptr_t)runs,
-			.vec_len = CRN_ARRAY_SIZE(runs),
-			.category_mask = CRN_PAGE_SWAPPED,
-			.return_mask = CRN_PAGE_SWAPPED,
-		};
-		long n = crn_pagemap_scan(t->pagemap, &scan);
+		long n = next_runs(t, &cursor, end, CRN_PAGE_SWAPPED, 0, runs);
 
-		if (n < 0)
-			return (int)n;
-		cursor = scan.walk_end;
+		CRN_TRY((int)CRN_MIN(n, 0l));
 		for (long i = 0; i < n; i++)
 			bring_back(t, runs[i].begin, runs[i].end);
 	}
