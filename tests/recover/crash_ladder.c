@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "../lib/harness.h"
 
 static volatile int *outside; /* [0] passes; memory that a restore leaves alone */
 
@@ -525,10 +526,7 @@ static void reap_in_handler(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} cases[] = {
+	static const struct test_case cases[] = {
 		{ "again", again_and_again },
 		{ "handler", handler_at_the_end },
 		{ "progress", progress },
@@ -551,14 +549,10 @@ int main(int argc, char **argv)
 		{ "reap", reap_in_handler },
 		{ "restarted", wait_for_handler },
 		{ "gone", write_to_the_gone },
+		{ NULL, NULL },
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (argc < 2 || outside == MAP_FAILED)
-		return 2;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		if (!strcmp(cases[i].name, argv[1]))
-			cases[i].run();
-	return 0;
+	return outside == MAP_FAILED ? 2 : test_run_case(cases, argv[1]);
 }

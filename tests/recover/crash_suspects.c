@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "../lib/harness.h"
 
 static int pipe_ends[2];
 
@@ -222,10 +223,7 @@ static void accepted(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} cases[] = {
+	static const struct test_case cases[] = {
 		{ "never", never_waits },
 		{ "filter", filter },
 		{ "datagrams", datagrams },
@@ -235,11 +233,9 @@ int main(int argc, char **argv)
 		{ "looked_at", looked_at },
 		{ "looked_at_datagrams", looked_at_datagrams },
 		{ "accepted", accepted },
+		{ NULL, NULL },
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++)
-		if (!strcmp(cases[i].name, argv[1]))
-			cases[i].run();
-	return argc > 1 ? 0 : 2;
+	return test_run_case(cases, argv[1]);
 }

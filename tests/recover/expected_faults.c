@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include "../lib/harness.h"
 
 static void wake_up(void)
 {
@@ -110,18 +111,13 @@ static void generates_code(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} cases[] = {
+	static const struct test_case cases[] = {
 		{ "goes_on", goes_on },
 		{ "leaves", leaves_handler },
 		{ "generated", generates_code },
+		{ NULL, NULL },
 	};
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	for (size_t i = 0; argc == 2 && i < sizeof(cases) / sizeof(cases[0]); i++)
-		if (!strcmp(cases[i].name, argv[1]))
-			cases[i].run();
-	return 0;
+	return test_run_case(cases, argv[1]);
 }
