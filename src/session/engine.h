@@ -192,8 +192,8 @@ struct crn_control {
 
 #define CRN_RESTORE_STACK (64ul << 10)
 #define CRN_STRATEGY_MAX  128
+#define CRN_BIRTHS_MAX    64
 
-#define CRN_BIRTHS_MAX 64
 struct cairn {
 	struct crn_track_env env; /* first: the tracker's callbacks find the session by it */
 	struct crn_control *control;
@@ -534,6 +534,8 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
  * c->stack_kind. 0 or negative.
  */
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out);
+/* An address in the main thread's stack; 0 if /proc does not tell. */
+uintptr_t crn_stack_start(void);
 
 /* ---- long_interval.c */
 void crn_grows_long(struct crn_track_env *env); /* as env.grows_long */
@@ -552,8 +554,6 @@ int crn_tracing_close(cairn_t *c);
 
 /* ---- other_threads.c */
 /* Has another thread run in the open interval? 0 or CAIRN_ETHREADS; fills c->other_stacks. */
-/* An address in the main thread's stack; 0 if /proc does not tell. */
-uintptr_t crn_stack_start(void);
 int crn_other_threads_check(cairn_t *c, uint64_t id);
 bool crn_on_other_stack(const cairn_t *c, uintptr_t page);
 

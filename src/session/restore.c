@@ -386,9 +386,9 @@ int cairn_restore(cairn_t *c, uint64_t id)
 	return err;
 }
 
-#define STACK_GROWTH (256ul << 10)
-
 /* ---- Memory alone ---------------------------------------------------------------------------- */
+
+#define STACK_GROWTH (256ul << 10)
 
 int cairn_rewind(cairn_t *c, uint64_t id)
 {

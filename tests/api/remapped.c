@@ -44,13 +44,11 @@ bool told_of_nothing(void)
 	return !strcmp(tracker, "uffd") || !strcmp(tracker, "mprotect");
 }
 
-void begin(uint8_t *at, const char *strategy)
+void open_on(uint8_t *at, const char *strategy)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
 
 	area = at;
-	for (size_t i = 0; i < PAGES * PAGE; i++)
-		area[i] = (uint8_t)(1 + i / PAGE + i % 7);
 	o.tracker = tracker;
 	o.surface = "none";
 	o.strategy = strategy;
@@ -59,6 +57,13 @@ void begin(uint8_t *at, const char *strategy)
 	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
 	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
 	memcpy(at_checkpoint, area, sizeof(at_checkpoint));
+}
+
+void begin(uint8_t *at, const char *strategy)
+{
+	for (size_t i = 0; i < PAGES * PAGE; i++)
+		at[i] = (uint8_t)(1 + i / PAGE + i % 7);
+	open_on(at, strategy);
 	for (size_t i = 4; i < 8; i++)
 		area[i * PAGE] ^= 0xff;
 }

@@ -24,7 +24,9 @@ extern enum kind { PLAIN, OF_FILE, SHARED, SHARED_FILE, KINDS } kind;
 uint8_t *map_area(void);
 /* Does the tracker not follow mappings by itself? */
 bool told_of_nothing(void);
-/* An area of which pages 4 to 7 have been written since the checkpoint. */
+/* All of it is an area, and checkpoint `id` is taken. */
+void open_on(uint8_t *at, const char *strategy);
+/* The same of plain content, of which pages 4 to 7 have been written since the checkpoint. */
 void begin(uint8_t *at, const char *strategy);
 /* Are all bytes as at the checkpoint? All have to be there. */
 bool is_restored(void);

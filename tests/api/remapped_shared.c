@@ -33,20 +33,15 @@ static void map_file(int fd, size_t page, size_t count, int prot)
 
 static void open_area(const char *strategy)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	void *at;
 
 	area_file = file_of(1);
 	other_file = file_of(101);
-	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, area_file, 0);
-	CHECK(area != MAP_FAILED);
-	o.tracker = tracker;
-	o.surface = "none";
-	o.strategy = strategy;
-	o.keep = 4;
-	c = test_open(&o);
-	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
-	CHECK(cairn_checkpoint(c, &first) == CAIRN_TAKEN);
-	memcpy(at_first, area, sizeof(at_first));
+	at = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, area_file, 0);
+	CHECK(at != MAP_FAILED);
+	open_on(at, strategy);
+	first = id;
+	memcpy(at_first, at_checkpoint, sizeof(at_first));
 }
 
 static void close_area(void)
