@@ -156,6 +156,10 @@ bool crn_guard_call(struct crn_regs *regs, struct crn_pending *p)
 		return call_wait(c, &c->args[2]);
 	case SYS_waitid:
 		return call_wait(c, &c->args[3]);
+	case SYS_execve:
+	case SYS_execveat:
+		crn_exec_look(c);
+		return false;
 	case SYS_exit:
 		if (c->thread->in_vfork)
 			return false;

@@ -45,6 +45,8 @@ static const uint8_t owner[512] = {
 	[SYS_getpid] = GUARD,
 	[SYS_wait4] = GUARD,
 	[SYS_waitid] = GUARD,
+	[SYS_execve] = GUARD,
+	[SYS_execveat] = GUARD,
 };
 
 static unsigned owner_of(long nr)

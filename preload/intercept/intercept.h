@@ -176,4 +176,7 @@ void crn_context_init(void);
 /* guard.c: descriptors, exec, exit, seccomp, prctl */
 bool crn_guard_call(struct crn_regs *regs, struct crn_pending *p);
 
+/* bare_exec.c: an exec is about to be made: say so if the agent will not be in the new program */
+void crn_exec_look(const struct crn_call *call);
+
 #endif

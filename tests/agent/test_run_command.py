@@ -109,6 +109,40 @@ def test_programs(folder: Path) -> None:
     expect(got == (3, "from the script here\n", ""), "a script runs, its status is its own", got)
 
 
+def says(words: str, *command: str) -> None:
+    """This, executed below a program with sites, is run without the agent, and one line says so."""
+    got = run("--at", "wait", "--", *command)
+    lines = got[2].splitlines()
+    right = got[0] == 0 and (len(lines) == 1 and words in lines[0] if words else not lines)
+    expect(right, f"{' '.join(command)[-60:]}: '{words or 'nothing'}'", got)
+
+
+def test_executed(folder: Path) -> None:
+    """Programs that `cairn run` would refuse are not silently bare when they are executed below."""
+    static, script = str(VICTIMS / "victim_static"), folder / "script"
+    says("", "sh", "-c", "true; /bin/true; exec /bin/true")
+    says("", "sh", "-c", f"{script} here || exec /lib64/ld-linux-x86-64.so.2 /bin/true")
+    says("", "sh", "-c", "{ no-such-program || /etc/passwd; } 2>/dev/null; :")
+    says(f"{static} runs without checkpoints: it is statically linked", "sh", "-c", f"{static}; :")
+    says("have gone from its environment", "env", "-i", "/bin/true")
+    says("have gone from its environment", "sh", "-c", "LD_PRELOAD= exec /bin/true")
+    says("have gone from its environment", "sh", "-c", "unset CAIRN_PLAN; exec /bin/true")
+    spawn = "import os; os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)"
+    says("have gone from its environment", sys.executable, "-c", spawn)
+    spawn = "import subprocess; subprocess.run(['/bin/true'], env={})"
+    says("have gone from its environment", sys.executable, "-c", spawn)
+    if os.geteuid() != 0:
+        return
+    other = folder / "setuid"  # test_programs has given it to somebody else
+    says("setuid or setgid to somebody else", "sh", "-c", f"{other}; :")
+    says("", "setpriv", "--no-new-privs", str(other))
+    for half in ("os.setresuid(0, 65534, 0)", "os.setresgid(65534, 0, 0)"):
+        says("real and its effective user or group differ", sys.executable, "-c",
+             f"import os; {half}; os.execv('/bin/true', ['true'])")
+    says("", sys.executable, "-c",
+         "import os; os.setresuid(65534, 65534, 0); os.execv('/bin/true', ['true'])")
+
+
 def test_trackers() -> None:
     """A tracker that this host cannot run is refused before the program runs; the others run it."""
     doctor = subprocess.run([CAIRN, "doctor", "--json"], capture_output=True, text=True,
@@ -332,6 +366,7 @@ def main() -> None:
     try:
         test_command_line()
         test_programs(folder)
+        test_executed(folder)
         test_trackers()
         test_limits()
         test_inetd()
