@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "os/mapped_file.h"
 #include <errno.h>
+#include <linux/stat.h>
 #include "base/bits.h"
 #include "base/status.h"
 #include "os/memory.h"
@@ -70,4 +71,90 @@ int crn_mapped_file_try(struct crn_maps *maps, const struct crn_mapping *was)
 		return (int)at;
 	crn_sys2(SYS_munmap, at, CRN_PAGE_SIZE);
 	return 0;
+}
+
+/* ---- Which file is it? -------------------------------------------------------------------- */
+
+#define HANDLE_BYTES 128 /* the kernel's MAX_HANDLE_SZ */
+#define FUSE	     0x65735546u
+
+/* struct file_handle. */
+struct handle {
+	uint32_t bytes;
+	int32_t type;
+	uint8_t at[HANDLE_BYTES];
+};
+
+/* 0: there is none. Fowler, Noll and Vo's hash. */
+static uint64_t age_by_handle(const char *name)
+{
+	struct handle h = { .bytes = HANDLE_BYTES };
+	uint64_t hash = 0xcbf29ce484222325ull;
+	int mount;
+
+	if (crn_sys5(SYS_name_to_handle_at, AT_FDCWD, name, &h, &mount, 0) < 0)
+		return 0;
+	for (size_t i = offsetof(struct handle, type);
+		i < offsetof(struct handle, at) + CRN_MIN(h.bytes, (uint32_t)HANDLE_BYTES); i++)
+		hash = (hash ^ ((const uint8_t *)&h)[i]) * 0x100000001b3ull;
+	return hash | 1;
+}
+
+static int look_at(const char *name, struct crn_file_identity *out)
+{
+	struct statx s;
+	long err = crn_sys5(SYS_statx, AT_FDCWD, name, AT_SYMLINK_NOFOLLOW,
+		STATX_INO | STATX_BTIME, &s);
+
+	*out = (struct crn_file_identity){ .timed = true };
+	if (err < 0)
+		return (int)err;
+	out->device = (uint64_t)s.stx_dev_major << 32 | s.stx_dev_minor;
+	out->inode = s.stx_ino;
+	if (s.stx_mask & STATX_BTIME)
+		out->age = (uint64_t)s.stx_btime.tv_sec * 1000000000u + s.stx_btime.tv_nsec;
+	return 0;
+}
+
+/* Of FUSE a handle is good only as long as the kernel knows the file. */
+static bool has_handles(const char *name)
+{
+	uint64_t s[32]; /* more than any struct statfs, which begins with the type */
+
+	return crn_sys2(SYS_statfs, name, s) >= 0 && (uint32_t)s[0] != FUSE;
+}
+
+int crn_file_identify(const char *name, struct crn_file_identity *out)
+{
+	uint64_t age = 0;
+	int err = look_at(name, out);
+
+	if (err < 0)
+		return err;
+	if (has_handles(name))
+		age = age_by_handle(name);
+	if (age) {
+		out->timed = false;
+		out->age = age;
+	}
+	return 0;
+}
+
+bool crn_file_is(const char *name, const struct crn_file_identity *was)
+{
+	struct crn_file_identity now;
+
+	if (!was->timed)
+		return age_by_handle(name) == was->age;
+	return look_at(name, &now) >= 0 && now.device == was->device &&
+		now.inode == was->inode && now.age == was->age;
+}
+
+bool crn_file_replaces(const char *name, const struct crn_file_identity *was)
+{
+	struct crn_file_identity now;
+
+	return crn_file_identify(name, &now) >= 0 && now.device == was->device &&
+		now.inode == was->inode && now.timed == was->timed && now.age && was->age &&
+		now.age != was->age;
 }

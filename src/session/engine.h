@@ -61,8 +61,8 @@ struct crn_piece {
 	int prot;
 	/* of a file: its inode and device, and the offset minus the address */
 	uint64_t inode, base, device;
-	/* of those beside the surface (files.c): the file's name, or NULL */
-	const char *name;
+	/* of those beside the surface (files.c): which file it is, or NULL */
+	struct crn_file_name *file;
 	uint64_t born; /* id of the first checkpoint that it was there at */
 	uint64_t sure; /* id of a checkpoint at which all of it was the file's bytes */
 };
@@ -243,13 +243,15 @@ struct cairn {
 	struct crn_ranges reserved, reserved_fresh;
 	/* mappings of files beside the surface: as when last looked at, as read just now */
 	struct crn_pieces files, files_fresh;
-	struct crn_file_name *file_names;
-	size_t file_name_count, file_name_capacity, file_names_kept;
+	struct crn_file_name **file_names;
+	size_t file_name_count, file_name_capacity, file_names_kept, file_names_young;
+	uint64_t files_asked; /* counts the times that files are asked for */
 	int files_pagemap;   /* -1: not opened yet */
 	struct crn_fd_identity files_pagemap_id;
 	uint64_t files_look; /* the checkpoint that the look is for */
 	uint64_t files_sure; /* at this one all of them were their files' bytes */
 	bool files_doubt;    /* mappings may have changed since */
+	bool files_unasked;  /* some may have been exchanged before the last look */
 	bool files_kept;     /* `files` is older than what was read: a restore that was refused */
 
 	struct crn_maps maps;

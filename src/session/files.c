@@ -25,39 +25,64 @@
 
 #define UNDIVIDED (1ul << 20)
 #define CLOSE	  (256ul << 10) /* bytes between two parts that cost less than dividing them */
+#define YOUNG_MAX 64		/* files that are asked for at a checkpoint: a microsecond each */
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-static const char *name_of(cairn_t *c, const struct crn_mapping *m)
+/* Asked at most once in a look. */
+static bool is_as_it_was(cairn_t *c, struct crn_file_name *n)
 {
-	uint64_t device = crn_mapping_device(m);
-	size_t size = crn_strlen(m->name) + 1;
-	struct crn_file_name *n;
-	char *text;
+	if (n->asked == c->files_asked || !n->is.age)
+		return !n->exchanged;
+	n->asked = c->files_asked;
+	return !n->exchanged && crn_file_is(n->text, &n->is);
+}
 
-	for (size_t i = c->file_name_count; i-- > 0;) {
-		n = &c->file_names[i];
-		if (n->inode == m->inode && n->device == device && crn_streq(n->text, m->name))
-			return n->text;
-	}
+static struct crn_file_name *new_name(cairn_t *c, const struct crn_mapping *m)
+{
+	size_t length = crn_strlen(m->name) + 1, size = sizeof(struct crn_file_name) + length;
+	struct crn_file_name *n;
+
 	/* Without memory for its name it cannot be mapped again: such a restore is refused. */
 	if (crn_grow(c, (void **)&c->file_names, &c->file_name_capacity, c->file_name_count + 1,
 		    sizeof(*c->file_names)) < 0)
 		return NULL;
-	text = crn_block_alloc(c->arena, size);
-	if (!text)
+	n = crn_block_alloc(c->arena, size);
+	if (!n)
 		return NULL;
-	crn_copy(text, m->name, size);
-	c->file_names[c->file_name_count++] = (struct crn_file_name){
-		.text = text, .size = size, .inode = m->inode, .device = device
-	};
-	return text;
+	*n = (struct crn_file_name){ .size = size,
+		.inode = m->inode,
+		.device = crn_mapping_device(m),
+		.asked = c->files_asked,
+		.young = c->maps_known };
+	crn_copy(n->text, m->name, length);
+	if (crn_file_identify(n->text, &n->is) < 0)
+		n->is.age = 0; /* it has been deleted: known by its number alone */
+	c->file_names[c->file_name_count++] = n;
+	c->file_names_young += n->young;
+	return n;
 }
 
-static void use_name(cairn_t *c, const char *text)
+static struct crn_file_name *name_of(cairn_t *c, const struct crn_mapping *m)
 {
-	for (size_t i = 0; text && i < c->file_name_count; i++)
-		c->file_names[i].used |= c->file_names[i].text == text;
+	uint64_t device = crn_mapping_device(m);
+
+	for (size_t i = c->file_name_count; i-- > 0;) {
+		struct crn_file_name *n = c->file_names[i];
+
+		if (n->inode != m->inode || n->device != device || !crn_streq(n->text, m->name))
+			continue;
+		if (is_as_it_was(c, n))
+			return n;
+		n->exchanged = n->exchanged || crn_file_replaces(n->text, &n->is);
+	}
+	return new_name(c, m);
+}
+
+static void use_name(struct crn_file_name *n)
+{
+	if (n)
+		n->used = true;
 }
 
 /* Programs may map file after file. */
@@ -68,24 +93,63 @@ static void forget_names(cairn_t *c)
 	if (c->file_name_count < 2 * c->file_names_kept + 64)
 		return;
 	for (size_t i = 0; i < c->files.count; i++)
-		use_name(c, c->files.at[i].name);
+		use_name(c->files.at[i].file);
 	for (size_t k = 0; k < c->marks.count; k++) {
 		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
 
 		for (size_t i = 0; i < l->count; i++)
-			use_name(c, l->at[i].piece.name);
+			use_name(l->at[i].piece.file);
 	}
 	for (size_t i = 0; i < c->file_name_count; i++) {
-		struct crn_file_name n = c->file_names[i];
+		struct crn_file_name *n = c->file_names[i];
 
-		if (n.used) {
-			n.used = false;
+		if (n->used) {
+			n->used = false;
 			c->file_names[left++] = n;
 		} else {
-			crn_block_free(c->arena, n.text, n.size);
+			c->file_names_young -= n->young;
+			crn_block_free(c->arena, n, n->size);
 		}
 	}
 	c->file_name_count = c->file_names_kept = left;
+}
+
+/*
+ * The name leads elsewhere. Only the mapping itself knows what it is of: by the name that it has
+ * now. Of what has been deleted nobody can tell; that is taken for the file that it was.
+ */
+static bool is_exchanged(cairn_t *c, struct crn_file_name *n, uintptr_t at)
+{
+	struct crn_mapping m;
+
+	if (is_as_it_was(c, n) || n->exchanged)
+		return n->exchanged;
+	n->exchanged = crn_maps_find(&c->maps, at, &m) > 0 && m.inode == n->inode &&
+		crn_mapping_device(&m) == n->device && crn_file_replaces(m.name, &n->is);
+	return n->exchanged;
+}
+
+bool crn_file_exchanged(cairn_t *c, const struct crn_piece *p)
+{
+	return p->file && is_exchanged(c, p->file, p->begin);
+}
+
+bool crn_files_ask(cairn_t *c, bool all)
+{
+	size_t left = all ? SIZE_MAX : CRN_MIN(c->file_names_young, (size_t)YOUNG_MAX);
+	bool any = false;
+
+	c->files_asked++;
+	c->files_unasked = !all;
+	for (size_t i = 0; i < c->files.count && left; i++) {
+		const struct crn_piece *p = &c->files.at[i];
+
+		if (!p->file || !(all || p->file->young) || p->file->asked == c->files_asked)
+			continue;
+		any |= crn_file_exchanged(c, p);
+		left--;
+	}
+	return any;
 }
 
 /* ---- The list ------------------------------------------------------------------------------ */
@@ -102,7 +166,7 @@ static size_t file_from(const struct crn_pieces *l, uintptr_t addr)
 static bool joins(const struct crn_piece *a, const struct crn_piece *b)
 {
 	return a->end == b->begin && crn_same_kind(a, b) && a->prot == b->prot &&
-		a->flags == b->flags && a->name == b->name && a->born == b->born &&
+		a->flags == b->flags && a->file == b->file && a->born == b->born &&
 		a->sure == b->sure;
 }
 
@@ -228,6 +292,12 @@ static int add_scanned(cairn_t *c, const struct crn_mapping *m, const struct crn
 	return insert_part(c, &c->files_fresh, *p, at, end);
 }
 
+/* Parts of one mapping of one file, as far as that has been asked? */
+static bool same_file(const struct crn_piece *known, const struct crn_piece *p)
+{
+	return crn_same_kind(known, p) && !(known->file && known->file->exchanged);
+}
+
 /* A part of a mapping that no area covers. */
 static int add_part(cairn_t *c, const struct crn_mapping *m, struct crn_piece *p, uintptr_t at,
 	uintptr_t end)
@@ -238,15 +308,15 @@ static int add_part(cairn_t *c, const struct crn_mapping *m, struct crn_piece *p
 		struct crn_piece new;
 
 		stop = known ? CRN_MIN(end, known->begin <= at ? known->end : known->begin) : end;
-		if (known && known->begin <= at && crn_same_kind(known, p) &&
+		if (known && known->begin <= at && same_file(known, p) &&
 			known->prot == p->prot && !(known->flags & CRN_PIECE_DOUBT)) {
 			CRN_TRY(insert_part(c, &c->files_fresh, *known, at, stop));
 			continue;
 		}
-		if (!p->name && !c->control->watched)
-			p->name = name_of(c, m);
+		if (!p->file && !c->control->watched)
+			p->file = name_of(c, m);
 		new = *p;
-		if (known && known->begin <= at && crn_same_kind(known, p))
+		if (known && known->begin <= at && same_file(known, p))
 			new.born = known->born;
 		CRN_TRY(add_scanned(c, m, &new, at, stop));
 	}
@@ -329,7 +399,7 @@ static int diff_unlisted(cairn_t *c, struct crn_changes *to, const struct crn_pi
 		p = i < c->fresh.count ? &c->fresh.at[i] : NULL;
 		inside = p && p->begin <= at;
 		stop = p ? CRN_MIN(end, inside ? p->end : p->begin) : end;
-		if (!inside || !crn_same_kind(p, f))
+		if (!inside || !same_file(f, p))
 			CRN_TRY(crn_change_add(c, to, f, at, stop, CRN_CHANGE_FILE));
 	}
 	return 0;
@@ -352,7 +422,7 @@ int crn_files_diff(cairn_t *c, struct crn_changes *to)
 				continue;
 			}
 			stop = CRN_MIN(f->end, n->end);
-			if (!crn_same_kind(n, f) || n->prot != f->prot)
+			if (!same_file(f, n) || n->prot != f->prot)
 				CRN_TRY(crn_change_add(c, to, f, at, stop, CRN_CHANGE_FILE));
 		}
 	}
@@ -367,10 +437,11 @@ int crn_files_born(cairn_t *c, struct crn_changes *to, const struct crn_piece *n
 		const struct crn_piece *f = i < c->files.count ? &c->files.at[i] : NULL;
 		struct crn_piece opened = *n;
 
-		if (f && f->begin <= at && crn_same_kind(f, n) && !(n->flags & CRN_AREA_EXPLICIT)) {
+		if (f && f->begin <= at && crn_same_kind(f, n) &&
+			!(n->flags & CRN_AREA_EXPLICIT) && !crn_file_exchanged(c, f)) {
 			stop = CRN_MIN(end, f->end);
 			opened.prot = f->prot;
-			opened.name = f->name;
+			opened.file = f->file;
 			opened.born = f->born;
 			opened.sure = f->sure;
 			CRN_TRY(crn_change_add(c, to, &opened, at, stop, CRN_CHANGE_OPENED));

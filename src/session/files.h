@@ -6,14 +6,19 @@
 #ifndef CRN_FILES_H
 #define CRN_FILES_H
 
+#include "os/mapped_file.h"
 #include "session/engine.h"
 
 /* ---- files.c */
 struct crn_file_name {
-	char *text;
-	size_t size;
-	uint64_t inode, device;
+	size_t size;               /* of this block */
+	uint64_t inode, device;    /* as mappings show them */
+	struct crn_file_identity is;
+	uint64_t asked; /* of c->files_asked, the last time */
 	bool used;
+	bool young;     /* such files are the ones that programs replace */
+	bool exchanged; /* it is no more: its number is another file's */
+	char text[];
 };
 void crn_files_open(cairn_t *c);
 void crn_files_close(cairn_t *c);
@@ -23,6 +28,14 @@ void crn_files_close(cairn_t *c);
  */
 int crn_files_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags);
 int crn_files_keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end);
+/*
+ * Before maps are read: is what is listed still what it was? While a file is mapped its number is
+ * its own; afterwards another may have that, and be mapped in its place. Before a restore all are
+ * asked, else the young ones: of the others that is found out then. True if one is not.
+ */
+bool crn_files_ask(cairn_t *c, bool all);
+/* The file that the piece was of exists no more. */
+bool crn_file_exchanged(cairn_t *c, const struct crn_piece *p);
 /* What was listed when last looked at and is not any more, but for what has been opened. */
 int crn_files_diff(cairn_t *c, struct crn_changes *to);
 /* A piece is new: CRN_CHANGE_OPENED where it was listed, else CRN_CHANGE_BORN. */

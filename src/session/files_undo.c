@@ -29,8 +29,13 @@ static struct crn_mapping mapping_of(const struct crn_piece *p)
 		.dev_major = (uint32_t)(p->device >> 32),
 		.dev_minor = (uint32_t)p->device,
 		.prot = p->prot,
-		.name = p->name,
+		.name = p->file ? p->file->text : NULL,
 	};
+}
+
+static const char *name_in_log(const struct crn_piece *p)
+{
+	return p->file ? p->file->text : "a file";
 }
 
 /* ---- Written and closed between two looks ---------------------------------------------------- */
@@ -62,7 +67,7 @@ static int settle_part(
 			? 0
 			: crn_change_add(c, l, f, begin, end, CRN_CHANGE_OPENED);
 	crn_error("%s, mapped at %zx, was written and closed again after checkpoint %lu: there is "
-		  "no telling when", f->name ? f->name : "a file", begin, (unsigned long)sure);
+		  "no telling when", name_in_log(f), begin, (unsigned long)sure);
 	s->late = true;
 	crn_files_doubt(c, begin, end);
 	return 0;
@@ -113,7 +118,7 @@ static bool was_replaced(const cairn_t *c, uint64_t id, const struct crn_piece *
 static int refuse(const struct crn_piece *p, const char *why)
 {
 	crn_error("%s was mapped at %zx-%zx and cannot be mapped there again: %s",
-		p->name ? p->name : "a file", p->begin, p->end, why);
+		name_in_log(p), p->begin, p->end, why);
 	return CAIRN_ELAYOUT;
 }
 
@@ -122,10 +127,12 @@ static int find_again(cairn_t *c, const struct crn_piece *p)
 	struct crn_mapping was = mapping_of(p);
 	int err;
 
-	if (!p->name || !p->inode)
+	if (!p->file || !p->inode)
 		return refuse(p, "it has no name");
 	crn_own_calls(c, true);
 	err = crn_mapped_file_try(&c->maps, &was);
+	if (err >= 0 && p->file->is.age && !crn_file_is(was.name, &p->file->is))
+		err = -ESTALE;
 	crn_own_calls(c, false);
 	return err < 0 ? refuse(p, err == -ESTALE ? "the name is another file's"
 				: err == -ENODATA ? "it has been cut short"
@@ -140,6 +147,8 @@ int crn_file_undoable(cairn_t *c, uint64_t id, const struct crn_piece *p)
 	uintptr_t at = p->begin;
 	int more = 1;
 
+	if (crn_file_exchanged(c, p))
+		return refuse(p, "it exists no more");
 	CRN_TRY(crn_maps_begin(&c->maps, at, CRN_MAPS_NO_NAMES));
 	for (; at < p->end && (more = crn_maps_next(&c->maps, &m)) > 0; at = m.end) {
 		uintptr_t from = CRN_MAX(at, m.begin), to = CRN_MIN(p->end, m.end);

@@ -547,13 +547,17 @@ static bool stack_has_grown(cairn_t *c)
 static int follow(cairn_t *c, enum crn_follow how)
 {
 	struct crn_changes found = { NULL, 0, 0 };
+	bool restores = how == CRN_FOLLOW_NOTE, look;
 	int err;
 
 	if ((c->control->watched && stack_has_grown(c)) || (c->noted && how == CRN_FOLLOW_ADOPT))
 		c->control->maps_stale = true;
 	c->noted &= how != CRN_FOLLOW_ADOPT;
 	c->env.dropped = !c->control->watched || c->control->maps_stale;
-	if (!must_look(c))
+	look = must_look(c);
+	if (look ? !c->control->watched : restores && c->files_unasked)
+		look |= crn_files_ask(c, restores);
+	if (!look)
 		return 0;
 	c->files_look = c->last_id + (how == CRN_FOLLOW_ADOPT);
 	c->files_doubt = c->maps_known;

@@ -109,6 +109,11 @@ void crn_files_close(cairn_t *c)
 {
 }
 
+bool crn_files_ask(cairn_t *c, bool all)
+{
+	return false;
+}
+
 int crn_files_diff(cairn_t *c, struct crn_changes *to)
 {
 	return 0;
