@@ -264,6 +264,13 @@ static bool takes_away(const struct crn_call *call)
 	return false;
 }
 
+/* The session is told before the call what it is about. */
+static bool maps_file(const struct crn_call *call)
+{
+	return call->nr == SYS_mmap && crn_agent->session &&
+		crn_maps_of_file((int)call->args[2], (int)call->args[3]);
+}
+
 static enum crn_maps_kind kind_of(long nr)
 {
 	switch (nr) {
@@ -300,8 +307,11 @@ static void ends_of(const struct crn_call *call, struct crn_range ends[2])
 
 	ends[0] = ends[1] = (struct crn_range){ 0, 0 };
 	switch (call->nr) {
-	case SYS_munmap:
 	case SYS_mmap:
+		if (!(a[3] & MAP_FIXED))
+			return;
+		/* fallthrough */
+	case SYS_munmap:
 	case SYS_remap_file_pages:
 		ends[0] = pages_of(a[0], a[1]);
 		return;
@@ -355,7 +365,7 @@ static void make_map_call(struct crn_call *call)
 
 bool crn_map_call(struct crn_call *call)
 {
-	if (!crn_agent->config.site_count || !takes_away(call))
+	if (!crn_agent->config.site_count || !(takes_away(call) || maps_file(call)))
 		return false;
 	make_map_call(call);
 	if (crn_memory_found(call))

@@ -20,6 +20,11 @@ void crn_maps_changed(cairn_t *c)
 	__atomic_store_n(&c->control->maps_stale, true, __ATOMIC_RELEASE);
 }
 
+static bool by_kind(const cairn_t *c)
+{
+	return c->mode == CRN_SURFACE_ALL || c->mode == CRN_SURFACE_PROGRAM;
+}
+
 /* Private memory of no file, to write to, that is mapped like most of it. */
 static bool plain(int prot, int flags)
 {
@@ -61,9 +66,8 @@ static void resemble(cairn_t *c, uintptr_t begin, uintptr_t end)
 void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len)
 {
 	const int shared = MAP_SHARED, anonymous = MAP_ANONYMOUS;
-	bool by_kind = c->mode == CRN_SURFACE_ALL || c->mode == CRN_SURFACE_PROGRAM;
 
-	if (!by_kind || flags & MAP_FIXED)
+	if (!by_kind(c) || flags & MAP_FIXED)
 		crn_maps_changed(c); /* something may have been there */
 	else if (flags & anonymous || (!(flags & shared) && prot & PROT_WRITE))
 		note_added(c, crn_pages(addr), crn_pages(crn_page_up(addr + len)));
@@ -103,12 +107,23 @@ void crn_protection_changed(cairn_t *c, uintptr_t addr, size_t len, int prot)
 
 /* ---- Mappings that end or move --------------------------------------------------------------- */
 
-/* Taking away what is no part of the surface changes nothing. The lock is held. */
-static bool takes_nothing(const cairn_t *c, const struct crn_range *r)
+bool crn_maps_of_file(int prot, int flags)
+{
+	const int others = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_ANONYMOUS | MAP_POPULATE |
+		MAP_LOCKED;
+
+	return !(flags & others) && ((flags & MAP_TYPE) != MAP_PRIVATE || !(prot & PROT_WRITE));
+}
+
+/* Is what it takes away, or gives, no part of the surface? The lock is held. */
+static bool changes_nothing(const cairn_t *c, enum crn_maps_kind kind, const long args[6],
+	const struct crn_range *r)
 {
 	size_t i = crn_area_from(c, r->begin);
 
-	return i == c->area_count || c->areas[i]->begin >= r->end;
+	if (kind == CRN_MAPS_MAPS)
+		return by_kind(c) && crn_maps_of_file((int)args[2], (int)args[3]);
+	return kind == CRN_MAPS_UNMAPS && (i == c->area_count || c->areas[i]->begin >= r->end);
 }
 
 /* Is all of it mapped, and nothing of it a file? Only where that is cheap to ask. */
@@ -173,7 +188,7 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 {
 	bool tell = kind == CRN_MAPS_PROTECTS && takes_permissions(c);
 	bool locked = crn_lock(c) >= 0;
-	bool nothing = locked && kind == CRN_MAPS_UNMAPS && takes_nothing(c, &ends[0]);
+	bool nothing = locked && changes_nothing(c, kind, args, &ends[0]);
 	uintptr_t addr = (uintptr_t)args[0];
 	size_t len = crn_page_up((size_t)args[1]);
 	long result;
@@ -184,7 +199,12 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 		crn_files_protecting(c, addr, addr + len);
 	if (locked)
 		let_go(c, kind, ends);
+	/* A server that maps a file for each answer would else be cause for doubt, and a scan. */
+	if (nothing)
+		crn_own_calls(c, true);
 	result = crn_memory_call(nr, args);
+	if (nothing)
+		crn_own_calls(c, false);
 	if (tell && locked && result >= 0)
 		(void)c->ops->page.protection(c->tracker, addr, len, (int)args[2]);
 	if (!nothing)

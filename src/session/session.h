@@ -53,7 +53,8 @@ void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len)
 /*
  * Make a call of the program that takes mappings or permissions away, while no checkpoint is taken
  * and no memory read. The call's result. An mprotect (address, length, protection) is told to the
- * tracker with it; an munmap of what is no part of the surface is no change. `ends`: what the call
+ * tracker with it; an munmap of what is no part of the surface, or an mmap of a file that cannot
+ * become one (below), is no change, and no cause for a feed to doubt. `ends`: what the call
  * unmaps, moves, replaces or extends; empty ranges are allowed.
  */
 enum crn_maps_kind {
@@ -66,6 +67,12 @@ enum crn_maps_kind {
 };
 long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind kind,
 	const struct crn_range ends[2]);
+
+/*
+ * Is this an mmap of a file, somewhere where nothing was, that the program shares with others or
+ * cannot write to? The caller may let crn_maps_call make it: it waits for nobody.
+ */
+bool crn_maps_of_file(int prot, int flags);
 
 /*
  * The kernel writes [addr, addr + len) whenever it likes, for a thread that is being born or has
