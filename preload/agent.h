@@ -311,7 +311,7 @@ void crn_agent_memory(struct crn_range *two);
  */
 struct crn_agent {
 	struct crn_config config;
-	cairn_t *session;      /* opened at the first site hit, or read */
+	cairn_t *session;      /* opened at the first site hit, read, or end of rights */
 	uint64_t newest;       /* id of the newest checkpoint */
 	size_t xstate_size;
 	uint64_t xstate_mask;
@@ -350,6 +350,11 @@ void crn_site_output(struct crn_call *call);
  * Held output is sent with it.
  */
 void crn_site_commit(struct crn_call *call);
+/*
+ * The program is about to give up rights without which the kernel tells no feed of written pages
+ * (a worker that becomes another user): the session is opened now, and not at the first site.
+ */
+void crn_site_rights_end(void);
 /*
  * A read, and no checkpoint yet: if somebody's request may come with it, one is taken at its entry.
  * A process that always finds its next request there comes to no wait.

@@ -120,6 +120,21 @@ static bool installs_filter(const struct crn_call *call)
 		(call->args[0] == SECCOMP_SET_MODE_FILTER && call->args[2]);
 }
 
+/* Whose effective rights may be fewer behind this call? capset's argument is not looked at. */
+static bool gives_up_rights(const struct crn_call *call)
+{
+	switch (call->nr) {
+	case SYS_setuid:
+		return (uint32_t)call->args[0];
+	case SYS_setreuid:
+	case SYS_setresuid:
+		return (uint32_t)call->args[1] + 1 > 1; /* neither root nor -1, "as it is" */
+	case SYS_capset:
+		return true;
+	}
+	return false;
+}
+
 /* What had been held was sent before this call: a checkpoint must follow. */
 static bool uncovered(const struct crn_effects *e)
 {
@@ -259,7 +274,9 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		return CRN_CALL_RUN;
 	if (crn_refused(call, row))
 		return CRN_CALL_ANSWERED;
-	if (!crn_agent->session) {
+	if (gives_up_rights(call))
+		crn_site_rights_end();
+	if (!crn_agent->sites) {
 		if (crn_agent->legacy)
 			inherit(call);
 		else if (crn_agent->config.recover && row->effect == CRN_EFFECT_INPUT)

@@ -10,6 +10,7 @@
 #include "effects/hold.h"
 #include "effects/planted.h"
 #include "os/descriptor.h"
+#include "os/host.h"
 #include "os/thread.h"
 #include "session/session.h"
 #include "sites/sites.h"
@@ -75,7 +76,8 @@ static void start_trace(cairn_t *session)
 		crn_error("no trace %s: %s", path, cairn_strerror(err));
 }
 
-static int open_engine(void)
+/* What the program does with its mappings and memory is followed from here on. */
+static int open_session(const char *tracker)
 {
 	const struct crn_config *config = &crn_agent->config;
 	struct cairn_options options = CAIRN_OPTIONS_INIT;
@@ -83,7 +85,7 @@ static int open_engine(void)
 	cairn_t *session;
 	int ret;
 
-	options.tracker = config->tracker[0] ? config->tracker : NULL;
+	options.tracker = tracker[0] ? tracker : NULL;
 	options.feed = config->feed[0] ? config->feed : NULL;
 	options.strategy = config->strategy[0] ? config->strategy : NULL;
 	options.surface = config->surface[0] ? config->surface : NULL;
@@ -95,6 +97,18 @@ static int open_engine(void)
 	if (ret < 0)
 		return ret;
 	crn_agent->session = session;
+	/* Every change of the mappings passes through our hooks: the map is read only after one. */
+	crn_maps_watch(session);
+	crn_maps_changed(session);
+	return 0;
+}
+
+/* What a first checkpoint needs beside the session. */
+static int open_tables(void)
+{
+	cairn_t *session = crn_agent->session;
+	int ret;
+
 	crn_agent->sites = crn_session_alloc(session, sizeof(*crn_agent->sites));
 	ret = crn_agent->sites ? crn_effects_open() : CAIRN_EMEMORY;
 	if (ret < 0) {
@@ -104,9 +118,6 @@ static int open_engine(void)
 		return ret;
 	}
 	start_trace(session);
-	/* Every change of the mappings passes through our hooks: the map is read only after one. */
-	crn_maps_watch(session);
-	crn_maps_changed(session);
 	if (crn_stat_open(crn_agent->sites) < 0)
 		crn_debug("no statistics page");
 	return 0;
@@ -138,32 +149,74 @@ static const char *reason_behind(int err)
 	return "";
 }
 
+static void begin_opening(void)
+{
+	__atomic_store_n(&crn_agent->opening, 1, __ATOMIC_SEQ_CST);
+}
+
+static void end_opening(void)
+{
+	__atomic_store_n(&crn_agent->opening, 0, __ATOMIC_SEQ_CST);
+}
+
 /*
  * At the first site at which no vfork child lives that would meet closed pages without our
  * descriptors. A session that cannot be opened is reported once; the program runs on without.
  */
 static bool session_ready(void)
 {
-	int ret;
+	int ret = 0;
 
-	if (crn_agent->session)
-		return crn_agent->sites != NULL;
+	if (crn_agent->sites)
+		return true;
 	if (crn_agent->session_refused)
 		return false;
-	__atomic_store_n(&crn_agent->opening, 1, __ATOMIC_SEQ_CST);
-	if (crn_output_matters() && crn_vfork_lives()) {
-		__atomic_store_n(&crn_agent->opening, 0, __ATOMIC_SEQ_CST);
+	begin_opening();
+	if (!crn_agent->session && crn_output_matters() && crn_vfork_lives()) {
+		end_opening();
 		return false;
 	}
 	crn_maps_hold();
-	ret = open_engine();
+	if (!crn_agent->session)
+		ret = open_session(crn_agent->config.tracker);
+	if (ret == 0)
+		ret = open_tables();
 	crn_maps_release();
-	__atomic_store_n(&crn_agent->opening, 0, __ATOMIC_SEQ_CST);
+	end_opening();
 	if (ret == 0)
 		return true;
 	crn_agent->session_refused = true;
 	crn_error("no checkpoints: %s%s", cairn_strerror(ret), reason_behind(ret));
 	return false;
+}
+
+static bool is_one_of(const char *name, const char *one, const char *other)
+{
+	return !name[0] || crn_streq(name, one) || crn_streq(name, other);
+}
+
+/* Would a session have a feed now that it cannot have without these rights? */
+static bool rights_matter(void)
+{
+	const struct crn_config *config = &crn_agent->config;
+
+	return config->site_count && is_one_of(config->tracker, "auto", "async") &&
+		!crn_streq(config->feed, "scan") && is_one_of(config->surface, "all", "program") &&
+		crn_capabilities() & (CRN_CAP_PERFMON | CRN_CAP_SYS_ADMIN);
+}
+
+void crn_site_rights_end(void)
+{
+	lock_take();
+	if (!crn_agent->session && !crn_agent->session_refused && rights_matter()) {
+		begin_opening();
+		crn_maps_hold();
+		/* If not, the first site says why. */
+		(void)open_session("async");
+		crn_maps_release();
+		end_opening();
+	}
+	lock_drop();
 }
 
 /* ---- one checkpoint -------------------------------------------------------------------------- */
@@ -281,7 +334,7 @@ void crn_site_first_input(struct crn_call *call)
 	if (crn_agent->session_refused || !brings_request(call))
 		return;
 	lock_take();
-	if (!crn_agent->session && session_ready())
+	if (!crn_agent->sites && session_ready())
 		call->covered = take(call, true);
 	lock_drop();
 }
@@ -350,7 +403,7 @@ void crn_sites_end(const char *why)
 void crn_sites_exit(void)
 {
 	/* A process that passed no site (a short-lived child) has nothing to say. */
-	if (crn_agent->config.stats && crn_agent->session) {
+	if (crn_agent->config.stats && crn_agent->sites) {
 		crn_agent->config.stats = false; /* once */
 		crn_stat_summary();
 	}

@@ -307,7 +307,7 @@ static int seccomp_mode(void)
 	return -1;
 }
 
-static void probe_machine(struct crn_host *h)
+uint64_t crn_capabilities(void)
 {
 	struct {
 		uint32_t version;
@@ -316,6 +316,14 @@ static void probe_machine(struct crn_host *h)
 	struct {
 		uint32_t effective, permitted, inheritable;
 	} caps[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+
+	if (crn_sys2(SYS_capget, &head, caps) < 0)
+		return 0;
+	return (uint64_t)caps[1].effective << 32 | caps[0].effective;
+}
+
+static void probe_machine(struct crn_host *h)
+{
 	struct {
 		int64_t uptime;
 		uint64_t loads[3], total, free, shared, buffers, swap, swap_free;
@@ -334,8 +342,7 @@ static void probe_machine(struct crn_host *h)
 		"/proc/sys/kernel/unprivileged_bpf_disabled", &h->unprivileged_bpf_disabled);
 	h->seccomp = seccomp_mode();
 	h->euid = (uint32_t)crn_sys0(SYS_geteuid);
-	if (crn_sys2(SYS_capget, &head, caps) >= 0)
-		h->capabilities = (uint64_t)caps[1].effective << 32 | caps[0].effective;
+	h->capabilities = crn_capabilities();
 	if (crn_sys1(SYS_sysinfo, &info) >= 0)
 		h->memory_bytes = info.total * (info.unit ? info.unit : 1);
 }

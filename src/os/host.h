@@ -79,6 +79,11 @@ void crn_host_probe(struct crn_host *out);
 /* Try BPF and perf as well. Attaching and detaching can take the kernel ten milliseconds. */
 void crn_host_probe_feeds(struct crn_host *out);
 
+/* Effective rights of the calling thread, a bit each. Async-signal-safe. */
+uint64_t crn_capabilities(void);
+#define CRN_CAP_SYS_ADMIN (1ull << 21)
+#define CRN_CAP_PERFMON	  (1ull << 38)
+
 /*
  * Does soft-dirty work, as seen in a child with its own copy of the page tables: set by a write,
  * cleared by clear_refs, set again by the next write? (Kernels without it accept the clear_refs

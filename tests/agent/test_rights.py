@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+A process that gives up its rights keeps the feed that it could have had with them, whichever call
+takes them; and a file that is mapped for an answer is no reason to look at every page.
+
+    test_rights.py BUILD
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+BUILD = Path(sys.argv[1]).resolve()
+CAIRN = str(BUILD / "bin" / "cairn")
+VICTIM = str(BUILD / "tests" / "agent" / "victim_rights")
+TURNS = 60
+
+
+def run(how: str, what: str, *options: str) -> dict:
+    """What the worker says at its end."""
+    command = [CAIRN, "run", "--at=wait", "--tracker=async", "--stats=json", *options, "--", VICTIM]
+    done = subprocess.run([*command, how, what], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0 and done.stdout == "rights: ok\n", done
+    lines = [json.loads(x) for x in done.stderr.splitlines() if x.startswith("{")]
+    assert len(lines) == 1, done.stderr
+    print(how, what, *options, lines[0]["feed"], lines[0]["scans"], "scans")
+    return lines[0]
+
+
+def main() -> None:
+    feeds = json.loads(
+        subprocess.run([CAIRN, "doctor", "--json"], capture_output=True, timeout=100).stdout
+    )["feeds"]
+    works = {feed["name"] for feed in feeds if feed["works"]}
+    if os.geteuid() or not works & {"bpf", "perf"}:
+        print("skip: no feed that needs rights, or not root")
+        sys.exit(77)
+    for how in ("setuid", "setreuid", "setresuid", "capset"):
+        for what, *options in (("plain",), ("crash", "--recover"), ("files",)):
+            stats = run(how, what, *options)
+            assert stats["feed"] in works & {"bpf", "perf"}, stats
+            assert stats["checkpoints"] >= TURNS and not stats["failed"], stats
+            assert stats["recoveries"] == (TURNS if what == "crash" else 0), stats
+            if what != "crash" and stats["feed"] == "bpf":
+                assert stats["scans"] < TURNS / 2, stats
+    # What was asked for is had, or no session at all; and nothing is opened too soon.
+    if "perf" in works:
+        assert run("setuid", "plain", "--feed=perf")["feed"] == "perf"
+    assert run("setuid", "plain", "--feed=scan")["feed"] == "scan"
+
+
+main()

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A worker that drops its rights before its first site, as a web server's does: by then the session
+ * must be open, or there is no feed but the scan. What it does between the two (mappings that come
+ * and go, stores) belongs to the first checkpoint; it crashes after each, and looks at its memory.
+ * `files`: each turn maps a file and lets go of it, as for an answer.
+ */
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include "expect.h"
+
+#define NOBODY 65534
+#define PAGES  64
+#define TURNS  60
+
+static uint8_t early[PAGES][4096] __attribute__((aligned(4096)));
+static volatile uint64_t *crashes;
+static int crash, files;
+
+static void drop_rights(const char *how)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct none[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+
+	/* Another number each time: libc's own calls are for all threads. */
+	if (!strcmp(how, "setuid"))
+		EXPECT(!syscall(SYS_setuid, NOBODY));
+	else if (!strcmp(how, "setreuid"))
+		EXPECT(!syscall(SYS_setreuid, NOBODY, NOBODY));
+	else if (!strcmp(how, "setresuid"))
+		EXPECT(!syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY));
+	else
+		EXPECT(!syscall(SYS_capset, &head, none));
+}
+
+static void *map_some(void)
+{
+	void *p = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		0);
+
+	EXPECT(p != MAP_FAILED);
+	return p;
+}
+
+static void expect_turn(const uint8_t *late, int turn)
+{
+	for (int i = 0; i < PAGES; i++)
+		EXPECT(early[i][7] == (uint8_t)(turn + i) && late[i * 4096] == (uint8_t)(turn ^ i));
+}
+
+static void map_file(const char *path, int flags, int prot)
+{
+	int fd = open(path, O_RDONLY);
+	const uint8_t *p;
+
+	EXPECT(fd >= 0);
+	p = mmap(NULL, 4096, prot, flags, fd, 0);
+	EXPECT(p != MAP_FAILED && !close(fd) && p[1] == 'E' && !munmap((void *)p, 4096));
+}
+
+static void work(const char *how)
+{
+	uint8_t *gone = map_some(), *late;
+
+	gone[0] = 1;
+	drop_rights(how);
+	late = map_some();
+	EXPECT(!munmap(gone, PAGES * 4096));
+	for (int turn = 0; turn < TURNS; turn++) {
+		uint64_t before = *crashes;
+
+		for (int i = 0; i < PAGES; i++) {
+			early[i][7] = (uint8_t)(turn + i);
+			late[i * 4096] = (uint8_t)(turn ^ i);
+		}
+		if (files) {
+			map_file("/proc/self/exe", MAP_SHARED, PROT_READ);
+			map_file("/proc/self/exe", MAP_PRIVATE, PROT_READ);
+		}
+		poll(NULL, 0, 0);
+		expect_turn(late, turn);
+		if (!crash || *crashes != before)
+			continue;
+		memset(early, 0xee, sizeof(early));
+		memset(late, 0xdd, PAGES * 4096);
+		++*crashes;
+		*(volatile int *)8 = 1;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+	pid_t child;
+
+	EXPECT(argc > 1);
+	crash = argc > 2 && !strcmp(argv[2], "crash");
+	files = argc > 2 && !strcmp(argv[2], "files");
+	if (geteuid() != 0) {
+		dprintf(1, "rights: not root\n");
+		return 77;
+	}
+	crashes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	EXPECT(crashes != MAP_FAILED);
+	child = fork();
+	if (child == 0) {
+		work(argv[1]);
+		return 0;
+	}
+	EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+	EXPECT(*crashes == (crash ? TURNS : 0));
+	dprintf(1, "rights: ok\n");
+	return 0;
+}
