@@ -169,7 +169,7 @@ static void print_json(const struct crn_stat_page *p)
 	       ", \"hot_pages\": %" PRIu64 ", \"overcopied\": %" PRIu64
 	       ", \"undercopied\": %" PRIu64 ", \"promotions\": %" PRIu64
 	       ", \"evictions\": %" PRIu64 ", \"contexts\": %" PRIu64
-	       ", \"feed\": \"%s\", \"scans\": %" PRIu64 "}\n",
+	       ", \"feed\": \"%s\", \"feed_why\": \"%s\", \"scans\": %" PRIu64 "}\n",
 		p->pid, s->tracker, p->keep, p->recover ? "true" : "false", seconds_open(p),
 		p->newest, p->hits, p->checkpoints, p->outputs, p->failed, p->nested, p->recoveries,
 		p->refused, p->resets, p->recovery_ns, p->recovery_ns_last, s->pages_saved,
@@ -177,7 +177,8 @@ static void print_json(const struct crn_stat_page *p)
 		s->areas, s->surface_bytes, s->mirror_bytes, s->journal_bytes, s->engine_bytes,
 		s->engine_bytes_max, p->held, s->strategy, s->strategy_why, s->hot_pages,
 		s->overcopied,
-		s->undercopied, s->promotions, s->evictions, s->contexts, s->feed, s->scans);
+		s->undercopied, s->promotions, s->evictions, s->contexts, s->feed,
+		s->feed_why, s->scans);
 }
 
 static void print_text(const struct crn_stat_page *p)
@@ -188,7 +189,8 @@ static void print_text(const struct crn_stat_page *p)
 	printf("process      %d, for %.1f s\n", p->pid, seconds);
 	printf("tracker      %s, keeps %u\n", s->tracker, p->keep);
 	if (s->feed[0])
-		printf("feed         %s, %" PRIu64 " scans\n", s->feed, s->scans);
+		printf("feed         %s, %" PRIu64 " scans%s%s\n", s->feed, s->scans,
+			s->feed_why[0] ? "; not " : "", s->feed_why);
 	for (uint32_t i = 0; i < p->site_count && i < sizeof(p->sites) / sizeof(p->sites[0]); i++)
 		printf("site         %s\n", p->sites[i]);
 	printf("sites passed %" PRIu64 " (%" PRIu64 " nested)\n", p->hits, p->nested);

@@ -398,6 +398,7 @@ struct cairn_stats {
 	char strategy_why[48];   /* "named", or why "auto" took it */
 	uint64_t long_intervals; /* that went on in page mode: cairn_interval_long */
 	uint64_t long_at_once;   /* of these: that began in it, as those before them were long */
+	char feed_why[48];       /* a better feed that "auto" did not take, and why; or empty */
 };
 CRN_API CRN_MUST_CHECK int cairn_stats(cairn_t *c, struct cairn_stats *out);
 CRN_API CRN_MUST_CHECK int cairn_stats_reset(cairn_t *c);

@@ -121,7 +121,7 @@ static void summary_json(const struct crn_stat_page *p)
 		"\"evictions\": %lu, \"contexts\": %lu, "
 		"\"surface_bytes\": %lu, "
 		"\"engine_bytes\": %lu, \"engine_bytes_max\": %lu, \"held\": %lu, "
-		"\"feed\": \"%s\", \"scans\": %lu}\n",
+		"\"feed\": \"%s\", \"feed_why\": \"%s\", \"scans\": %lu}\n",
 		p->pid, s->tracker, p->hits, p->checkpoints, p->outputs, p->failed, p->nested,
 		p->recoveries, p->refused, p->resets, s->pages_saved, s->pages_restored,
 		s->checkpoint_ns, p->recovery_ns, s->strategy, s->strategy_why, s->pages_eager,
@@ -129,7 +129,7 @@ static void summary_json(const struct crn_stat_page *p)
 		s->hot_pages, s->overcopied, s->undercopied, s->promotions, s->evictions,
 		s->contexts,
 		s->surface_bytes, s->engine_bytes,
-		s->engine_bytes_max, p->held, s->feed, s->scans);
+		s->engine_bytes_max, p->held, s->feed, s->feed_why, s->scans);
 
 	print(line, n, sizeof(line));
 }
@@ -151,8 +151,8 @@ static void summary_text(const struct crn_stat_page *p)
 
 	print(text, n, sizeof(text));
 	if (s->feed[0]) {
-		n = crn_format(text, sizeof(text), "cairn:   feed %s: %lu scans\n", s->feed,
-			s->scans);
+		n = crn_format(text, sizeof(text), "cairn:   feed %s: %lu scans%s%s\n",
+			s->feed, s->scans, s->feed_why[0] ? "; not " : "", s->feed_why);
 		print(text, n, sizeof(text));
 	}
 	if (s->strategy[0]) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "session/engine.h"
 #include "base/copy.h"
+#include "base/log.h"
 
 static uint64_t surface_bytes(const cairn_t *c)
 {
@@ -21,6 +22,13 @@ static void copy_name(char *to, size_t size, const char *name)
 {
 	for (size_t i = 0; name[i] && i < size - 1; i++)
 		to[i] = name[i];
+}
+
+/* `to` is all zeros. */
+static void feed_why(const cairn_t *c, char *to, size_t size)
+{
+	if (c->env.feed_refused)
+		(void)crn_format(to, size, "%s: %s", c->env.feed_refused, c->env.feed_why);
 }
 
 static void long_intervals(const cairn_t *c, struct cairn_stats *s)
@@ -45,6 +53,7 @@ int cairn_stats(cairn_t *c, struct cairn_stats *out)
 	if (c->ops->feed) {
 		copy_name(s.feed, sizeof(s.feed), c->ops->feed(c->tracker, &s.scans));
 		s.scans -= c->figures.scans_before;
+		feed_why(c, s.feed_why, sizeof(s.feed_why));
 	}
 	s.checkpoints = c->figures.checkpoints;
 	s.failed = c->figures.failed;

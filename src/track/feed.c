@@ -5,6 +5,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "os/clock.h"
 #include "os/memory.h"
 #include "os/stores.h"
 #include "os/thread.h"
@@ -15,6 +16,9 @@
 #define SETTLE_TRIES 64
 #define REST_TRIES   128
 #define REST_NS      2000000 /* for each: a quarter of a second in all */
+/* All tries together, where each turn of ours takes as long as the others' do. */
+#define PATIENCE_NS       2000000000ull
+#define PATIENCE_NAMED_NS 10000000000ull /* there is no other one to be had */
 #define OLD          1 /* what each byte of the pages is before */
 
 const struct crn_feed_ops *const crn_feeds[] = {
@@ -40,6 +44,7 @@ struct proof {
 	struct crn_range_list written, open;
 	uintptr_t pages;
 	int uffd;
+	uint64_t deadline; /* crn_clock_kernel_ns */
 };
 
 /* Only an image that is right counts. */
@@ -81,6 +86,8 @@ static bool settle(struct proof *p)
 			p->feed->ops->calm(p->feed);
 		if (doubt <= 0)
 			return doubt == 0;
+		if (crn_clock_kernel_ns() > p->deadline)
+			break;
 		if (tries < SETTLE_TRIES)
 			crn_yield();
 		else
@@ -111,6 +118,8 @@ static bool proves_tasks(struct proof *p)
 		reports_new_task(p, 3);
 }
 
+static const char restless[] = "it never comes to rest";
+
 static const char *unproven(struct proof *p)
 {
 	uint8_t *at = (uint8_t *)p->pages;
@@ -119,7 +128,7 @@ static const char *unproven(struct proof *p)
 	/* Held by nobody else for a moment: whoever was inside before is out now. */
 	(void)crn_memory_protect(at + 7 * CRN_PAGE_SIZE, CRN_PAGE_SIZE, PROT_READ);
 	if (!settle(p))
-		return "it never comes to rest";
+		return restless;
 	*(volatile uint8_t *)at = 7;
 	if (!reports(p, 0))
 		return "a store was not reported";
@@ -153,14 +162,19 @@ static const char *try_often(struct proof *p, size_t len)
 		missing = unproven(p);
 		if (!missing)
 			break;
+		if (crn_clock_kernel_ns() > p->deadline)
+			return restless;
 	}
 	return missing;
 }
 
 /* NULL, or what it did not report. */
-static const char *prove(struct crn_feed *feed, struct crn_track_env *env, int uffd)
+static const char *prove(
+	struct crn_feed *feed, struct crn_track_env *env, int uffd, bool wanted)
 {
-	struct proof p = { .feed = feed, .uffd = uffd };
+	uint64_t patience = wanted ? PATIENCE_NAMED_NS : PATIENCE_NS;
+	struct proof p = { .feed = feed, .uffd = uffd,
+		.deadline = crn_clock_kernel_ns() + patience };
 	const size_t len = PROOF_PAGES * CRN_PAGE_SIZE;
 	const char *missing = "no memory to try it on";
 	void *memory;
@@ -184,6 +198,13 @@ static const char *prove(struct crn_feed *feed, struct crn_track_env *env, int u
 
 /* ---- The choice ------------------------------------------------------------------------------ */
 
+static int refuse(struct crn_track_env *env, const struct crn_feed_ops *ops, const char *why)
+{
+	env->feed_refused = ops->name;
+	env->feed_why = why;
+	return CAIRN_ENOTRACK;
+}
+
 int crn_feed_prove(struct crn_feed **out, const struct crn_feed_ops *ops,
 	struct crn_track_env *env, int uffd, bool wanted)
 {
@@ -194,15 +215,15 @@ int crn_feed_prove(struct crn_feed **out, const struct crn_feed_ops *ops,
 
 	if (err < 0) {
 		crn_log(level, "feed %s: %s", ops->name, cairn_strerror(err));
-		return CAIRN_ENOTRACK;
+		return refuse(env, ops, cairn_strerror(err));
 	}
-	missing = prove(feed, env, uffd);
+	missing = prove(feed, env, uffd, wanted);
 	if (!missing && ops->hold(feed) < 0)
 		missing = "too many descriptors";
 	if (missing) {
 		crn_log(level, "feed %s is not used: %s", ops->name, missing);
 		ops->close(feed);
-		return CAIRN_ENOTRACK;
+		return refuse(env, ops, missing);
 	}
 	*out = feed;
 	return 0;

@@ -132,6 +132,8 @@ struct crn_track_env {
 	 */
 	bool faults_forwarded;
 	const char *feed; /* of "async": a name, "auto" or "scan" */
+	/* The last one that "auto" would have taken, had it proved itself, and why not. Or NULL. */
+	const char *feed_refused, *feed_why;
 	/*
 	 * Put old bytes into live memory around excluded bytes (cairn_area_exclude, rseq, tid
 	 * words).
