@@ -6,6 +6,8 @@
  */
 #include <cpuid.h>
 #include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "os/descriptor.h"
@@ -16,6 +18,8 @@
 #include "os/pagemap.h"
 #include "os/perf.h"
 #include "os/proc.h"
+#include "os/process.h"
+#include "os/signal.h"
 #include "os/sys.h"
 #include "os/thread.h"
 
@@ -406,30 +410,55 @@ static bool softdirty_cycle(volatile uint8_t *page)
 	return bit_of(pagemap, (void *)page);
 }
 
+static int map_shared(uint32_t **word)
+{
+	long at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (at < 0 && at > -4096)
+		return (int)at;
+	*word = (uint32_t *)at;
+	return 0;
+}
+
+/*
+ * SAFETY: exit signal 0: the program sees no SIGCHLD and its wait() does not find this child (only
+ * __WALL does). The child runs nothing but raw system calls, signals blocked: a handler of the
+ * program's would run in it as well.
+ */
+static bool child_proves(volatile uint8_t *page, uint32_t *said)
+{
+	uint64_t mask = crn_signals_block();
+	int pid = (int)crn_sys5(SYS_clone, 0, 0, 0, 0, 0), state;
+
+	if (pid == 0) {
+		uint32_t word = softdirty_cycle(page) ? 1 : (uint32_t)-ENOSYS;
+
+		__atomic_store_n(said, word, __ATOMIC_RELEASE);
+		crn_process_wake(said);
+		for (;;)
+			crn_sys1(SYS_exit_group, 0);
+	}
+	crn_signal_mask(SIG_SETMASK, mask);
+	if (pid < 0)
+		return false;
+	state = crn_process_await(said, pid);
+	if (state != -ECHILD)
+		crn_process_end(pid, false);
+	return state == 1;
+}
+
 bool crn_host_softdirty_proven(void)
 {
 	bool good = false;
-	int status = -1;
-	long pid;
+	uint32_t *said;
 	void *map;
 
 	if (crn_memory_map(&map, CRN_PAGE_SIZE) < 0)
 		return false;
-	/*
-	 * SAFETY: exit signal 0: the program sees no SIGCHLD and its wait() does not find this
-	 * child (only __WALL does). The child runs nothing but raw system calls.
-	 */
-	pid = crn_sys5(SYS_clone, 0, 0, 0, 0, 0);
-	if (pid == 0) {
-		int code = softdirty_cycle(map) ? 0 : 1;
-
-		for (;;)
-			crn_sys1(SYS_exit_group, code);
-	}
-	if (pid > 0) {
-		while (crn_sys4(SYS_wait4, pid, &status, 0x40000000 /* __WALL */, 0) == -EINTR)
-			;
-		good = status == 0;
+	if (map_shared(&said) >= 0) {
+		good = child_proves(map, said);
+		crn_memory_unmap(said, CRN_PAGE_SIZE);
 	}
 	crn_memory_unmap(map, CRN_PAGE_SIZE);
 	return good;

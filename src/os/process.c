@@ -90,7 +90,7 @@ int crn_process_await(uint32_t *word, int pid)
 	}
 	if (state)
 		return state;
-	crn_warn("process %d, which keeps what is ours, does not begin: it is ended", pid);
+	crn_warn("process %d, a child of ours, does not say that it has begun: it is ended", pid);
 	/* Not waited for: who hangs in the kernel dies when that lets it go. */
 	(void)crn_process_kill(pid);
 	(void)crn_process_reap(pid, false);

@@ -5,6 +5,7 @@
  * An alarm ends the test else: none of these waits should take a third of that.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 #define LIMIT 45 /* seconds */
 
 extern const char crn_keeper_sleep[] __attribute__((visibility("hidden"))); /* os/keeper.S */
+bool crn_host_softdirty_proven(void) __attribute__((visibility("hidden"))); /* os/host.h */
 
 static cairn_t *c;
 static volatile uint8_t *area;
@@ -100,12 +102,12 @@ static void case_killed(void)
 	without_children(kill_newborns);
 }
 
-/* It never comes back from its first call: what stops it could as well be a SIGSTOP. */
-static void hold_newborns(void)
+/* Whoever calls it never comes back: what stops him could as well be a SIGSTOP. */
+static void hold_callers(uint32_t nr)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsid, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -115,6 +117,11 @@ static void hold_newborns(void)
 		syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
 			&program) < 0)
 		test_skip("seccomp listeners (Linux 5.0)");
+}
+
+static void hold_newborns(void)
+{
+	hold_callers(SYS_setsid);
 }
 
 static void case_silent(void)
@@ -170,6 +177,61 @@ static void case_other_user(void)
 	CHECK_U64(children_find(pids), 0);
 }
 
+static volatile pid_t *handled_by;
+
+static void note_process(int sig)
+{
+	*handled_by = getpid();
+}
+
+/* The first child of `parent` but for this one gets a signal, and is killed a while later. */
+static _Noreturn void signal_child(pid_t parent)
+{
+	char path[64], text[64] = { 0 };
+	pid_t first = 0, second = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", parent, parent);
+	while (!second) {
+		int fd = open(path, O_RDONLY);
+
+		CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) >= 0);
+		close(fd);
+		(void)sscanf(text, "%d %d", &first, &second);
+	}
+	CHECK(first == getpid());
+	usleep(50000); /* by then it hangs */
+	CHECK(!kill(second, SIGUSR1));
+	usleep(200000);
+	CHECK(!kill(second, SIGKILL));
+	_exit(0);
+}
+
+/* The child that tries soft-dirty bits is no second process of the program. */
+static void case_probe_signalled(void)
+{
+	struct sigaction action = { .sa_handler = note_process };
+	pid_t parent = getpid();
+
+	handled_by = mmap(
+		NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(handled_by != MAP_FAILED && !sigaction(SIGUSR1, &action, NULL));
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		signal_child(parent);
+	}
+	hold_callers(SYS_pread64);
+	CHECK(!crn_host_softdirty_proven());
+	CHECK_U64((uint64_t)*handled_by, 0);
+}
+
+/* It is stopped before it has said anything. */
+static void case_probe_silent(void)
+{
+	begin_signals();
+	hold_callers(SYS_pread64);
+	CHECK(!crn_host_softdirty_proven());
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -177,6 +239,8 @@ int main(int argc, char **argv)
 		{ "silent", case_silent },
 		{ "twin_killed", case_twin_killed },
 		{ "other_user", case_other_user },
+		{ "probe_signalled", case_probe_signalled },
+		{ "probe_silent", case_probe_silent },
 		{ NULL, NULL },
 	};
 
