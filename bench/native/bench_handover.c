@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/copy.h"
 #include "journal/journal.h"
+#include "os/host.h"
 #include "measure.h"
 
 #define ARENA_BYTES (1ul << 30)
@@ -200,8 +201,10 @@ static void run(unsigned pages, uint32_t keep)
 int main(int argc, char **argv)
 {
 	static const uint32_t keeps[] = { 1, 2, 10, 16, 17, 100, 1000 };
+	struct crn_host host;
 
 	measure_begin(argc, argv);
+	crn_host_probe(&host); /* as every session does: pages are compared as this processor can */
 	for (unsigned k = 0; k < CRN_ARRAY_SIZE(keeps); k++) {
 		run(15, keeps[k]);
 		run(200, keeps[k]);

@@ -15,7 +15,8 @@
  * after it returned 0 no take or absorb of them fails, and the tracker may crn_frame_alloc the
  * frames that replace those it hands over and those of the bare pages. So a tracker finds the
  * written pages first, then prepares, then hands over: that is how interval_end fails before
- * anything is handed over.
+ * anything is handed over. How many there are may decide in which form the sink wants them: absorb
+ * and exchange are to be looked at after prepare.
  *
  * absorb is set when the sink wants differences instead of whole pages. `frame` holds the old
  * content of a page and `live` the page as it is. It returns 1 if the sink noted the difference and

@@ -17,11 +17,12 @@ static unsigned popcount64(uint64_t x)
 /* Which words of two lines differ. */
 static uint8_t line_words(const uint64_t *a, const uint64_t *b)
 {
-	uint8_t words = 0;
+	unsigned words = 0;
 
+#pragma GCC unroll 8
 	for (unsigned i = 0; i < WORDS_PER_LINE; i++)
-		words |= (uint8_t)((a[i] != b[i]) << i);
-	return words;
+		words |= (unsigned)(a[i] != b[i]) << i;
+	return (uint8_t)words;
 }
 
 /* Of `lines` and `words`. */

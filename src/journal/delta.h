@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The difference of two versions of a page: old XOR new, without the words that are equal. XOR
- *undoes as well as it redoes, so one delta serves a journal that knows the newer page and a history
- *that knows the older.
+ * undoes as well as it redoes, so one delta serves a journal that knows the newer page and a
+ * history that knows the older.
  *
  *	offset 0          uint64_t lines      bit i: line i (64 bytes) differs
- *	8                 uint8_t words[n]    for each such line, bit i: word i (8 bytes) differs; n
- *= popcount(lines) 8 + n, up to 8    uint64_t x[m]       old XOR new of each such word; m = sum of
- *popcount(words[i])
+ *	8                 uint8_t words[n]    for each such line, bit i: word i (8 bytes) differs;
+ *	                                      n = popcount(lines)
+ *	8 + n, up to 8    uint64_t x[m]       old XOR new of each such word;
+ *	                                      m = sum of popcount(words[i])
  *
  * Little endian; the length follows from the content. Bits may be set for words that are equal (x
- *is 0 then).
+ * is 0 then).
  */
 #ifndef CRN_DELTA_H
 #define CRN_DELTA_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A first-in first-out store of small items in page frames. Records enter at the tail and leave at
- *the head (eviction) or, after a restore, at the tail (truncation), so their items need no
- *allocator.
+ * the head (eviction) or, after a restore, at the tail (truncation), so their items need no
+ * allocator.
  *
  *	head                                                  tail
  *	| link | item item item ... | -> | link | item ... | -> | link | item ... free |

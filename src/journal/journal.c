@@ -214,6 +214,22 @@ static int spares_prepare(struct crn_journal *j, size_t count)
 	return 0;
 }
 
+static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live);
+static void *sink_exchange(struct crn_sink *sink, uintptr_t addr, void *old);
+
+/*
+ * What whole pages cost is cache: a frame that was last touched K checkpoints ago, for every page.
+ * While all of them lie in the cache nothing is cheaper; beyond, differences are.
+ */
+static void choose_form(struct crn_journal *j, size_t count)
+{
+	bool whole = j->keep <= CRN_JOURNAL_WHOLE_MAX &&
+		count <= CRN_JOURNAL_WHOLE_FRAMES / j->keep;
+
+	j->sink.exchange = whole ? sink_exchange : NULL;
+	j->sink.absorb = whole ? NULL : sink_absorb;
+}
+
 /*
  * A page needs one frame at most: the one that replaces what was taken over, or (absorbed) a part
  * of a frame of the delta FIFO, whose frames each hold at least one delta. The rest are the entries
@@ -227,6 +243,7 @@ static int sink_prepare(struct crn_sink *sink, size_t count, size_t bare)
 	if (j->keep == 1)
 		return frames_reserve(j, bare);
 	CRN_TRY(staging_reserve(j, count));
+	choose_form(j, count);
 	if (!sink->exchange)
 		return frames_reserve(j, count + entry_frames);
 	CRN_TRY(spares_prepare(j, count - bare));
@@ -357,14 +374,10 @@ struct crn_sink *crn_journal_begin(struct crn_journal *j, uint64_t id)
 {
 	open_record(j, id, CRN_RECORD_KEPT);
 	j->sink.prepare = sink_prepare;
-	j->sink.absorb = NULL;
+	j->sink.absorb = sink_absorb_last;
 	j->sink.exchange = NULL;
-	if (j->keep == 1)
-		j->sink.absorb = sink_absorb_last;
-	else if (j->keep > CRN_JOURNAL_WHOLE_MAX)
-		j->sink.absorb = sink_absorb;
-	else
-		j->sink.exchange = sink_exchange;
+	if (j->keep > 1)
+		choose_form(j, 0);
 	return &j->sink;
 }
 

@@ -9,19 +9,20 @@
  *	                 `-- evicted first        `-- truncated by a restore
  *
  * A record is named by the checkpoint that starts its interval and holds, for every page that the
- *interval wrote, the page's content at that checkpoint. The newest checkpoint has no record yet:
- *the tracker holds its content. Ids increase but may have gaps (failed checkpoints use up an id).
+ * interval wrote, the page's content at that checkpoint. The newest checkpoint has no record yet:
+ * the tracker holds its content. Ids increase but may have gaps (failed checkpoints use up an id).
  *
  * An entry is one page of one record, in one of three forms:
  *	zero	the page was all zeros: no memory
  *	whole	a page frame, taken over from the tracker by pointer
  *	delta	old XOR new words (journal/delta.h), which undoes from the newer page and redoes
- *from the older K <= CRN_JOURNAL_WHOLE_MAX keeps whole pages (a checkpoint then costs one copy per
- *dirty page); a larger K keeps deltas, made when the page is handed over, while both versions are
- *in the cache.
+ *		from the older
+ * Small intervals of a small K keep whole pages (a checkpoint then costs one copy per dirty page)
+ * while all of them together fit into a cache; others keep deltas, made when the page is handed
+ * over, while both versions are in the cache.
  *
  * The content of page p at checkpoint c is found by going up from c: XOR the deltas of p together
- *until a zero or whole entry of p ends the chain, or the present page does.
+ * until a zero or whole entry of p ends the chain, or the present page does.
  *
  * Invariants (crn_journal_check):
  *	record_count <= K - 1
@@ -31,7 +32,7 @@
  *	entries in all records == entries in the entry FIFO
  *
  * Thread-safety: the session's lock is held. Nothing here makes a system call (except through the
- *arena), so all of it is legal in a signal handler.
+ * arena), so all of it is legal in a signal handler.
  */
 #ifndef CRN_JOURNAL_H
 #define CRN_JOURNAL_H
@@ -46,6 +47,8 @@ struct crn_journal;
 
 #define CRN_JOURNAL_KEEP_MAX  65536u
 #define CRN_JOURNAL_WHOLE_MAX 16u
+/* Of K intervals like this one: 640 KiB, what a second-level cache may hold beside the program. */
+#define CRN_JOURNAL_WHOLE_FRAMES 160u
 #define CRN_JOURNAL_NOW       UINT64_MAX
 
 /* 0, or CAIRN_EOPTION (keep of 0 or beyond the maximum), CAIRN_EMEMORY. */

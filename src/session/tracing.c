@@ -52,13 +52,6 @@ static void note(struct crn_tracing *t, uintptr_t addr, size_t len, const void *
 	}
 }
 
-static int trace_prepare(struct crn_sink *self, size_t count, size_t bare)
-{
-	struct crn_tracing *t = (struct crn_tracing *)self;
-
-	return t->inner->prepare(t->inner, count, bare);
-}
-
 static int trace_take(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
 {
 	struct crn_tracing *t = (struct crn_tracing *)self;
@@ -86,6 +79,22 @@ static void *trace_exchange(struct crn_sink *self, uintptr_t addr, void *old)
 	return t->inner->exchange(t->inner, addr, old);
 }
 
+/* As the inner sink wants pages: prepare() may change that. */
+static void follow_inner(struct crn_tracing *t)
+{
+	t->sink.absorb = t->inner->absorb ? trace_absorb : NULL;
+	t->sink.exchange = t->inner->exchange ? trace_exchange : NULL;
+}
+
+static int trace_prepare(struct crn_sink *self, size_t count, size_t bare)
+{
+	struct crn_tracing *t = (struct crn_tracing *)self;
+	int err = t->inner->prepare(t->inner, count, bare);
+
+	follow_inner(t);
+	return err;
+}
+
 struct crn_sink *crn_tracing_wrap(struct crn_tracing *t, struct crn_sink *inner)
 {
 	if (!t)
@@ -96,9 +105,8 @@ struct crn_sink *crn_tracing_wrap(struct crn_tracing *t, struct crn_sink *inner)
 	t->sink = (struct crn_sink){
 		.prepare = inner->prepare ? trace_prepare : NULL,
 		.take = trace_take,
-		.absorb = inner->absorb ? trace_absorb : NULL,
-		.exchange = inner->exchange ? trace_exchange : NULL,
 	};
+	follow_inner(t);
 	return &t->sink;
 }
 

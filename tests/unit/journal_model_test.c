@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The journal against a naive model: a full copy of every page at every checkpoint. A small mirror
- *tracker of our own feeds it. Random pages, K, restores, evictions, failed checkpoints, memory
- *limits; the seed reruns exactly:
+ * tracker of our own feeds it. Random pages, K, restores, evictions, failed checkpoints, memory
+ * limits; the seed reruns exactly:
  *
  *	journal_model_test [SEED [ROUNDS]]
  */
@@ -164,6 +164,9 @@ static void hand_over(struct world *w, struct crn_sink *sink, unsigned i)
 	memcpy(w->mirror[i], page_of(w, i), CRN_PAGE_SIZE);
 }
 
+/* Intervals of a small K that wanted differences, and whole pages: one journal has both. */
+static unsigned forms[2];
+
 static int interval_end(struct world *w, struct crn_sink *sink)
 {
 	size_t count = 0, bare = 0;
@@ -176,6 +179,8 @@ static int interval_end(struct world *w, struct crn_sink *sink)
 	/* At K = 1 only bare pages are promised a frame, but hand_over also takes: one more is
 	 * enough. */
 	CRN_TRY(sink->prepare(sink, count, w->keep == 1 ? bare + 1 : bare));
+	if (w->keep > 1 && w->keep <= CRN_JOURNAL_WHOLE_MAX && count)
+		forms[sink->exchange != NULL]++;
 	for (unsigned n = 0; n < PAGES; n++) {
 		unsigned i = (start + n) % PAGES;
 
@@ -452,6 +457,7 @@ int main(int argc, char **argv)
 	for (unsigned r = 0; r < rounds; r++)
 		for (unsigned k = 0; k < CRN_ARRAY_SIZE(keeps); k++)
 			play(keeps[k], 3000);
+	EXPECT(!rounds || (forms[0] && forms[1]));
 	printf("seed %llu, %u rounds: the journal agrees with the model\n", seed, rounds);
 	return 0;
 }
