@@ -238,6 +238,7 @@ enum crn_inverse_kind {
 	CRN_INV_TIMERFD,    /* the same for a timerfd */
 	CRN_INV_OPTION,     /* socket fd, level a, option b: text, c bytes */
 	CRN_INV_UMASK,      /* a */
+	CRN_INV_FOLDER,     /* the working directory to the high descriptor `other` */
 	/* fd was a long, is b longer by what was appended, its offset was c (log_append.c) */
 	CRN_INV_APPEND,
 };
@@ -492,6 +493,7 @@ struct crn_effects {
 	struct crn_inverse *inverses;
 	uint32_t inverse_count;
 	uint32_t round; /* changes when the journal is emptied: at a commit and by a restore */
+	uint32_t folder_round; /* in which the working directory was journalled */
 	struct crn_delayed *delayed;
 	uint32_t delayed_count;
 	uint64_t delayed_bytes;

@@ -18,7 +18,8 @@ extern const struct crn_hook crn_hook_splice, crn_hook_vmsplice;
 /* hooks_output.c */
 extern const struct crn_hook crn_hook_plain, crn_hook_write, crn_hook_send, crn_hook_sync,
 	crn_hook_sync_all;
-extern const struct crn_hook crn_hook_file_lock, crn_hook_take_signal, crn_hook_birth;
+extern const struct crn_hook crn_hook_file_lock, crn_hook_take_signal, crn_hook_birth,
+	crn_hook_umount;
 extern const struct crn_hook crn_hook_thread_exit, crn_hook_process_exit, crn_hook_listen;
 /* reaped.c */
 extern const struct crn_hook crn_hook_wait4, crn_hook_waitid, crn_hook_kill;
@@ -37,7 +38,7 @@ extern const struct crn_hook crn_hook_sigaction, crn_hook_sigaltstack, crn_hook_
 	crn_hook_setitimer;
 extern const struct crn_hook crn_hook_timer_settime, crn_hook_timerfd_settime, crn_hook_setsockopt;
 extern const struct crn_hook crn_hook_umask, crn_hook_prctl, crn_hook_arch_prctl, crn_hook_prlimit,
-	crn_hook_refuse;
+	crn_hook_refuse, crn_hook_chdir;
 /* hooks_wait.c */
 extern const struct crn_hook crn_hook_poll, crn_hook_select, crn_hook_epoll_wait,
 	crn_hook_epoll_ctl;

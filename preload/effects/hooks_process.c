@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that change the process itself: signals, timers, socket options, umask; and those that are
- * refused.
+ * Calls that change the process itself: signals, timers, socket options, umask, its working
+ * directory; and those that are refused.
  */
 #include <asm/prctl.h>
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <time.h>
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/descriptor.h"
 #include "os/proc.h"
 #include "effects/effects.h"
 #include "effects/hooks.h"
@@ -241,6 +242,43 @@ static void umask_after(struct crn_call *call)
 		inv->a = (uint64_t)call->result;
 }
 const struct crn_hook crn_hook_umask = {NULL, umask_after};
+
+/*
+ * The folder in which the interval began is enough, wherever the program went from there. One that
+ * may not be opened could not be come back to.
+ */
+static enum crn_verdict chdir_before(struct crn_call *call)
+{
+	struct crn_effects *e = crn_effects_state();
+	int fd = -1;
+
+	call->scratch[0] = 0;
+	if (e->folder_round == e->round)
+		return CRN_CALL_RUN;
+	fd = crn_fd_open(".", O_PATH | O_DIRECTORY);
+	if (fd < 0)
+		crn_call_raise(call);
+	call->scratch[0] = (uint64_t)(fd + 1);
+	return CRN_CALL_RUN_THEN;
+}
+
+static void chdir_after(struct crn_call *call)
+{
+	struct crn_effects *e = crn_effects_state();
+	int fd = (int)call->scratch[0] - 1;
+	struct crn_inverse *inv;
+
+	if (fd < 0)
+		return;
+	inv = call->result < 0 ? NULL : crn_inverse_add(call, CRN_INV_FOLDER, -1);
+	if (!inv) {
+		crn_fd_close(fd);
+		return;
+	}
+	inv->other = fd;
+	e->folder_round = e->round;
+}
+const struct crn_hook crn_hook_chdir = {chdir_before, chdir_after};
 
 static enum crn_verdict prctl_before(struct crn_call *call)
 {

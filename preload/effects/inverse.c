@@ -191,6 +191,10 @@ static long run(const struct crn_inverse *inv)
 		return crn_sys5(SYS_setsockopt, inv->fd, inv->a, inv->b, inv->text, inv->c);
 	case CRN_INV_UMASK:
 		return crn_sys1(SYS_umask, inv->a);
+	case CRN_INV_FOLDER:
+		ret = crn_sys1(SYS_fchdir, inv->other);
+		crn_hold_release(inv->other);
+		return ret;
 	case CRN_INV_APPEND:
 		return crn_append_undo(inv);
 	}
@@ -251,7 +255,7 @@ bool crn_inverses_close(void)
 	for (uint32_t i = 0; i < e->inverse_count; i++) {
 		struct crn_inverse *inv = &e->inverses[i];
 
-		if (inv->kind != CRN_INV_REOPEN || inv->other < 0)
+		if ((inv->kind != CRN_INV_REOPEN && inv->kind != CRN_INV_FOLDER) || inv->other < 0)
 			continue;
 		crn_hold_release(inv->other);
 		inv->other = -1;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the program has unmapped does not count against its limits, nor keep a file from being
- * sealed, and what it has closed is neither locked nor busy, although a recovery may want it back.
+ * sealed, and what it has closed, or left, is neither locked nor busy, although a recovery may want
+ * it back.
  */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -276,17 +279,38 @@ static void forks(void)
 	int fd = open(".", O_RDONLY | O_DIRECTORY), status;
 	unsigned char there;
 	struct stat file;
-	char *p = map(MB, 0);
+	char *p = map(MB, 0), here[4096];
 	pid_t pid;
 
 	EXPECT(poll(NULL, 0, 0) == 0 && fd >= 0 && fstat(fd, &file) == 0);
-	EXPECT(close(fd) == 0 && munmap(p, MB) == 0 && (pid = fork()) >= 0);
+	EXPECT(getcwd(here, sizeof(here)) && close(fd) == 0 && munmap(p, MB) == 0);
+	EXPECT(chdir("/") == 0 && (pid = fork()) >= 0);
 	if (!pid) {
 		EXPECT(mincore(p, 4096, &there) < 0 && errno == ENOMEM);
 		EXPECT(!has_open(&file));
 		_exit(0);
 	}
-	EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+	EXPECT(waitpid(pid, &status, 0) == pid && status == 0 && chdir(here) == 0);
+}
+
+/* A file system on which the program has been, and has read, until just now. */
+static void unmounts(void)
+{
+	char folder[] = "/tmp/cairn-mount-XXXXXX";
+	pid_t pid;
+	int status, fd;
+
+	EXPECT(mkdtemp(folder) && (pid = fork()) >= 0);
+	if (!pid) {
+		if (unshare(CLONE_NEWNS) < 0 ||
+			mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+			_exit(0); /* not permitted */
+		EXPECT(mount("none", folder, "tmpfs", 0, NULL) == 0 && chdir(folder) == 0);
+		EXPECT((fd = open("file", O_RDWR | O_CREAT, 0600)) >= 0 && poll(NULL, 0, 0) == 0);
+		EXPECT(close(fd) == 0 && chdir("/") == 0 && umount(folder) == 0);
+		_exit(0);
+	}
+	EXPECT(waitpid(pid, &status, 0) == pid && status == 0 && rmdir(folder) == 0);
 }
 
 int main(void)
@@ -299,6 +323,7 @@ int main(void)
 	executes(false);
 	executes(true);
 	forks();
+	unmounts();
 	seals();
 	locks_in_turn();
 	limits_a_child(false, limits_itself);

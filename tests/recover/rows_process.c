@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Signals, timers, masks. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -203,6 +205,31 @@ static void setup_umask(void)
 	umask(022);
 }
 
+/* Where the process is: not the folder's name, which may be another one by now. */
+static char folder[64], below[80];
+
+static void setup_chdir(void)
+{
+	strcpy(folder, "/tmp/cairn-row-XXXXXX");
+	CHECK(mkdtemp(folder) && !chdir(folder) && !mkdir("below", 0700));
+	snprintf(below, sizeof(below), "%s/below", folder);
+}
+
+static void body_chdir(bool again)
+{
+	char here[4096];
+	int fd;
+
+	CHECK(CALL(getcwd, here, sizeof(here)) && !strcmp(here, folder));
+	CHECK(CALL(chdir, "no such folder") == -1 && CALL(chdir, "below") == 0);
+	CHECK(CALL(chdir, "..") == 0 && CALL(chdir, "/") == 0);
+	fd = (int)CALL(open, below, O_RDONLY | O_DIRECTORY);
+	CHECK(fd >= 0 && CALL(fchdir, fd) == 0 && CALL(close, fd) == 0);
+	CHECK(CALL(getcwd, here, sizeof(here)) && !strcmp(here, below));
+	if (again)
+		CHECK(!chdir("/") && !rmdir(below) && !rmdir(folder));
+}
+
 /* stdio to nobody: a buffer is memory. */
 static void body_printf_buffer(bool again)
 {
@@ -224,6 +251,7 @@ const struct row rows_process[] = {
 	{"timerfd_settime", setup_timerfd, body_timerfd, false, false},
 	{"timerfd_over", setup_timerfd_over, body_timerfd_over, false, false},
 	{"umask", setup_umask, body_umask, false, false},
+	{"chdir", setup_chdir, body_chdir, false, false},
 	{"printf_buffer", NULL, body_printf_buffer, true, false},
 	{0},
 };

@@ -36,6 +36,7 @@ ROWS = {
     "INV_TIMERFD": "timerfd_settime",
     "INV_OPTION": "setsockopt",
     "INV_UMASK": "umask",
+    "INV_FOLDER": "chdir",
     "INV_APPEND": "log",
     "PLANT_STREAMS": "read_pipe",
     "PLANT_EPOLL": "epoll_edge_only",
