@@ -160,7 +160,7 @@ struct cairn_options {
  * named or added. Memory of the engine is never part of the surface.
  *
  * "shadow" and "undolog" know every store of the instrumented program: the surface is "all",
- * cairn_area_add names shared memory alone, cairn_changes answers CAIRN_EUNSUPPORTED,
+ * cairn_area_add names what other code stores to, cairn_changes answers CAIRN_EUNSUPPORTED,
  * cairn_area_touch comes before the write. See cairn-cc(1) for what they do not see.
  *
  * strategy: a *hot* page is copied at the checkpoint and left writable, which costs a hundredth of
@@ -208,9 +208,13 @@ CRN_API int cairn_close(cairn_t *c);
  * that close pages.
  * Under "shadow" and "undolog": shared memory of one file, or of one anonymous mapping, that goes
  * back from now on, to all checkpoints, as long as it is mapped there. Private memory goes back
- * without (CAIRN_EOVERLAP).
+ * without as far as the program's own code stores to it; as an area it is watched by pages besides,
+ * so that what others store goes back, too: libraries, the kernel (CAIRN_EOVERLAP: the program's
+ * image, its stack; CAIRN_ENOTRACK: where "async" is not to be had). Remove it before it is
+ * unmapped, moved or closed: while it is not there checkpoints and restores answer CAIRN_ELAYOUT.
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0),
- * CAIRN_EUNSUPPORTED (shared memory of several objects; huge pages of hugetlbfs under "uffd",
+ * CAIRN_EUNSUPPORTED (shared memory of several objects, or beside private memory; private memory in
+ * a program that was built with -fcairn-hybrid; huge pages of hugetlbfs under "uffd",
  * "mprotect" and feed "bpf-images"). Under "uffd" an area is made unmergeable: KSM takes the
  * protection from pages that it merges, so do not set MADV_MERGEABLE or PR_SET_MEMORY_MERGE later.
  */

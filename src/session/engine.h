@@ -115,8 +115,7 @@ struct crn_mark {
 	uint64_t signals;  /* blocked then, if mask_known */
 	bool mask_known;
 	struct crn_jump jump;
-	/* image of [jump.rsp, + stack_len), if the stack is not in the surface */
-	void *stack;
+	void *stack; /* image of [jump.rsp, + stack_len), if it is not in the surface */
 	size_t stack_len, stack_size;
 	void *tag;
 	size_t tag_len, tag_size;
@@ -146,6 +145,7 @@ struct crn_ranges {
 /* A shared mapping, or a part of one, that goes back by its name (shared.c). */
 struct crn_named {
 	struct crn_range range;
+	bool pages; /* private memory, which the tracker watches by pages besides */
 	uint64_t inode;
 	uint32_t dev_major, dev_minor;
 };

@@ -4,6 +4,9 @@
  * have written beside what this program stored, so a restore leaves it as it is, as page trackers
  * do, unless it was named by cairn_area_add. Hooks save its old content like any other: what is
  * shared is asked for when it is needed, one system call for each such mapping and one more.
+ *
+ * Private memory goes back as far as hooks see what is stored to it. Named, it is an area of the
+ * tracker's.
  */
 #include "session/engine.h"
 #include "base/bits.h"
@@ -21,7 +24,8 @@ static int leave(cairn_t *c, const struct crn_mapping *m)
 	for (size_t i = 0; i < c->named_count; i++) {
 		const struct crn_named *n = &c->named[i];
 
-		if (n->range.end <= at || n->range.begin >= m->end || !same_object(n, m))
+		if (n->range.end <= at || n->range.begin >= m->end || n->pages ||
+			!same_object(n, m))
 			continue;
 		if (n->range.begin > at)
 			CRN_TRY(crn_ranges_add(c, &c->shared, at, n->range.begin));
@@ -42,7 +46,10 @@ int crn_shared_find(cairn_t *c)
 	return more;
 }
 
-/* The object that all of [begin, end) is mapped from, shared, readable and writable. */
+/*
+ * The object that all of [begin, end) is mapped from, shared, readable and writable; or all of it
+ * is private.
+ */
 static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end, struct crn_named *out)
 {
 	const int rw = PROT_READ | PROT_WRITE;
@@ -54,10 +61,9 @@ static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end, struct crn_named 
 	for (; at < end && (more = crn_maps_next(&c->maps, &m)) > 0; at = m.end) {
 		if (m.begin > at || (m.prot & rw) != rw)
 			return CAIRN_EUNMAPPED;
-		if (!m.shared)
-			return CAIRN_EOVERLAP; /* it goes back as it is */
-		if (at > begin && !same_object(out, &m))
+		if (at > begin && (m.shared == out->pages || (m.shared && !same_object(out, &m))))
 			return CAIRN_EUNSUPPORTED;
+		out->pages = !m.shared;
 		out->inode = m.inode;
 		out->dev_major = m.dev_major;
 		out->dev_minor = m.dev_minor;
@@ -70,6 +76,7 @@ static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end, struct crn_named 
 
 int crn_shared_name(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
+	struct crn_area area;
 	struct crn_named n;
 	size_t i, k;
 
@@ -80,6 +87,9 @@ int crn_shared_name(cairn_t *c, uintptr_t begin, uintptr_t end)
 	CRN_TRY(inspect(c, begin, end, &n));
 	CRN_TRY(crn_grow(c, (void **)&c->named, &c->named_capacity, c->named_count + 1,
 		sizeof(*c->named)));
+	area = (struct crn_area){ .begin = begin, .end = end, .born = c->last_id + 1 };
+	if (n.pages)
+		CRN_TRY(c->ops->area_add(c->tracker, &area));
 	for (k = c->named_count++; k > i; k--)
 		c->named[k] = c->named[k - 1];
 	c->named[i] = n;
@@ -88,6 +98,7 @@ int crn_shared_name(cairn_t *c, uintptr_t begin, uintptr_t end)
 
 int crn_shared_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
+	struct crn_area area = { .begin = begin, .end = end };
 	size_t i;
 
 	for (i = 0; i < c->named_count; i++)
@@ -95,6 +106,8 @@ int crn_shared_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 			break;
 	if (i == c->named_count)
 		return CAIRN_ENOTAREA;
+	if (c->named[i].pages)
+		c->ops->area_drop(c->tracker, &area);
 	c->named_count--;
 	for (; i < c->named_count; i++)
 		c->named[i] = c->named[i + 1];

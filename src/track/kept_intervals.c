@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "os/memory.h"
+#include "os/signal.h"
 
 #define LIST_MIN (64ul << 10)
 
@@ -54,8 +55,9 @@ static struct crn_kept_interval *interval_at(const struct crn_kept *k, uint32_t 
 
 static void release(struct crn_kept *k, struct crn_kept_interval *i)
 {
-	k->packed_bytes -= i->log.size;
+	k->packed_bytes -= i->log.size + i->pages.size;
 	crn_packed_close(&i->log, k->env->arena);
+	crn_packed_close(&i->pages, k->env->arena);
 }
 
 static void drop_oldest(struct crn_kept *k)
@@ -91,6 +93,7 @@ void crn_kept_close(struct crn_kept *k)
 {
 	crn_page_mode_end(&k->pages, k->hooks, false);
 	crn_page_mode_close(&k->pages);
+	crn_page_areas_close(&k->areas, k->env);
 	crn_rt()->hooked = false;
 	crn_rt()->patience = -1;
 	while (k->count)
@@ -100,22 +103,54 @@ void crn_kept_close(struct crn_kept *k)
 
 /* ---- Taking ------------------------------------------------------------------------------ */
 
+static int add_page(void *ctx, uintptr_t addr, const void *old, size_t len)
+{
+	*(size_t *)ctx += crn_log_need(len);
+	return 0;
+}
+
+static int pack_page(void *ctx, uintptr_t addr, const void *old, size_t len)
+{
+	const struct crn_log_entry e = { .word = len, .where = addr | CRN_LOG_LONG << 56 };
+
+	struct crn_packed_log *log = ctx;
+
+	/* Another thread of a library's has written one more since they were counted. */
+	if (log->size - log->filled < crn_log_need(len))
+		return CAIRN_EMEMORY;
+	crn_packed_put(log, old, len);
+	crn_packed_put(log, &e, sizeof(e));
+	return 0;
+}
+
+static int open_logs(struct crn_kept *k, struct crn_kept_interval *i, size_t size, size_t pages)
+{
+	CRN_TRY(crn_packed_open(&i->log, k->env->arena, size));
+	if (!pages || crn_packed_open(&i->pages, k->env->arena, pages) >= 0)
+		return 0;
+	crn_packed_close(&i->log, k->env->arena);
+	return CAIRN_EMEMORY;
+}
+
 /* What undoes the open interval, before its hooks forget it. */
 static int pack(struct crn_kept *k)
 {
 	struct crn_kept_interval i = { .id = k->open };
 	uint64_t size = k->hooks->packed(), max = k->env->memory_max / 8 * 5;
+	size_t pages = 0;
 
+	CRN_TRY(crn_page_areas_walk(&k->areas, k->open, add_page, &pages));
 	if (k->count == k->env->keep - 1)
 		drop_oldest(k);
-	while (k->packed_bytes + size > max ||
-		crn_packed_open(&i.log, k->env->arena, size) < 0) {
+	while (k->packed_bytes + size + pages > max || open_logs(k, &i, size, pages) < 0) {
 		if (!k->count)
 			return CAIRN_EMEMORY;
 		drop_oldest(k);
 	}
 	k->hooks->pack(&i.log);
-	k->packed_bytes += i.log.size;
+	if (pages && crn_page_areas_walk(&k->areas, k->open, pack_page, &i.pages) < 0)
+		k->env->lost(k->env, 0, CAIRN_EMEMORY);
+	k->packed_bytes += i.log.size + i.pages.size;
 	*interval_at(k, k->count++) = i;
 	return 0;
 }
@@ -141,18 +176,28 @@ static bool threads_right(const struct crn_kept *k)
 	return __cairn_shape.threads || k->env->one_thread || __cairn_shape.one_thread();
 }
 
-int crn_kept_take(void *t, uint64_t id)
+/* What undoes the interval is packed away, and areas begin the next one. */
+static int end_open(struct crn_kept *k, bool first)
 {
-	struct crn_kept *k = t;
-	bool first = !crn_rt()->active;
-	int err = 0;
+	bool packs = !first && k->env->keep > 1;
+	int err = packs ? pack(k) : 0;
 
-	if (!threads_right(k))
-		return CAIRN_ETHREADS;
+	if (err < 0)
+		return err;
+	err = crn_page_areas_turn(&k->areas);
+	if (err < 0 && packs)
+		release(k, interval_at(k, --k->count));
+	return err;
+}
+
+static int take(struct crn_kept *k, uint64_t id)
+{
+	bool first = !crn_rt()->active;
+	int err;
+
 	crn_page_mode_end(&k->pages, k->hooks, k->env->keep > 1);
 	k->hooks->stop();
-	if (!first && k->env->keep > 1)
-		err = pack(k);
+	err = end_open(k, first);
 	if (err < 0) {
 		crn_rt()->ending = false;
 		return err;
@@ -173,6 +218,32 @@ int crn_kept_take(void *t, uint64_t id)
 	if (crn_rt()->trim)
 		crn_rt()->trim(crn_rt()->oldest);
 	return 0;
+}
+
+/* Between the end of the areas' interval and that of the hooks' no handler stores. */
+static bool hold_handlers(const struct crn_kept *k, uint64_t *mask)
+{
+	if (crn_likely(!k->areas.count))
+		return false;
+	*mask = crn_signal_mask(SIG_SETMASK, ~0ul);
+	return true;
+}
+
+int crn_kept_take(void *t, uint64_t id)
+{
+	struct crn_kept *k = t;
+	uint64_t mask;
+	bool held;
+	int err;
+
+	if (!threads_right(k))
+		return CAIRN_ETHREADS;
+	CRN_TRY(crn_page_areas_whole(&k->areas));
+	held = hold_handlers(k, &mask);
+	err = take(k, id);
+	if (held)
+		(void)crn_signal_mask(SIG_SETMASK, mask);
+	return err;
 }
 
 /*
@@ -205,16 +276,36 @@ int crn_kept_resume(void *t)
 
 /* ---- Restoring --------------------------------------------------------------------------- */
 
+struct still_named {
+	const struct crn_page_areas *areas;
+	uint64_t id;
+	crn_undo_fn fn;
+	void *ctx;
+};
+
+/* Areas that have been removed since are left alone. */
+static int if_named(void *ctx, uintptr_t addr, const void *old, size_t len)
+{
+	const struct still_named *s = ctx;
+
+	return crn_page_areas_have(s->areas, addr, s->id) ? s->fn(s->ctx, addr, old, len) : 0;
+}
+
 static int each_interval(struct crn_kept *k, uint64_t id, crn_undo_fn fn, void *ctx)
 {
+	struct still_named named = { .areas = &k->areas, .fn = fn, .ctx = ctx };
+
 	crn_page_mode_merge(&k->pages);
 	CRN_TRY(k->hooks->walk(fn, ctx));
+	CRN_TRY(crn_page_areas_walk(&k->areas, k->open, fn, ctx));
 	for (uint32_t n = k->count; n-- > 0;) {
 		const struct crn_kept_interval *i = interval_at(k, n);
 
 		if (i->id < id)
 			break;
 		CRN_TRY(crn_packed_walk(&i->log, fn, ctx));
+		named.id = i->id;
+		CRN_TRY(crn_packed_walk(&i->pages, if_named, &named));
 	}
 	return 0;
 }
@@ -227,7 +318,7 @@ int crn_kept_check(void *t, uint64_t id)
 		return CAIRN_ETHREADS;
 	if (id != k->open && (!k->count || interval_at(k, 0)->id > id))
 		return CAIRN_EEVICTED;
-	return 0;
+	return crn_page_areas_whole(&k->areas);
 }
 
 static int put_back(void *ctx, uintptr_t addr, const void *old, size_t len)
@@ -238,15 +329,14 @@ static int put_back(void *ctx, uintptr_t addr, const void *old, size_t len)
 	return 0;
 }
 
-int crn_kept_restore(void *t, uint64_t id)
+static int restore(struct crn_kept *k, uint64_t id)
 {
-	struct crn_kept *k = t;
-
 	if (crn_rt()->undoing)
 		crn_rt()->undoing(id);
 	CRN_TRY(each_interval(k, id, put_back, k));
 	crn_page_mode_end(&k->pages, k->hooks, false);
 	k->hooks->stop();
+	CRN_TRY(crn_page_areas_turn(&k->areas));
 	while (k->count && interval_at(k, k->count - 1)->id >= id)
 		release(k, interval_at(k, --k->count));
 	begin(k, id);
@@ -254,6 +344,18 @@ int crn_kept_restore(void *t, uint64_t id)
 		crn_rt()->undone(id);
 	crn_page_mode_begin(&k->pages, k->hooks);
 	return 0;
+}
+
+int crn_kept_restore(void *t, uint64_t id)
+{
+	struct crn_kept *k = t;
+	uint64_t mask;
+	bool held = hold_handlers(k, &mask);
+	int err = restore(k, id);
+
+	if (held)
+		(void)crn_signal_mask(SIG_SETMASK, mask);
+	return err;
 }
 
 /* ---- Long intervals -------------------------------------------------------------------------- */
@@ -318,7 +420,8 @@ uint64_t crn_kept_bytes(const void *t)
 {
 	const struct crn_kept *k = t;
 
-	return k->hooks->bytes() + k->packed_bytes + crn_page_mode_bytes(&k->pages);
+	return k->hooks->bytes() + k->packed_bytes + crn_page_mode_bytes(&k->pages) +
+		crn_page_areas_bytes(&k->areas);
 }
 
 uint64_t crn_kept_entries(const void *t)
@@ -328,16 +431,23 @@ uint64_t crn_kept_entries(const void *t)
 	return k->entries + k->hooks->count();
 }
 
-/* ---- Rows without a meaning here: there are no areas and no pages -------------------------- */
+/* ---- Areas that are watched by pages --------------------------------------------------------- */
 
 int crn_kept_area_add(void *t, struct crn_area *area)
 {
-	return CAIRN_EUNSUPPORTED;
+	struct crn_kept *k = t;
+
+	return crn_page_areas_add(&k->areas, k->env, area->begin, area->end, area->born);
 }
 
 void crn_kept_area_drop(void *t, struct crn_area *area)
 {
+	struct crn_kept *k = t;
+
+	(void)crn_page_areas_remove(&k->areas, area->begin, area->end);
 }
+
+/* ---- Rows without a meaning here: there are no pages --------------------------------------- */
 
 int crn_kept_begin(void *t)
 {

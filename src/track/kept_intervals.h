@@ -6,7 +6,8 @@
  *
  *	kept:   [id 4: log] [id 5: log]     open: 6 (shadow, or log)
  *
- * A restore to 4 undoes 6, then 5, then 4: the oldest content of a byte is put back last.
+ * A restore to 4 undoes 6, then 5, then 4: the oldest content of a byte is put back last. What code
+ * without hooks writes to areas that have been named goes back by pages (page_areas.h).
  */
 #ifndef CRN_KEPT_INTERVALS_H
 #define CRN_KEPT_INTERVALS_H
@@ -15,6 +16,7 @@
 #include <stdint.h>
 #include "rt/rt.h"
 #include "track/packed_log.h"
+#include "track/page_areas.h"
 #include "track/page_mode.h"
 #include "track/track.h"
 
@@ -41,6 +43,7 @@ struct crn_hook_ops {
 struct crn_kept_interval {
 	uint64_t id;
 	struct crn_packed_log log;
+	struct crn_packed_log pages; /* of areas that are watched by pages; undone after `log` */
 };
 
 struct crn_kept {
@@ -51,6 +54,7 @@ struct crn_kept {
 	uint64_t open; /* the checkpoint that starts the open interval */
 	uint64_t packed_bytes, entries;
 	struct crn_page_mode pages;
+	struct crn_page_areas areas;
 };
 
 /*

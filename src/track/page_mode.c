@@ -13,8 +13,6 @@
 #include "rt/rt.h"
 #include "track/kept_intervals.h"
 
-static const struct crn_tracker_ops *const inner = &crn_tracker_async;
-
 static struct crn_program_maps *maps(void)
 {
 	return __cairn_shape.maps;
@@ -79,14 +77,14 @@ static void drop_areas(struct crn_page_mode *p)
 	while (p->area_count) {
 		struct crn_area *a = p->areas[--p->area_count];
 
-		inner->area_drop(p->tracker, a);
+		crn_inner->area_drop(p->inner.tracker, a);
 		crn_block_free(p->inner.env.arena, a, sizeof(*a));
 	}
 }
 
 void crn_page_mode_disarm(struct crn_page_mode *p)
 {
-	if (p->tracker)
+	if (p->inner.tracker)
 		drop_areas(p);
 }
 
@@ -103,7 +101,7 @@ static int add_area(struct crn_page_mode *p, uintptr_t begin, uintptr_t end, uin
 	if (!a)
 		return CAIRN_EMEMORY;
 	*a = (struct crn_area){ .begin = begin, .end = end, .flags = flags };
-	err = inner->area_add(p->tracker, a);
+	err = crn_inner->area_add(p->inner.tracker, a);
 	if (err < 0) {
 		crn_block_free(arena, a, sizeof(*a));
 		return err;
@@ -162,34 +160,6 @@ static int list_spans(struct crn_page_mode *p)
 
 /* ---- Its intervals --------------------------------------------------------------------------- */
 
-struct page_sink {
-	struct crn_sink sink;
-	struct crn_arena *arena;
-};
-
-static int discard_prepare(struct crn_sink *self, size_t count, size_t bare)
-{
-	return crn_frame_reserve(((struct page_sink *)self)->arena, bare);
-}
-
-static int discard_take(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
-{
-	if (owned)
-		crn_frame_free(((struct page_sink *)self)->arena, old);
-	return 0;
-}
-
-/* The mirror becomes what memory is now: what was written since, in store mode too, is copied. */
-static int catch_up(struct crn_page_mode *p)
-{
-	struct page_sink discard = {
-		.sink = { .prepare = discard_prepare, .take = discard_take },
-		.arena = p->inner.env.arena,
-	};
-
-	return inner->interval_end(p->tracker, &discard.sink);
-}
-
 static int save_page(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
 {
 	__cairn_shape.save_old(addr, len, old);
@@ -207,7 +177,7 @@ void crn_page_mode_merge(struct crn_page_mode *p)
 	if (rt->log_paged == p->merge_end)
 		rt->log_paged = p->merge_begin;
 	p->merge_begin = rt->log_paged;
-	if (inner->undo(p->tracker, &sink) < 0)
+	if (crn_inner->undo(p->inner.tracker, &sink) < 0)
 		rt->lost(rt->env, 0, CAIRN_ELAYOUT);
 	p->merge_end = rt->log_paged;
 }
@@ -221,39 +191,6 @@ static void refuse(struct crn_page_mode *p, const char *why)
 	p->refused = true;
 }
 
-static void lost(struct crn_track_env *env, uintptr_t addr, int why)
-{
-	struct crn_track_env *session = ((struct crn_page_env *)env)->session;
-
-	session->lost(session, addr, why);
-}
-
-static int load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
-{
-	struct crn_track_env *session = ((struct crn_page_env *)env)->session;
-
-	return session->load(session, dst, addr, len);
-}
-
-/*
- * The tracker of pages, with the session: what it keeps in variables of the engine's, which may lie
- * in the program's image, is no store of an interval.
- */
-static int open_inner(struct crn_page_mode *p)
-{
-	CRN_TRY(inner->probe(p->inner.session->host));
-	p->inner.env = *p->inner.session;
-	p->inner.env.predictor = NULL;
-	p->inner.env.one_thread = true;
-	p->inner.env.faults_forwarded = true; /* there are none */
-	p->inner.env.feed = "scan";
-	p->inner.env.dropped = true;
-	p->inner.env.lost = lost;
-	p->inner.env.load = load;
-	p->inner.env.closed = false; /* nobody follows mappings */
-	return inner->open(&p->tracker, &p->inner.env);
-}
-
 /* Is it all there but for what was written since? */
 static bool has_mirror(const struct crn_page_mode *p)
 {
@@ -263,13 +200,13 @@ static bool has_mirror(const struct crn_page_mode *p)
 static int arm(struct crn_page_mode *p)
 {
 	/* What was intact at the last switch need not be so now. */
-	if (p->upset != maps()->upset || catch_up(p) < 0)
+	if (p->upset != maps()->upset || crn_inner_catch_up(&p->inner) < 0)
 		drop_areas(p);
 	p->upset = maps()->upset;
 	CRN_TRY(find_memory(p));
 	CRN_TRY(add_missing(p));
 	CRN_TRY(list_spans(p));
-	return inner->interval_begin(p->tracker);
+	return crn_inner->interval_begin(p->inner.tracker);
 }
 
 /* In one mapping with variables of libraries, which must stay: all of them now, by the hooks. */
@@ -378,8 +315,12 @@ void crn_page_mode_open(
 
 	if (!__cairn_shape.hybrid())
 		return;
+	/*
+	 * With the session: what it keeps in variables of the engine's, which may lie in the
+	 * program's image, is no store of an interval.
+	 */
 	p->inner.session = env;
-	err = open_inner(p);
+	err = crn_inner_open(&p->inner, env);
 	if (err < 0) {
 		refuse(p, err == CAIRN_ENOTRACK ? "no asynchronous write protection (cairn doctor)"
 						: cairn_strerror(err));
@@ -397,9 +338,9 @@ void crn_page_mode_close(struct crn_page_mode *p)
 {
 	struct crn_track_env *env = p->inner.session;
 
-	if (p->tracker) {
+	if (p->inner.tracker) {
 		drop_areas(p);
-		inner->close(p->tracker);
+		crn_inner_close(&p->inner);
 		crn_block_free(env->arena, p->areas, p->area_capacity * sizeof(*p->areas));
 		crn_block_free(env->arena, p->spans, p->span_capacity * sizeof(*p->spans));
 		crn_block_free(env->arena, p->found, p->found_capacity * sizeof(*p->found));
@@ -481,5 +422,5 @@ void crn_page_mode_begin(struct crn_page_mode *p, const struct crn_hook_ops *hoo
 
 uint64_t crn_page_mode_bytes(const struct crn_page_mode *p)
 {
-	return p->tracker ? inner->bytes(p->tracker) : 0;
+	return p->inner.tracker ? crn_inner->bytes(p->inner.tracker) : 0;
 }

@@ -28,19 +28,13 @@
 #define CRN_PAGE_MODE_H
 
 #include "base/bits.h"
+#include "track/inner_pages.h"
 #include "track/track.h"
 
 struct crn_hook_ops;
 
-/* The tracker of pages has an environment of its own. */
-struct crn_page_env {
-	struct crn_track_env env; /* first */
-	struct crn_track_env *session;
-};
-
 struct crn_page_mode {
-	struct crn_page_env inner;
-	void *tracker; /* of pages; NULL: there is none */
+	struct crn_inner_pages inner;
 	bool refused;  /* page mode cannot be had here: said once */
 	uint64_t upset; /* crn_program_maps.upset when the areas were added */
 	struct crn_area **areas; /* sorted, disjoint */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* 32-bit programs have no tracker of pages: -fcairn-hybrid is refused for them. */
+/*
+ * 32-bit programs have no tracker of pages: -fcairn-hybrid is refused for them, and private memory
+ * as an area.
+ */
 #include "base/status.h"
+#include "track/page_areas.h"
 #include "track/page_mode.h"
 
 void crn_page_mode_open(
@@ -38,6 +42,46 @@ void crn_page_mode_begin(struct crn_page_mode *p, const struct crn_hook_ops *hoo
 }
 
 uint64_t crn_page_mode_bytes(const struct crn_page_mode *p)
+{
+	return 0;
+}
+
+int crn_page_areas_add(struct crn_page_areas *p, struct crn_track_env *env, uintptr_t begin,
+	uintptr_t end, uint64_t born)
+{
+	return CAIRN_ENOTRACK;
+}
+
+int crn_page_areas_remove(struct crn_page_areas *p, uintptr_t begin, uintptr_t end)
+{
+	return CAIRN_ENOTAREA;
+}
+
+void crn_page_areas_close(struct crn_page_areas *p, struct crn_track_env *env)
+{
+}
+
+int crn_page_areas_whole(struct crn_page_areas *p)
+{
+	return 0;
+}
+
+int crn_page_areas_turn(struct crn_page_areas *p)
+{
+	return 0;
+}
+
+int crn_page_areas_walk(struct crn_page_areas *p, uint64_t id, crn_undo_fn fn, void *ctx)
+{
+	return 0;
+}
+
+bool crn_page_areas_have(const struct crn_page_areas *p, uintptr_t addr, uint64_t id)
+{
+	return false;
+}
+
+uint64_t crn_page_areas_bytes(const struct crn_page_areas *p)
 {
 	return 0;
 }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tracker of pages inside of one that is told of stores: page_mode.c lets it notice what long
+ * intervals write, page_areas.c what code without hooks writes. It keeps a mirror; what is handed
+ * over at the end of its intervals is not wanted.
+ */
+#ifndef CRN_INNER_PAGES_H
+#define CRN_INNER_PAGES_H
+
+#include "track/track.h"
+
+struct crn_inner_pages {
+	struct crn_track_env env; /* first: its own */
+	struct crn_track_env *session;
+	void *tracker; /* NULL: it is not open */
+};
+
+/* The only one that notices the kernel's writes, too, and has no handlers. */
+static const struct crn_tracker_ops *const crn_inner = &crn_tracker_async;
+
+/* All are called with the session's lock. 0, CAIRN_ENOTRACK or another error. */
+int crn_inner_open(struct crn_inner_pages *p, struct crn_track_env *session);
+/* There are no areas any more. */
+void crn_inner_close(struct crn_inner_pages *p);
+/* The mirror becomes what memory is now: what was written since is copied. */
+int crn_inner_catch_up(struct crn_inner_pages *p);
+
+#endif
