@@ -46,7 +46,8 @@ def _beside_bare(lines: list[dict], row: str, name: str) -> list[list[str]]:
 def _hot(lines: list[dict]) -> list[list[str]]:
     found = []
     for line in lines:
-        if line["table"] != "hot" or line.get("strategy") != "decay":
+        # The aims are of the best feed that async has here; its others are in the table.
+        if line["table"] != "hot" or line.get("strategy") != "decay" or "+" in line["row"]:
             continue
         one, what, cold = line["cycles"], line["what"], line["cold"]
         if what == "checkpoint" and cold == 0:

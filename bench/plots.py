@@ -136,9 +136,9 @@ def _trackers(lines: list[dict], folder: Path, mib: int) -> str:
 
 
 def _hot(lines: list[dict], folder: Path) -> str:
-    """Intervals of the mixed workload and of 15 hot pages, beside a memcpy."""
+    """Intervals of the mixed workload and of 15 hot pages, beside a memcpy, by the best feeds."""
     found = [x for x in lines if x["table"] == "hot" and x.get("what") == "interval"]
-    found = [x for x in found if x["keep"] == 1]
+    found = [x for x in found if x["keep"] == 1 and "+" not in x["row"]]
     kinds = [(cold, "mixed" if cold < 0 else f"15 + {cold}") for cold in (0, 1, 2, 5, -1)]
     rows = list(dict.fromkeys(x["row"] for x in found))
     names = list(dict.fromkeys(x["strategy"] for x in found))

@@ -32,7 +32,8 @@ from throughput import measured
 
 TRACKERS = ("async", "uffd", "mprotect")
 SURFACES = ("program", "all")
-STRATEGIES = ("none", "last", "active-rnd", "active-cks", "gspec", "histase", "decay")
+STRATEGIES = ("none", "last", "active-rnd", "active-fifo", "active-cks", "gspec", "histase",
+              "decay")  # fmt: skip
 BOUND = "oracle-count"  # no strategy could cost less; the same whatever the tracker
 WARM_SHARE = 10  # a tenth of the load before it
 

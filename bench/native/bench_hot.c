@@ -21,7 +21,26 @@
 #define TAIL_PICK  3
 #define PAGES_MAX  32
 
-static const char *const trackers[] = { "uffd", "mprotect", "async" };
+/* What one row is called, and what a session of it is opened with. */
+struct kind {
+	const char *name, *tracker, *feed;
+};
+static const struct kind kinds[] = {
+	{ "uffd", "uffd", NULL },
+	{ "mprotect", "mprotect", NULL },
+	{ "async", "async", NULL },
+};
+/* async where it is told otherwise than by the best feed. */
+static const struct kind feeds[] = {
+	{ "async+bpf", "async", "bpf" },
+	{ "async+images", "async", "bpf-images" },
+	{ "async+perf", "async", "perf" },
+	{ "async+scan", "async", "scan" },
+};
+/* All that know nothing of the future. */
+static const char *const strategies[] = { "decay", "none", "last", "active-rnd", "active-fifo",
+	"active-cks", "gspec", "histase" };
+static const int colds[] = { 0, 1, 2, COLD_MAX };
 static char *area, *untracked, *copies;
 static size_t area_pages;
 static uint32_t scattered[TAIL + MIXED_HOT];
@@ -126,7 +145,8 @@ static void mixed(struct round *r)
 /* ---- Measuring -------------------------------------------------------------------------- */
 
 struct row {
-	const char *tracker, *strategy;
+	const struct kind *kind;
+	const char *strategy;
 	uint32_t keep;
 	int cold; /* -1: the mixed workload */
 	struct series floor, checkpoint, interval;
@@ -182,7 +202,8 @@ static cairn_t *open_session(const struct row *w, int *err)
 	struct cairn_options options = CAIRN_OPTIONS_INIT;
 	cairn_t *session;
 
-	options.tracker = w->tracker;
+	options.tracker = w->kind->tracker;
+	options.feed = w->kind->feed;
 	options.strategy = w->strategy;
 	options.surface = "none";
 	options.keep = w->keep;
@@ -198,7 +219,7 @@ static void report(struct row *w, const struct cairn_stats *s, struct series *se
 {
 	double n = s->checkpoints ? (double)s->checkpoints : 1;
 
-	emit("hot", w->tracker, series, 1,
+	emit("hot", w->kind->name, series, 1,
 		"\"what\":\"%s\",\"strategy\":\"%s\",\"keep\":%u,\"cold\":%d,\"floor\":%llu,"
 		"\"hot_pages\":%llu,\"overcopied\":%.2f,\"undercopied\":%.2f",
 		what, w->strategy, w->keep, w->cold,
@@ -207,15 +228,15 @@ static void report(struct row *w, const struct cairn_stats *s, struct series *se
 		(double)s->undercopied / n);
 }
 
-static void run(const char *tracker, const char *strategy, uint32_t keep, int cold)
+static void run(const struct kind *kind, const char *strategy, uint32_t keep, int cold)
 {
-	struct row w = { .tracker = tracker, .strategy = strategy, .keep = keep, .cold = cold };
+	struct row w = { .kind = kind, .strategy = strategy, .keep = keep, .cold = cold };
 	int blocks = toy ? 2 : 30, block = cold < 0 ? 128 : 32, warm = toy ? 8 : 2000, err;
 	struct cairn_stats stats = { .size = sizeof(stats) };
 	cairn_t *session = open_session(&w, &err);
 
 	if (!session) {
-		emit_missing("hot", tracker, cairn_strerror(err));
+		emit_missing("hot", kind->name, cairn_strerror(err));
 		return;
 	}
 	checkpoint_block(&w, session, warm + (int)keep);
@@ -236,11 +257,24 @@ static void run(const char *tracker, const char *strategy, uint32_t keep, int co
 	series_free(&w.interval);
 }
 
+static void run_colds(const struct kind *kind)
+{
+	for (size_t i = 0; i < sizeof(colds) / sizeof(colds[0]); i++)
+		run(kind, "decay", 1, colds[i]);
+}
+
+static void run_kind(const struct kind *kind)
+{
+	run_colds(kind);
+	run(kind, "decay", 10, 0);
+	run(kind, "decay", 1000, 0);
+	run(kind, "none", 1, 0);
+	for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++)
+		run(kind, strategies[i], 1, -1);
+}
+
 int main(int argc, char **argv)
 {
-	static const char *const strategies[] = { "decay", "last", "none" };
-	static const int colds[] = { 0, 1, 2, COLD_MAX };
-
 	measure_begin(argc, argv);
 	area_pages = (toy ? 32 : 64) * MIB / PAGE;
 	area = map_pages(area_pages * PAGE);
@@ -248,14 +282,12 @@ int main(int argc, char **argv)
 	copies = map_pages(PAGES_MAX * PAGE);
 	pick_pages(scattered, TAIL + MIXED_HOT, area_pages, 1);
 	zipf_begin();
-	for (size_t t = 0; t < sizeof(trackers) / sizeof(trackers[0]); t++) {
-		for (size_t i = 0; i < sizeof(colds) / sizeof(colds[0]); i++)
-			run(trackers[t], "decay", 1, colds[i]);
-		run(trackers[t], "decay", 10, 0);
-		run(trackers[t], "decay", 1000, 0);
-		run(trackers[t], "none", 1, 0);
-		for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++)
-			run(trackers[t], strategies[i], 1, -1);
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		run_kind(&kinds[i]);
+	for (size_t i = 0; i < sizeof(feeds) / sizeof(feeds[0]); i++) {
+		run_colds(&feeds[i]);
+		run(&feeds[i], "decay", 1, -1);
+		run(&feeds[i], "none", 1, -1);
 	}
 	return 0;
 }
