@@ -18,6 +18,7 @@
 #include "elf_file.h"
 #include "findings.h"
 #include "function_search.h"
+#include "named_files.h"
 #include "plan.h"
 #include "runnable.h"
 #include "session/session.h"
@@ -464,23 +465,6 @@ static int check_tracker(const struct crn_config *c)
 	return EXIT_REFUSED;
 }
 
-/* What an oracle needs. NULL, or why it cannot be one. */
-static const char *check_oracle(const char *strategy)
-{
-	static const char name[] = "oracle", key[] = "profile=";
-	char path[PATH_MAX];
-	const char *at;
-
-	if (strncmp(strategy, name, strlen(name)) != 0)
-		return NULL;
-	at = strstr(strategy, key);
-	if (!at)
-		return "an oracle needs the trace of an earlier run: oracle:profile=/PATH";
-	snprintf(path, sizeof(path), "%s", at + strlen(key));
-	path[strcspn(path, ",")] = 0;
-	return access(path, R_OK) < 0 ? "the oracle's profile cannot be read" : NULL;
-}
-
 static bool bound(const char *strategy)
 {
 	return !strncmp(strategy, "oracle-count", strlen("oracle-count"));
@@ -495,8 +479,6 @@ static int check_options(const struct crn_config *c)
 
 	if (crn_strategy_check(c->strategy, c->tracker, why) < 0)
 		wrong = why;
-	else if (check_oracle(c->strategy))
-		wrong = check_oracle(c->strategy);
 	else if (bound(c->strategy) && (c->recover || *c->trace))
 		wrong = "strategy oracle-count keeps no checkpoints and notices no writes: it goes "
 			"with neither --recover nor --trace";
@@ -509,9 +491,10 @@ static int check_options(const struct crn_config *c)
 	else if (c->recover && strcmp(c->surface, "all") != 0)
 		wrong = "--recover needs --surface all: memory left out would not match what is "
 			"put back";
-	if (!wrong)
+	if (wrong)
+		fprintf(stderr, "cairn run: %s\n", wrong);
+	else if (check_oracle(c->strategy) && (!*c->trace || check_trace(c->trace)))
 		return 0;
-	fprintf(stderr, "cairn run: %s\n", wrong);
 	return EXIT_OPTION;
 }
 

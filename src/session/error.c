@@ -44,6 +44,8 @@ static const struct error_text error_texts[] = {
 	{ -EACCES, "EACCES: permission denied" },
 	{ -EFAULT, "EFAULT: bad address" },
 	{ -EBUSY, "EBUSY: in use by somebody else" },
+	{ -ENOTDIR, "ENOTDIR: a part of the path is no folder" },
+	{ -EISDIR, "EISDIR: it is a folder" },
 	{ -EEXIST, "EEXIST: it exists already" },
 	{ -EINVAL, "EINVAL: invalid argument" },
 	{ -ENFILE, "ENFILE: the system has no descriptors left" },

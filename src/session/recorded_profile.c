@@ -75,6 +75,24 @@ static int read_trace(cairn_t *c, struct crn_profile *p, const char *path, const
 	return got;
 }
 
+int crn_profile_check(const void *bytes, size_t size, size_t *offset, const char **what)
+{
+	struct crn_trace_reader r;
+	int got = crn_trace_open(&r, bytes, size);
+	size_t count;
+	uint64_t key;
+
+	if (got >= 0)
+		do
+			got = crn_trace_next(&r, &key, NULL, 0, &count);
+		while (got == CRN_TRACE_INTERVAL);
+	if (got == CRN_TRACE_END)
+		return 0;
+	*offset = r.offset;
+	*what = r.error;
+	return -EINVAL;
+}
+
 static int profile_interval(
 	const struct crn_port *port, uint64_t index, struct crn_profile_interval *out)
 {

@@ -172,6 +172,12 @@ int crn_surface_check(const char *expr);
 #define CRN_STRATEGY_WHY 160
 int crn_strategy_check(const char *spec, const char *tracker, char why[CRN_STRATEGY_WHY]);
 
+/*
+ * Are these bytes a whole trace, as an oracle's profile must be? 0, or -EINVAL with what is wrong
+ * and at which byte. Allocates nothing.
+ */
+int crn_profile_check(const void *bytes, size_t size, size_t *offset, const char **what);
+
 /* The engine's block allocator for the agent's tables: zeroed, never tracked, wiped on fork. */
 void *crn_session_alloc(cairn_t *c, size_t size);
 

@@ -201,7 +201,8 @@ static bool read_pages(const uint8_t *at, const uint8_t *end, uintptr_t *pages, 
 		if (!varint_at(&at, end, &value))
 			return false;
 		number += value >> 1 ^ -(value & 1);
-		pages[i] = (uintptr_t)(number << CRN_PORT_PAGE_SHIFT);
+		if (pages)
+			pages[i] = (uintptr_t)(number << CRN_PORT_PAGE_SHIFT);
 	}
 	return at == end;
 }
@@ -233,7 +234,7 @@ int crn_trace_next(struct crn_trace_reader *r, uint64_t *key, uintptr_t *pages, 
 		number > (uint64_t)(end - at))
 		return wrong(r, "the interval does not hold what it says");
 	*count = (size_t)number;
-	if (number > capacity) {
+	if (pages && number > capacity) {
 		r->chain = chain;
 		return CRN_TRACE_ROOM;
 	}

@@ -16,6 +16,8 @@ from pathlib import Path
 BUILD = Path(sys.argv[1]).resolve()
 CAIRN = str(BUILD / "bin" / "cairn")
 VICTIMS = BUILD / "tests" / "agent"
+WAITS = [sys.executable, "-c",
+         "import select; [select.select([], [], [], 0.001) for _ in range(9)]; print('ran')"]
 failures = 0
 
 
@@ -37,13 +39,42 @@ def refused(status: int, words: str, *arguments: str) -> None:
     expect(right, f"{' '.join(arguments)[-60:]}: status {status}, '{words}'", got)
 
 
+def test_named_files() -> None:
+    """What is wrong, where, and nothing runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace, bad = Path(folder) / "trace", Path(folder) / "bad"
+        got = run("--at=wait", f"--trace={trace}", "--", *WAITS)
+        expect(got == (0, "ran\n", "") and trace.stat().st_size > 100, "a trace is written", got)
+        got = run("--at=wait", f"--strategy=oracle:profile={trace}", "--", "echo", "ran")
+        expect(got == (0, "ran\n", ""), "a whole trace is a profile", got)
+        whole = trace.read_bytes()
+        middle = len(whole) // 2
+        for content, why in (
+            (b"", "byte 0: the trace is cut short"),
+            (b"no trace at all, this", "byte 0: not a trace"),
+            (whole[:-25], f"byte {len(whole) - 25}: the trace is cut short"),
+            (whole + b"x", "there is something behind the trailer"),
+            (whole[:middle] + bytes([whole[middle] ^ 4]) + whole[middle + 1 :], "corrupt"),
+        ):
+            bad.write_bytes(content)
+            for name in ("oracle", "oracle-count"):
+                refused(2, f"profile {bad}: ", f"--strategy={name}:profile={bad}", "--", "true")
+                refused(2, why, f"--strategy={name}:profile={bad}", "--", "true")
+        refused(2, "profile /no/such: No such file", "--strategy=oracle:profile=/no/such",
+                "--", "true")
+        refused(2, f"profile {folder}: not a regular file",
+                f"--strategy=oracle:profile={folder}", "--", "true")
+        refused(2, "trace /no/such: No such file", "--trace=/no/such", "--", "true")
+        refused(2, f"trace {folder}: Is a directory", f"--trace={folder}", "--", "true")
+
+
 def test_command_line() -> None:
     refused(2, "unknown tracker: nonsense (auto, async, ", "--tracker", "nonsense", "--", "true")
     refused(2, "needs --surface all", "--recover", "--surface", "program", "--", "true")
     refused(2, "unknown strategy 'nonsense'", "--strategy", "nonsense", "--", "true")
     refused(2, "has no parameter 'x'", "--strategy", "decay:x=1", "--", "true")
     refused(2, "needs the trace", "--strategy", "oracle", "--", "true")
-    refused(2, "cannot be read", "--strategy", "oracle:profile=/no/such/file", "--", "true")
+    test_named_files()
     refused(2, "needs the trace", "--strategy", "oracle-count", "--", "true")
     for option in (("--recover",), ("--trace", "t")):
         refused(2, "keeps no checkpoints", "--strategy", "oracle-count:profile=/dev/null",

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+#include "named_files.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "session/session.h"
+
+static bool wrong(const char *what, const char *path, const char *why)
+{
+	fprintf(stderr, "cairn run: %s %s: %s\n", what, path, why);
+	return false;
+}
+
+static bool is_whole(const char *path, const void *bytes, size_t size)
+{
+	const char *error;
+	char why[160];
+	size_t offset;
+	int err = crn_profile_check(bytes, size, &offset, &error);
+
+	if (err >= 0)
+		return true;
+	snprintf(why, sizeof(why), "byte %zu: %s", offset, error);
+	return wrong("profile", path, why);
+}
+
+static bool check_profile(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+	struct stat st = { .st_size = 0 };
+	void *bytes = NULL;
+	bool good;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return wrong("profile", path, strerror(errno));
+	if (!S_ISREG(st.st_mode)) {
+		close(fd);
+		return wrong("profile", path, "not a regular file");
+	}
+	if (st.st_size)
+		bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (bytes == MAP_FAILED)
+		return wrong("profile", path, strerror(errno));
+	good = is_whole(path, bytes, (size_t)st.st_size);
+	if (bytes)
+		munmap(bytes, (size_t)st.st_size);
+	return good;
+}
+
+bool check_oracle(const char *strategy)
+{
+	static const char name[] = "oracle", key[] = "profile=";
+	char path[PATH_MAX];
+	const char *at;
+
+	if (strncmp(strategy, name, strlen(name)) != 0)
+		return true;
+	at = strstr(strategy, key);
+	if (!at) {
+		fprintf(stderr, "cairn run: an oracle needs the trace of an earlier run: "
+				"oracle:profile=/PATH\n");
+		return false;
+	}
+	snprintf(path, sizeof(path), "%s", at + strlen(key));
+	path[strcspn(path, ",")] = 0;
+	return check_profile(path);
+}
+
+bool check_trace(const char *path)
+{
+	char folder[PATH_MAX];
+	struct stat st;
+	char *slash;
+
+	if (stat(path, &st) == 0) {
+		if (S_ISDIR(st.st_mode))
+			return wrong("trace", path, strerror(EISDIR));
+		return access(path, W_OK) == 0 || wrong("trace", path, strerror(errno));
+	}
+	snprintf(folder, sizeof(folder), "%s", path);
+	slash = strrchr(folder, '/');
+	if (slash)
+		slash[slash == folder] = 0;
+	return access(slash ? folder : ".", W_OK | X_OK) == 0 ||
+		wrong("trace", path, strerror(errno));
+}
