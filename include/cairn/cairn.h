@@ -197,10 +197,11 @@ CRN_API int cairn_close(cairn_t *c);
  * it before you unmap or move it, or (under "mprotect") change its protection. Here it is found
  * out: cairn_restore, cairn_rewind, cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the
  * area is removed. With surface "none" such a call of the program waits until the session's keeper,
- * a process, has noticed; while that is stopped, or (under "uffd") when it and its twin have been
- * killed, until the next cairn_checkpoint, _restore or _rewind. Remove the area first, and there is
- * nothing to wait for. Where there is no keeper, and (under "mprotect", and for files under "uffd")
- * from the death of keeper and twin to the next call, clean pages whose content goes while they
+ * a process, has noticed; while that is stopped, or (under "uffd") when somebody has killed both it
+ * and its twin at once, until the next cairn_checkpoint, _restore or _rewind. (Who runs out of
+ * memory loses one of them.) Remove the area first, and there is nothing to wait for.
+ * Where there is no keeper, and (under "mprotect", and for files under "uffd") from the death of
+ * keeper and twin to the next call, clean pages whose content goes while they
  * stay unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only memory that is
  * mapped over them, also if cairn_area_touch or a strategy expects stores there and they are opened
  * afterwards. Shared areas keep their content in the first two cases; other memory over them is

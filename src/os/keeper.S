@@ -2,16 +2,16 @@
 /*
  * What runs in a keeper once it has no stack any more. All of it lies in one page.
  *
- * void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd)
+ * void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd, uint32_t *state,
+ *	struct crn_keeper_readers *readers)
  *
  * The last thing that a keeper runs: it unmaps the gaps ({ begin, len } until len is 0), its stack
- * among them, so that it works in registers alone. Then it sleeps until the lifeline ends.
- *
- * void crn_keeper_read(struct crn_keeper_readers *readers, long lifeline_fd, long *begun)
- *
- * Begin a thread that reads events, and a twin: another process in the same memory, which sleeps
- * like the keeper and has such a thread as well, so that who is killed alone leaves a reader. What
- * begins here never touches the stack. *begun: readers that will say whether they can.
+ * among them, so that it works in registers alone. With `readers` it then begins a thread that
+ * reads events, and a twin: another process, which sleeps like the keeper and has such a thread as
+ * well, so that who is killed alone leaves a reader. By now there is little to copy for it; and as
+ * it has memory of its own, whoever ends all users of some memory (the kernel, short of it) ends
+ * one of them. `state` is 1 then, and readers->begun says how many will say whether they can. Then
+ * it sleeps until the lifeline ends.
  */
 	.set SEEN, 0 /* struct crn_keeper_readers */
 	.set DONE, 4
@@ -28,34 +28,7 @@
 	.set FILES, 2
 	.set FILE, 8 /* struct crn_keeper_file */
 	.set REVENTS, 6
-
-	.text
-	.balign 1024
-	.globl crn_keeper_sleep
-	.hidden crn_keeper_sleep
-	.type crn_keeper_sleep, @function
-crn_keeper_sleep:
-	movq	%rdi, %rbx
-	movq	%rsi, %r12
-1:	movq	8(%rbx), %rsi
-	testq	%rsi, %rsi
-	jz	sleep
-	movl	$11, %eax		/* munmap; refused (a sealed mapping): then it stays */
-	movq	(%rbx), %rdi
-	syscall
-	addq	$16, %rbx
-	jmp	1b
-
-sleep:	movl	$73, %eax		/* flock(LOCK_SH): ours when the program's memory is gone */
-	movq	%r12, %rdi
-	movl	$1, %esi
-	syscall
-	cmpq	$-4, %rax		/* EINTR */
-	je	sleep
-	movl	$231, %eax		/* exit_group */
-	xorl	%edi, %edi
-	syscall
-	hlt
+	.set BEGUN, 120
 
 	/* clone(flags in edi); the child goes on at \child, on no stack */
 	.macro	BEGIN child
@@ -69,34 +42,56 @@ sleep:	movl	$73, %eax		/* flock(LOCK_SH): ours when the program's memory is gone
 	jz	\child
 	.endm
 	.set THREAD, 0x50f00		/* VM, FS, FILES, SIGHAND, THREAD, SYSVSEM */
-	.set PROCESS, 0x8100		/* VM, PARENT */
+	.set PROCESS, 0x8000		/* PARENT */
 
-	.globl crn_keeper_read
-	.hidden crn_keeper_read
-	.type crn_keeper_read, @function
-crn_keeper_read:
-	pushq	%rbx
-	pushq	%r12
-	pushq	%r13
-	pushq	%r14
-	movq	%rdi, %r13
+	.text
+	.balign 1024
+	.globl crn_keeper_sleep
+	.hidden crn_keeper_sleep
+	.type crn_keeper_sleep, @function
+crn_keeper_sleep:
+	movq	%rdi, %rbx
 	movq	%rsi, %r12
+	movq	%rcx, %r13
 	movq	%rdx, %r14
+2:	movq	8(%rbx), %rsi
+	testq	%rsi, %rsi
+	jz	begin
+	movl	$11, %eax		/* munmap; refused (a sealed mapping): then it stays */
+	movq	(%rbx), %rdi
+	syscall
+	addq	$16, %rbx
+	jmp	2b
+
+begin:	testq	%r13, %r13
+	jz	sleep
 	leaq	FIRST(%r13), %rbx
 	movl	$THREAD, %edi
 	BEGIN	reader
 	js	1f
-	incq	(%r14)
+	incl	BEGUN(%r13)
 	movl	$PROCESS, %edi
 	BEGIN	twin
 	js	1f
 	movl	%eax, TWIN(%r13)
-	incq	(%r14)
-1:	popq	%r14
-	popq	%r13
-	popq	%r12
-	popq	%rbx
-	ret
+	incl	BEGUN(%r13)
+1:	movl	$1, (%r14)		/* the program goes on */
+	movl	$202, %eax		/* futex(FUTEX_WAKE), not private */
+	movq	%r14, %rdi
+	movl	$1, %esi
+	movl	$0x7fffffff, %edx
+	syscall
+
+sleep:	movl	$73, %eax		/* flock(LOCK_SH): ours when the program's memory is gone */
+	movq	%r12, %rdi
+	movl	$1, %esi
+	syscall
+	cmpq	$-4, %rax		/* EINTR */
+	je	sleep
+	movl	$231, %eax		/* exit_group */
+	xorl	%edi, %edi
+	syscall
+	hlt
 
 twin:	movl	$157, %eax		/* prctl(PR_SET_NAME) */
 	movl	$15, %edi

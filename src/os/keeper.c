@@ -43,13 +43,13 @@ _Static_assert(offsetof(struct crn_keeper_readers, robust) == 40, "keeper.S");
 _Static_assert(offsetof(struct crn_keeper_readers, name) == 72, "keeper.S");
 _Static_assert(offsetof(struct crn_keeper_readers, reader[0]) == 88, "keeper.S");
 _Static_assert(offsetof(struct crn_keeper_readers, reader[1]) == 104, "keeper.S");
+_Static_assert(offsetof(struct crn_keeper_readers, begun) == 120, "keeper.S");
 _Static_assert(CRN_KEEPER_FILES == 2 && sizeof(struct crn_keeper_file) == 8, "keeper.S");
 _Static_assert(offsetof(struct crn_keeper_file, revents) == 6, "keeper.S");
 
-/* keeper.S: give the gaps back, sleep until the lifeline ends. */
-_Noreturn void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd);
-/* keeper.S: begin the twin, and a reader in both. */
-void crn_keeper_read(struct crn_keeper_readers *readers, long lifeline_fd, long *begun);
+/* keeper.S: give the gaps back, begin `readers` if they are not NULL, sleep. */
+_Noreturn void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd,
+	uint32_t *state, struct crn_keeper_readers *readers);
 
 /* ---- In the child ---------------------------------------------------------------------------- */
 
@@ -150,42 +150,23 @@ static int prepare(struct crn_keeper *k, int lifeline_fd)
 	return sign(k);
 }
 
-/*
- * Until all readers that have begun have said whether they can, or nothing is to be expected of
- * them: the twin has been killed, or is stopped. The parent waits for us meanwhile.
- */
-static void begin_readers(struct crn_keeper *k, int lifeline_fd)
-{
-	struct pollfd twin = { .fd = -1, .events = POLLIN };
-	uint32_t said;
-	long begun = 0;
-
-	crn_keeper_read(&k->readers, lifeline_fd, &begun);
-	if (k->readers.twin)
-		twin.fd = (int)crn_sys2(NR_PIDFD_OPEN, k->readers.twin, 0);
-	for (int i = 0; i < BEGIN_WAIT_MS && !twin.revents; i++) {
-		said = atomic_load(&k->readers.count);
-		if ((said & 0xffff) + (said >> 16) >= (uint32_t)begun)
-			break;
-		crn_sys3(SYS_poll, &twin, 1, 1); /* readable when it has died */
-	}
-	if (twin.fd >= 0)
-		crn_sys1(SYS_close, twin.fd);
-}
-
 static _Noreturn void child(struct crn_keeper *k, int lifeline_fd)
 {
 	int err = prepare(k, lifeline_fd);
+	bool reads = err >= 0 && k->events_of[0];
 
-	if (err >= 0 && k->events_of[0])
-		begin_readers(k, lifeline_fd);
 	plan_gaps(k);
-	/* The parent goes on: giving the memory back takes as long as the fork took. */
-	__atomic_store_n(&k->state, err < 0 ? (uint32_t)err : 1, __ATOMIC_RELEASE);
-	crn_process_wake(&k->state);
+	/*
+	 * The parent goes on: giving the memory back takes as long as the fork took. Readers begin
+	 * after that.
+	 */
+	if (!reads) {
+		__atomic_store_n(&k->state, err < 0 ? (uint32_t)err : 1, __ATOMIC_RELEASE);
+		crn_process_wake(&k->state);
+	}
 	while (err < 0)
 		crn_sys1(SYS_exit_group, 0);
-	crn_keeper_sleep(k->gaps, lifeline_fd);
+	crn_keeper_sleep(k->gaps, lifeline_fd, &k->state, reads ? &k->readers : NULL);
 }
 
 /* ---- Its life -------------------------------------------------------------------------------- */
@@ -390,8 +371,30 @@ static void plan_readers(struct crn_keeper *k)
 		r->reader[i / CRN_KEEPER_FILES].file[i % CRN_KEEPER_FILES] =
 			(struct crn_keeper_file){ .fd = where ? *where : -1, .events = POLLIN };
 	}
+	r->begun = 0;
 	/* One that was killed in between would be waited for. */
 	atomic_store(&r->events.done, atomic_load(&r->events.seen));
+}
+
+/*
+ * Until all readers that have begun have said whether they can, or nothing is to be expected of
+ * them: the twin has been killed, or is stopped.
+ */
+static void await_readers(struct crn_keeper *k)
+{
+	struct pollfd twin = { .fd = -1, .events = POLLIN };
+	uint32_t said;
+
+	if (k->readers.twin)
+		twin.fd = (int)crn_sys2(NR_PIDFD_OPEN, k->readers.twin, 0);
+	for (int i = 0; i < BEGIN_WAIT_MS && !twin.revents; i++) {
+		said = atomic_load(&k->readers.count);
+		if ((said & 0xffff) + (said >> 16) >= k->readers.begun)
+			break;
+		crn_sys3(SYS_poll, &twin, 1, 1); /* readable when it has died */
+	}
+	if (twin.fd >= 0)
+		crn_sys1(SYS_close, twin.fd);
 }
 
 static int give_birth(struct crn_keeper *k)
@@ -419,6 +422,8 @@ static int give_birth(struct crn_keeper *k)
 	err = pid < 0 ? pid : crn_process_await(&k->state, pid);
 	if (err == -ECHILD)
 		k->pid = 0; /* dead and collected */
+	if (err >= 0 && k->events_of[0])
+		await_readers(k);
 	return CRN_MIN(err, 0);
 }
 

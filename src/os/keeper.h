@@ -20,7 +20,8 @@
  *
  * It may be told to read the events of userfaultfds (struct crn_uffd_events), which let the calls
  * sleep that change a mapping: a load tells whether one has. Lest a process that somebody kills
- * leaves such calls asleep, it then has a twin in the same memory, which reads them as well.
+ * leaves such calls asleep, it then has a twin, which reads them as well. That has memory of its
+ * own: the kernel, short of memory, kills all processes that use the same.
  *
  * Where there is none (no process to be had, pidfd_getfd refused by a sandbox, a program that has
  * unshared its PID namespace) owner is 0: then whoever needs to know asks crn_keeper_mend. Under
@@ -77,6 +78,7 @@ struct crn_keeper_readers {
 			int16_t events, revents;
 		} file[CRN_KEEPER_FILES];
 	} reader[2];
+	uint32_t begun; /* readers that will be counted in `count` */
 };
 
 /* Shared memory. */
