@@ -524,13 +524,14 @@ static bool has_flag(const char *line, const char *flag)
 	return false;
 }
 
-int crn_memory_fork_advice(uintptr_t addr)
+unsigned crn_memory_fork_advice(uintptr_t addr)
 {
 	char line[256];
 
 	if (!read_flags(addr, line))
 		return 0;
-	return has_flag(line, " dc") ? MADV_DONTFORK : has_flag(line, " wf") ? MADV_WIPEONFORK : 0;
+	return (has_flag(line, " dc") ? CRN_FORK_MISSING : 0) |
+		(has_flag(line, " wf") ? CRN_FORK_WIPED : 0);
 }
 
 bool crn_memory_was_writable(uintptr_t addr)

@@ -71,8 +71,13 @@ int crn_memory_reopen(void *addr, size_t len, int prot);
 /* A page that MADV_GUARD_INSTALL has closed is plain memory again, of zeros. 0 or -errno. */
 int crn_memory_unguard(void *page);
 
-/* MADV_DONTFORK or MADV_WIPEONFORK if addr's mapping has that, else 0. Reads smaps: slow. */
-int crn_memory_fork_advice(uintptr_t addr);
+enum crn_fork_advice {
+	CRN_FORK_MISSING = 1u << 0, /* MADV_DONTFORK */
+	CRN_FORK_WIPED = 1u << 1,   /* MADV_WIPEONFORK */
+};
+
+/* What of these addr's mapping has. Reads smaps: slow. */
+unsigned crn_memory_fork_advice(uintptr_t addr);
 /*
  * Can the program ever have written to addr's private mapping, which is read-only now? What a
  * debugger writes into it does not count. True if smaps does not tell. Slow.

@@ -18,8 +18,9 @@
  * Which pages differ: where pagemap shows frame numbers (privileged) equal entries are equal pages,
  * else all populated pages are compared.
  *
- * Ranges with MADV_DONTFORK or MADV_WIPEONFORK would be missing in the child. They are noticed
- * after the first fork that should have held them, and lifted around every fork from then on.
+ * Mappings with MADV_DONTFORK or MADV_WIPEONFORK would be missing in the child. They are noticed
+ * after the first fork that should have held them; from then on the advice is lifted around every
+ * fork, as long as the program has not taken it back.
  */
 #include "base/arena.h"
 #include "base/bits.h"
@@ -65,6 +66,8 @@ static void fork_close(void *tracker)
 	crn_faults_close(t->faults);
 	crn_block_free(a, t->theirs, FORK_BATCH * CRN_PAGE_SIZE);
 	crn_block_free(a, t->mine, FORK_BATCH * CRN_PAGE_SIZE);
+	crn_block_free(a, t->former, t->former_capacity * sizeof(*t->former));
+	crn_block_free(a, t->pieces, t->piece_capacity * sizeof(*t->pieces));
 	crn_block_free(a, t->ranges, t->range_capacity * sizeof(*t->ranges));
 	crn_block_free(a, t->snapshots, (t->env->keep + 1) * sizeof(*t->snapshots));
 	crn_block_free(a, t, sizeof(*t));

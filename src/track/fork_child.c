@@ -9,26 +9,103 @@
 
 /* ---- Advice ---------------------------------------------------------------------------------- */
 
-static void lift_advice(struct fork_tracker *t, bool back)
+/* What was known of the mapping at the checkpoint before; mostly it is the next one. */
+static const struct fork_piece *former_piece(
+	struct fork_tracker *t, uintptr_t begin, uintptr_t end)
 {
-	for (size_t i = 0; i < t->range_count; i++) {
-		struct fork_range *r = &t->ranges[i];
-		int lifted = r->fork_advice == MADV_DONTFORK ? MADV_DOFORK : MADV_KEEPONFORK;
+	for (size_t i = 0; i < t->former_count; i++) {
+		size_t at = (t->former_at + i) % t->former_count;
 
-		if (r->fork_advice && r->last == FORK_LAST_OPEN)
-			(void)crn_memory_advise((void *)r->begin, r->end - r->begin,
-				back ? r->fork_advice : lifted);
+		if (t->former[at].begin >= end || t->former[at].end <= begin)
+			continue;
+		t->former_at = at + 1;
+		return &t->former[at];
+	}
+	return NULL;
+}
+
+static int piece_add(struct fork_tracker *t, uintptr_t begin, uintptr_t end, bool file)
+{
+	const struct fork_piece *former = former_piece(t, begin, end);
+	struct fork_piece *p;
+
+	CRN_TRY(crn_table_grow(t->env->arena, (void **)&t->pieces, &t->piece_capacity,
+		t->piece_count, t->piece_count + 1, sizeof(*t->pieces)));
+	p = &t->pieces[t->piece_count++];
+	*p = (struct fork_piece){ .begin = begin, .end = end, .file = file };
+	if (!former)
+		return 0;
+	p->advised = former->advised;
+	if (former->witness >= begin && former->witness < end)
+		p->witness = former->witness;
+	return 0;
+}
+
+static int pieces_in(struct fork_tracker *t, const struct fork_range *r)
+{
+	struct crn_mapping m;
+	int more = crn_maps_begin(&t->maps, r->begin, CRN_MAPS_NO_NAMES);
+
+	while (more >= 0 && (more = crn_maps_next(&t->maps, &m)) > 0 && m.begin < r->end) {
+		CRN_TRY(piece_add(t, CRN_MAX(m.begin, r->begin), CRN_MIN(m.end, r->end),
+			m.inode != 0));
+	}
+	return 0; /* without /proc nothing can be told: as if nobody gave such advice */
+}
+
+/* The mappings as they are now, with what is known of them. */
+static int pieces_look(struct fork_tracker *t)
+{
+	struct fork_piece *table = t->former;
+	size_t capacity = t->former_capacity;
+
+	t->former = t->pieces;
+	t->former_capacity = t->piece_capacity;
+	t->former_count = t->piece_count;
+	t->former_at = 0;
+	t->pieces = table;
+	t->piece_capacity = capacity;
+	t->piece_count = 0;
+	for (size_t i = 0; i < t->range_count; i++)
+		if (t->ranges[i].last == FORK_LAST_OPEN)
+			CRN_TRY(pieces_in(t, &t->ranges[i]));
+	return 0;
+}
+
+static void advise(const struct fork_piece *p, unsigned which, int missing, int wiped)
+{
+	if (which & CRN_FORK_MISSING)
+		(void)crn_memory_advise((void *)p->begin, p->end - p->begin, missing);
+	if (which & CRN_FORK_WIPED)
+		(void)crn_memory_advise((void *)p->begin, p->end - p->begin, wiped);
+}
+
+/* Whoever has given the advice may have taken it back. */
+static void lift_advice(struct fork_tracker *t)
+{
+	for (size_t i = 0; i < t->piece_count; i++) {
+		struct fork_piece *p = &t->pieces[i];
+
+		p->lifted = p->advised ? crn_memory_fork_advice(p->begin) : 0;
+		p->advised = p->lifted;
+		advise(p, p->lifted, MADV_DOFORK, MADV_KEEPONFORK);
 	}
 }
 
+static void put_advice_back(struct fork_tracker *t)
+{
+	for (size_t i = 0; i < t->piece_count; i++)
+		advise(&t->pieces[i], t->pieces[i].lifted, MADV_DONTFORK, MADV_WIPEONFORK);
+}
+
 /* The first populated page; 0 if there is none (then nothing can be lost in the child either). */
-static uintptr_t find_witness(struct fork_tracker *t, const struct fork_range *r)
+static uintptr_t find_witness(struct fork_tracker *t, const struct fork_piece *p)
 {
 	struct crn_page_run run;
-	uintptr_t cursor = r->begin;
+	uintptr_t cursor = p->begin;
 
-	while (cursor < r->end) {
-		long n = crn_pagemap_populated(t->pagemap, &cursor, r->end, &run, 1);
+	while (cursor < p->end) {
+		long n = crn_pagemap_populated(t->pagemap, &cursor, p->end, &run, 1);
 
 		if (n < 0)
 			break;
@@ -46,32 +123,38 @@ static bool entry_holds(int pagemap, uintptr_t page)
 		(entry & (CRN_PAGEMAP_PRESENT | CRN_PAGEMAP_SWAP));
 }
 
-/* Before the fork: pages that are populated afterwards prove nothing. */
+/*
+ * Before the fork: pages that are populated afterwards prove nothing. A file's pages are not
+ * inherited, they are read again: there any page shows that the mapping is there.
+ */
 static void find_witnesses(struct fork_tracker *t)
 {
-	for (size_t i = 0; i < t->range_count && t->pagemap >= 0; i++) {
-		struct fork_range *r = &t->ranges[i];
+	for (size_t i = 0; i < t->piece_count && t->pagemap >= 0; i++) {
+		struct fork_piece *p = &t->pieces[i];
 
-		if (r->last != FORK_LAST_OPEN || r->fork_advice || (r->flags & CRN_AREA_FILE))
-			continue;
-		if (!r->witness || !entry_holds(t->pagemap, r->witness))
-			r->witness = find_witness(t, r);
+		if (p->file)
+			p->witness = p->begin;
+		else if (!p->witness || !entry_holds(t->pagemap, p->witness))
+			p->witness = find_witness(t, p);
 	}
 }
 
-/*
- * Is something that we have missing in the child? Then the mapping's flags say why. Anonymous
- * memory only: a file's pages refault, and nobody wipes those.
- */
-static bool child_lacks(struct fork_tracker *t, struct fork_range *r, int their_pagemap)
+/* Is something that we have missing in the child? Then the mapping's flags say why. */
+static bool child_lacks(struct fork_tracker *t, struct fork_piece *p, int pid, int their_pagemap)
 {
-	if (r->last != FORK_LAST_OPEN || r->fork_advice || !r->witness ||
-		(r->flags & CRN_AREA_FILE))
+	uint8_t byte;
+
+	if (p->lifted || !p->witness)
 		return false;
-	if (entry_holds(their_pagemap, r->witness) || !entry_holds(t->pagemap, r->witness))
+	if (p->file) {
+		if (crn_frozen_read(pid, &byte, p->witness, 1) == 1 ||
+			t->env->load(t->env, &byte, p->witness, 1) < 0)
+			return false;
+	} else if (entry_holds(their_pagemap, p->witness) || !entry_holds(t->pagemap, p->witness)) {
 		return false;
-	r->fork_advice = crn_memory_fork_advice(r->witness);
-	return r->fork_advice != 0;
+	}
+	p->advised = crn_memory_fork_advice(p->witness);
+	return p->advised;
 }
 
 static bool child_is_whole(struct fork_tracker *t, int pid)
@@ -83,8 +166,8 @@ static bool child_is_whole(struct fork_tracker *t, int pid)
 		crn_fd_close(their_pagemap);
 		return true; /* cannot tell: /proc is not mounted or not ours to read */
 	}
-	for (size_t i = 0; i < t->range_count; i++)
-		whole &= !child_lacks(t, &t->ranges[i], their_pagemap);
+	for (size_t i = 0; i < t->piece_count; i++)
+		whole &= !child_lacks(t, &t->pieces[i], pid, their_pagemap);
 	crn_fd_close(their_pagemap);
 	return whole;
 }
@@ -190,11 +273,12 @@ static int take(struct fork_tracker *t)
 {
 	int pid;
 
+	CRN_TRY(pieces_look(t));
 	for (int tries = 0;; tries++) {
 		find_witnesses(t);
-		lift_advice(t, false);
+		lift_advice(t);
 		pid = crn_frozen_take(t->control);
-		lift_advice(t, true);
+		put_advice_back(t);
 		if (pid < 0)
 			return fork_error(pid);
 		if (child_is_whole(t, pid))

@@ -50,8 +50,6 @@ static int range_carve(struct fork_tracker *t, size_t i, uintptr_t begin, uintpt
 		*rest = *r;
 		rest->begin = r->end = end;
 	}
-	if (r->witness < r->begin || r->witness >= r->end)
-		r->witness = 0;
 	return 0;
 }
 

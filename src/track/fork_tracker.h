@@ -43,11 +43,21 @@ struct fork_snapshot {
 struct fork_range {
 	uintptr_t begin, end;
 	uint32_t flags;  /* enum crn_area_flags */
-	int fork_advice; /* MADV_DONTFORK or MADV_WIPEONFORK that is lifted around forks, or 0 */
 	uint64_t born, last;
 	/* put where another mapping was: what is in neither process may still differ */
 	bool placed;
-	uintptr_t witness; /* a populated page, to notice such advice by; 0: not found yet */
+};
+
+/*
+ * What of one mapping is tracked: advice about forks is of mappings, and a range may go over
+ * several, or hold a part of one.
+ */
+struct fork_piece {
+	uintptr_t begin, end;
+	uintptr_t witness; /* a page that holds something; 0: there is none, and nothing to lose */
+	bool file;
+	bool advised;    /* was missing or wiped in a child: look again before each fork */
+	unsigned lifted; /* enum crn_fork_advice, while a child is made */
 };
 
 struct fork_tracker {
@@ -64,6 +74,8 @@ struct fork_tracker {
 	struct fork_range *ranges; /* in no order; those that are tracked are disjoint */
 	size_t range_count, range_capacity;
 	struct crn_late_drops late;
+	struct fork_piece *pieces, *former; /* those of this checkpoint, and of the one before */
+	size_t piece_count, piece_capacity, former_count, former_capacity, former_at;
 
 	int dying[FORK_DYING_MAX];
 	size_t dying_count;

@@ -17,12 +17,19 @@
 extern cairn_t *c;
 extern volatile uint8_t *area; /* PAGES pages, an area of the session */
 
+void *map_pages(size_t pages, int sharing);
 /* A session with the fork tracker and nothing but `area`. */
 void open_session(uint32_t keep);
 uint64_t checkpoint(void);
 /* Write and look at one byte of each page. */
 void write_all(uint8_t value);
 void expect_all(uint8_t value);
+
+/* ---- frozen_advice.c */
+void case_advice(void);
+void case_late_advice(void);
+void case_advice_parts(void);
+void case_advice_file(void);
 
 /* ---- frozen_deaths.c */
 void case_exit(void);

@@ -25,7 +25,7 @@ volatile uint8_t *area;
 
 /* ---- The session -------------------- */
 
-static void *map_pages(size_t pages, int sharing)
+void *map_pages(size_t pages, int sharing)
 {
 	void *at = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
 
@@ -272,68 +272,6 @@ static void case_shared(void)
 	CHECK_OK(cairn_close(c));
 }
 
-/* In a child of the program the advice still counts. */
-static void expect_advice(volatile uint8_t *wiped, volatile uint8_t *missing)
-{
-	int ends[2], status;
-	pid_t pid;
-
-	CHECK(!pipe(ends));
-	pid = fork();
-	if (pid == 0) {
-		if (write(ends[1], (const void *)missing, 1) != -1 || errno != EFAULT)
-			_exit(1);
-		_exit(*wiped == 0 ? 0 : 2);
-	}
-	CHECK(waitpid(pid, &status, 0) == pid);
-	CHECK_U64((uint64_t)status, 0);
-	close(ends[0]);
-	close(ends[1]);
-}
-
-/* With `late` the checkpoints before the advice have proved that nothing is missing. */
-static void advice_case(bool late)
-{
-	volatile uint8_t *wiped = map_pages(4, MAP_PRIVATE), *missing = map_pages(4, MAP_PRIVATE);
-	uint64_t id;
-	uint8_t seen;
-
-	open_session(4);
-	CHECK_OK(cairn_area_add(c, (void *)wiped, 4 * PAGE));
-	CHECK_OK(cairn_area_add(c, (void *)missing, 4 * PAGE));
-	wiped[0] = missing[0] = 1;
-	if (late)
-		(void)checkpoint();
-	CHECK(!madvise((void *)wiped, 4 * PAGE, MADV_WIPEONFORK));
-	CHECK(!madvise((void *)missing, 4 * PAGE, MADV_DONTFORK));
-	wiped[PAGE] = missing[PAGE] = 2;
-	id = checkpoint();
-	wiped[0] = missing[0] = 3;
-	wiped[PAGE] = missing[PAGE] = 3;
-	wiped[2 * PAGE] = missing[2 * PAGE] = 3;
-	CHECK_OK(cairn_peek(c, id, (void *)wiped, &seen, 1));
-	CHECK_U64(seen, 1);
-	CHECK_OK(cairn_peek(c, id, (void *)missing, &seen, 1));
-	CHECK_U64(seen, 1);
-	(void)checkpoint();
-	expect_advice(wiped, missing);
-	CHECK_OK(cairn_rewind(c, id));
-	CHECK(wiped[0] == 1 && wiped[PAGE] == 2 && wiped[2 * PAGE] == 0);
-	CHECK(missing[0] == 1 && missing[PAGE] == 2 && missing[2 * PAGE] == 0);
-	expect_advice(wiped, missing);
-	CHECK_OK(cairn_close(c));
-}
-
-static void case_advice(void)
-{
-	advice_case(false);
-}
-
-static void case_late_advice(void)
-{
-	advice_case(true);
-}
-
 /* ---- Files that are cut short -------------------- */
 
 static int cut_file;
@@ -565,6 +503,8 @@ int main(int argc, char **argv)
 		{ "shared", case_shared },
 		{ "advice", case_advice },
 		{ "late_advice", case_late_advice },
+		{ "advice_parts", case_advice_parts },
+		{ "advice_file", case_advice_file },
 		{ "file", case_file },
 		{ "cut_file", case_cut_file },
 		{ "cut_unwritten", case_cut_unwritten },
