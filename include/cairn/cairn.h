@@ -248,7 +248,9 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * private pages that nobody has written. Cutting a file short takes the others along, too:
  * "async" puts them back, "fork" refuses, "uffd" and "mprotect" do not find out.
  * Under "fork" what is written to a file shows at all checkpoints, in private pages of it that the
- * program has never written. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
+ * program has never written. What MADV_FREE is given may be dropped by the kernel at any time until
+ * it is stored to, also after a restore to before the advice, and nobody is told, under no tracker:
+ * use MADV_DONTNEED on tracked memory. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
 

@@ -8,6 +8,7 @@
  * A call that takes memory away is made in its hook, between checkpoints: one that another thread
  * is taking would read on into a hole.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -373,26 +374,71 @@ bool crn_map_call(struct crn_call *call)
 	return true;
 }
 
-void crn_madvise_prepare(struct crn_call *call)
+/* The content of clean pages would go unsaved. */
+static void save_dropped(uintptr_t addr, uintptr_t end)
 {
-	struct crn_effects *e = crn_agent->effects;
-	uintptr_t addr = crn_page_down((uintptr_t)call->args[0]),
-		  end = addr + crn_page_up((size_t)call->args[1]);
-
-	/*
-	 * A page that is freed lazily vanishes at a moment that nobody reports: drop it now, which
-	 * is allowed as well.
-	 */
-	if (call->args[2] == MADV_FREE)
-		call->args[2] = MADV_DONTNEED;
-	if (call->args[2] == MADV_POPULATE_WRITE)
-		crn_output_memory(addr, end - addr);
-	if (call->args[2] != MADV_DONTNEED && call->args[2] != MADV_DONTNEED_LOCKED)
-		return;
-	if (!e->drops_need_saving)
+	if (!crn_agent->effects->drops_need_saving)
 		return;
 	for (; addr < end; addr += CRN_PAGE_SIZE)
 		(void)!cairn_area_touch(crn_agent->session, (void *)addr, CRN_PAGE_SIZE);
+}
+
+/* The kernel frees lazily up to the first mapping that is not private and anonymous. */
+static uintptr_t freed_until(uintptr_t addr, uintptr_t end)
+{
+	struct crn_effects *e = crn_agent->effects;
+	struct crn_mapping m;
+
+	crn_effects_lock();
+	if (e->maps.fd >= 0 && crn_maps_begin(&e->maps, addr, CRN_MAPS_NO_NAMES) >= 0)
+		while (addr < end && crn_maps_next(&e->maps, &m) == 1 && m.begin < end) {
+			addr = CRN_MAX(addr, m.begin);
+			if (crn_sys3(SYS_madvise, (long)addr, (long)(CRN_MIN(m.end, end) - addr),
+				MADV_FREE) < 0)
+				break;
+			addr = CRN_MIN(m.end, end);
+		}
+	crn_effects_unlock();
+	return addr;
+}
+
+/*
+ * A page that is freed lazily vanishes at a moment that nobody reports: drop it now, which is
+ * allowed as well. But only what the kernel would have freed; other pages have content.
+ */
+static void free_at_once(struct crn_call *call, uintptr_t addr, uintptr_t end)
+{
+	long err;
+
+	save_dropped(addr, end); /* first: what is freed may go at any time */
+	err = crn_sys3(SYS_madvise, call->args[0], call->args[1], MADV_FREE);
+	if (err >= 0 || err == -ENOMEM) { /* all that is mapped there */
+		call->args[2] = MADV_DONTNEED;
+		return;
+	}
+	if (err != -EINVAL || (call->args[0] & (long)(CRN_PAGE_SIZE - 1)) || end <= addr)
+		return;
+	end = freed_until(addr, end);
+	if (end > addr)
+		(void)crn_sys3(SYS_madvise, (long)addr, (long)(end - addr), MADV_DONTNEED);
+}
+
+void crn_madvise_prepare(struct crn_call *call)
+{
+	uintptr_t addr = crn_page_down((uintptr_t)call->args[0]),
+		  end = addr + crn_page_up((size_t)call->args[1]);
+
+	switch (call->args[2]) {
+	case MADV_FREE:
+		free_at_once(call, addr, end);
+		return;
+	case MADV_POPULATE_WRITE:
+		crn_output_memory(addr, end - addr);
+		return;
+	case MADV_DONTNEED:
+	case MADV_DONTNEED_LOCKED:
+		save_dropped(addr, end);
+	}
 }
 
 static enum crn_verdict madvise_before(struct crn_call *call)

@@ -319,6 +319,47 @@ static void body_free(bool again)
 		munmap(area, LEN);
 }
 
+/* Only anonymous memory is freed lazily: a file's mapping keeps what was written to it. */
+static void setup_private(void)
+{
+	int fd = open(letters(), O_RDONLY);
+
+	CHECK(fd >= 0);
+	area = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	CHECK(area != MAP_FAILED);
+	close(fd);
+	area[0] = 'p';
+}
+
+static void body_free_file(bool again)
+{
+	CHECK(area[0] == 'p');
+	CHECK(CALL(madvise, area, 4096, MADV_FREE) == -1 && errno == EINVAL);
+	CHECK(area[0] == 'p');
+}
+
+/* The last page is shared memory. */
+static void setup_part(void)
+{
+	char *last;
+
+	setup_area();
+	last = mmap(area + LEN - 4096, 4096, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	CHECK(last == area + LEN - 4096);
+	memset(last, 'a', 4096);
+}
+
+/* Up to what cannot be freed it is. */
+static void body_free_part(bool again)
+{
+	CHECK(is_all('a'));
+	CHECK(CALL(madvise, area, LEN, MADV_FREE) == -1 && errno == EINVAL);
+	CHECK(area[LEN - 4096] == 'a');
+	if (again)
+		munmap(area, LEN);
+}
+
 static void body_brk(bool again)
 {
 	char *now = (char *)syscall(SYS_brk, 0);
@@ -420,6 +461,8 @@ const struct row rows_memory[] = {
 	{"mprotect_part", setup_area, body_mprotect_part, false, false},
 	{"madvise_dontneed", setup_area, body_dontneed, false, false},
 	{"madvise_free", setup_area, body_free, false, false},
+	{"madvise_free_file", setup_private, body_free_file, false, false},
+	{"madvise_free_part", setup_part, body_free_part, false, false},
 	{"brk", NULL, body_brk, false, false},
 	{"malloc", setup_malloc, body_malloc, false, false},
 	{"kernel_writes", setup_area, body_kernel_writes, false, false},
