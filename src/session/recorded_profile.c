@@ -84,7 +84,7 @@ int crn_profile_check(const void *bytes, size_t size, size_t *offset, const char
 
 	if (got >= 0)
 		do
-			got = crn_trace_next(&r, &key, NULL, 0, &count);
+			got = crn_trace_next(&r, &key, NULL, SIZE_MAX, &count);
 		while (got == CRN_TRACE_INTERVAL);
 	if (got == CRN_TRACE_END)
 		return 0;

@@ -234,7 +234,7 @@ int crn_trace_next(struct crn_trace_reader *r, uint64_t *key, uintptr_t *pages, 
 		number > (uint64_t)(end - at))
 		return wrong(r, "the interval does not hold what it says");
 	*count = (size_t)number;
-	if (pages && number > capacity) {
+	if (number > capacity) {
 		r->chain = chain;
 		return CRN_TRACE_ROOM;
 	}

@@ -73,8 +73,8 @@ enum crn_trace_result {
 int crn_trace_open(struct crn_trace_reader *r, const void *bytes, size_t size);
 /*
  * The next interval: enum crn_trace_result, or CRN_PORT_EINVAL with r->error and r->offset set.
- * pages[] has addresses; NULL: they are only checked. The end is answered only if the trailer is
- * there and right.
+ * pages[] has addresses; NULL, of any capacity: they are only checked. The end is answered only if
+ * the trailer is there and right.
  */
 int crn_trace_next(struct crn_trace_reader *r, uint64_t *key, uintptr_t *pages, size_t capacity,
 	size_t *count);
