@@ -163,10 +163,13 @@ static int by_page_and_time(const void *a, const void *b)
 	return x->interval < y->interval ? -1 : x->interval > y->interval;
 }
 
-/* A cold page is written: a fault, or an opening in time, which needs a checkpoint before. */
-static uint64_t back(const struct writing *w, const struct crn_costs *c)
+/*
+ * A cold page is written: a fault, or an opening in time, which needs a checkpoint before. What was
+ * done before interval `skip` does not count.
+ */
+static uint64_t back(const struct writing *w, const struct crn_costs *c, size_t skip)
 {
-	uint64_t opening = (uint64_t)c->open + c->copy;
+	uint64_t opening = (uint64_t)(w->interval > skip ? c->open : 0) + c->copy;
 
 	return w->interval && opening < c->fault ? opening : c->fault;
 }
@@ -175,10 +178,11 @@ static uint64_t back(const struct writing *w, const struct crn_costs *c)
  * After a write of a page, staying hot until the next one takes a copy for each interval; going
  * cold takes a protection and the way back.
  */
-static uint64_t cheapest(const struct writing *w, const struct crn_costs *c)
+static uint64_t cheapest(const struct writing *w, const struct crn_costs *c, size_t skip)
 {
-	uint64_t hot = (uint64_t)(w[1].interval - w[0].interval) * c->copy;
-	uint64_t cold = c->protect + back(&w[1], c);
+	bool before = w[0].interval < skip;
+	uint64_t hot = (uint64_t)(w[1].interval - (before ? skip - 1 : w[0].interval)) * c->copy;
+	uint64_t cold = (before ? 0 : c->protect) + back(&w[1], c, skip);
 
 	return hot < cold ? hot : cold;
 }
@@ -202,9 +206,9 @@ void replay_bound(const struct run *r, const struct cost_model *model, size_t sk
 			continue;
 		written++;
 		if (!i || w[i - 1].page != w[i].page)
-			cycles += back(&w[i], &model->costs);
+			cycles += back(&w[i], &model->costs, skip);
 		else
-			cycles += cheapest(&w[i - 1], &model->costs);
+			cycles += cheapest(&w[i - 1], &model->costs, skip);
 	}
 	printf("{\"table\":\"accuracy\",\"run\":\"%s\",\"strategy\":\"bound\",\"costs\":\"%s\","
 	       "\"intervals\":%llu,\"written\":%.3f,\"cycles\":%.0f,\"to_oracle\":%.3f}\n",

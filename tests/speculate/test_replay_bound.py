@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+No strategy costs less than the bound that cairn-bench prints beside it, also where the first
+intervals do not count.
+
+    test_replay_bound.py CAIRN_BENCH
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+RUNS = ("mixed", "zipf:pages=400", "alternate", "phases", "stride:pages=512", "periods:longest=60")
+# fault, copy, protect, open; the third opens pages for nothing
+COSTS = ("smc", "async", "900,100,500,0", "8000,100,4000,4000")
+
+
+def replay(run: str, skip: int, costs: str) -> list[dict]:
+    command = [sys.argv[1], f"--synthetic={run}", "-n", "400", "-k", str(skip), "-c", costs]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def main() -> None:
+    for run in RUNS:
+        for skip in (0, 1, 40, 200):
+            for costs in COSTS:
+                lines = replay(run, skip, costs)
+                bound = next(x for x in lines if x["strategy"] == "bound")
+                for line in lines:
+                    assert bound["cycles"] <= line["cycles"], (run, skip, bound, line)
+                least = min(x["to_oracle"] for x in lines if x["strategy"] != "bound")
+                print(f"{run} from {skip}, {costs}: {bound['to_oracle']}, least {least}")
+
+
+main()
