@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -88,14 +89,20 @@ def answer(folder: Path) -> str:
     return digest("\n".join(lines))
 
 
-def one_run(under: list[str], command: list[str]) -> tuple[float, dict]:
-    begin = time.perf_counter()
+def processor_seconds() -> float:
+    """Of children that have ended: what a neighbour takes away is not in it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def one_run(under: list[str], command: list[str]) -> tuple[float, float, dict]:
+    begin, spent = time.perf_counter(), processor_seconds()
     process = subprocess.Popen([*under, *command], stderr=subprocess.PIPE, text=True)
     err = process.communicate(timeout=600)[1]
-    seconds = time.perf_counter() - begin
+    seconds, spent = time.perf_counter() - begin, processor_seconds() - spent
     if process.returncode:
         raise RuntimeError(f"hmmsearch ended with {process.returncode}\n{err[-600:]}")
-    return seconds, next(iter(summaries(err).values()), {})
+    return seconds, spent, next(iter(summaries(err).values()), {})
 
 
 def variants(settings: Settings) -> list[tuple[str, str, int]]:
@@ -153,9 +160,9 @@ def rounds(
             tracker, strategy, every = name
             under = [settings.cairn(), "run", "--stats=json", "--at", f"{site}/{every}"]
             under += ["--tracker", tracker, "--strategy", strategy, "--"]
-        seconds, stats = one_run(under, command)
+        seconds, spent, stats = one_run(under, command)
         taken = {key: stats.get(key, 0) for key in ("checkpoints", "pages_saved")}
-        return {"seconds": seconds, "answer": answer(folder), **taken}
+        return {"seconds": seconds, "processor": spent, "answer": answer(folder), **taken}
 
     try:
         log.fill(found, settings.rounds, run, lambda name: " ".join(map(str, name)))
@@ -187,6 +194,8 @@ def lines(found: Found, site: str, sequences: int) -> Iterator[dict]:
             "rounds": len(mine),
             "seconds": round(median(one["seconds"] for one in mine), 4),
             **spread([one["seconds"] / its["seconds"] for one, its in zip(mine, bare)], "slowdown"),
+            **spread([one["processor"] / its["processor"] for one, its in zip(mine, bare)],
+                     "processor"),
             "checkpoints": count,
             "checkpoints_per_sequence": round(count / sequences, 4),
             "pages_per_checkpoint": round(pages / count, 2) if count else 0,

@@ -148,6 +148,10 @@ def alternate(lines: list[dict], section: MakeSection) -> list[object]:
     return [section("Contexts: two types of requests", text, [*head, "mprotect"], rows)]
 
 
+def times_of(line: dict) -> str:
+    return f"{line['slowdown']:.2f}x ({line['processor']:.2f}x)"
+
+
 def figure3(lines: list[dict], section: MakeSection) -> list[object]:
     mine = _of(lines, "figure3")
     if not mine:
@@ -163,14 +167,14 @@ def figure3(lines: list[dict], section: MakeSection) -> list[object]:
         pages = max(line["pages_per_checkpoint"] for line in cells.values())
         rows.append(
             [row]
-            + [f"{cells[n]['slowdown']:.2f}x" if n in cells else "" for n in every]
+            + [times_of(cells[n]) if n in cells else "" for n in every]
             + [f"{pages:.1f}"]
         )
     site = next((line["site"] for line in mine if "site" in line), "")
     origin = "as cairn profile found it" if site.startswith("func:0x") else "built with symbols"
     text = (
         f"Run time beside the bare program, with a checkpoint at every n-th sequence ({site}, "
-        f"{origin})."
+        f"{origin}); in brackets the processor time, which a busy machine changes less."
     )
     head = ["tracker, strategy", *(f"n = {n}" for n in every), "pages each"]
     return [section("SMC Figure 3: hmmsearch", text, head, rows, "figure3.png")]
