@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
-// One check for several writes: fields of an object that a block fills one after another. The hook
-// goes before the first of them, so it may read memory that the program reaches only later; hence
-// no group goes over a call, which may not return.
+// One check for several writes: fields of an object that are filled one after another, in a block or
+// in blocks that always run together (LMC, V-A4: dominator chains). The hook goes before the first
+// of them, so it may read memory that the program reaches only later; hence no group goes over a
+// call, which may not return, nor over a loop, which may not end.
 #include "cover.h"
 #include "store_hooks.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/PostOrderIterator.h"
+#include "llvm/Analysis/CycleAnalysis.h"
+#include "llvm/Analysis/PostDominators.h"
 #include "llvm/Analysis/ValueTracking.h"
+#include "llvm/IR/Dominators.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/MathExtras.h"
@@ -27,6 +32,85 @@ bool ends_group(const Instruction &i)
 	return !isGuaranteedToTransferExecutionToSuccessor(&i) || !isa<IntrinsicInst>(c);
 }
 
+// Instructions that all run if the first of them does, in one interval, with the same mappings.
+class Groups {
+public:
+	Groups(Function &f, const Checkpoints &c) : checkpoints(c), dominators(f), behind(f)
+	{
+		cycles.compute(f);
+		for (BasicBlock *b : ReversePostOrderTraversal<Function *>(&f))
+			number(*b);
+		for (BasicBlock &b : f) // that nothing leads to
+			if (!blocks.contains(&b))
+				number(b);
+	}
+
+	unsigned of(const Instruction *i) const { return groups.lookup(i); }
+
+	// Of one group.
+	bool before(const Instruction *a, const Instruction *b) const
+	{
+		if (a->getParent() == b->getParent())
+			return a->comesBefore(b);
+		return blocks.lookup(a->getParent()).order < blocks.lookup(b->getParent()).order;
+	}
+
+private:
+	static constexpr unsigned between_max = 16; // blocks, from one of a chain to the next
+
+	struct Block {
+		unsigned order, first, last; // groups: where it begins, and ends
+	};
+
+	const Checkpoints &checkpoints;
+	DominatorTree dominators;
+	PostDominatorTree behind;
+	CycleInfo cycles;
+	DenseMap<const Instruction *, unsigned> groups;
+	DenseMap<const BasicBlock *, Block> blocks;
+	unsigned count = 0;
+
+	void number(BasicBlock &b)
+	{
+		const BasicBlock *p = joined(b);
+		unsigned first = p ? blocks.lookup(p).last : ++count, group = first;
+
+		for (Instruction &i : b) {
+			groups[&i] = group;
+			if (ends_group(i) || checkpoints.at(i))
+				group = ++count;
+		}
+		blocks[&b] = { unsigned(blocks.size()), first, group };
+	}
+
+	// The block after whose end b always runs, as often and with nothing between that ends a
+	// group.
+	const BasicBlock *joined(BasicBlock &b) const
+	{
+		const DomTreeNode *node = dominators.getNode(&b);
+		BasicBlock *p = node && node->getIDom() ? node->getIDom()->getBlock() : nullptr;
+
+		if (!p || !blocks.contains(p) || cycles.getCycle(p) != cycles.getCycle(&b) ||
+			!behind.dominates(&b, p))
+			return nullptr;
+		SmallPtrSet<const BasicBlock *, between_max> seen;
+		SmallVector<const BasicBlock *, between_max> left(successors(p));
+		while (!left.empty()) {
+			const BasicBlock *x = left.pop_back_val();
+
+			if (x == &b || !seen.insert(x).second)
+				continue;
+			auto at = blocks.find(x);
+			if (x == p || seen.size() > between_max || at == blocks.end() ||
+				at->second.first != at->second.last ||
+				cycles.getCycle(x) != cycles.getCycle(p))
+				return nullptr;
+			llvm::append_range(left, successors(x));
+		}
+		return p;
+	}
+};
+
 // What is known of the alignment of base + low, from all members that lie at known distances.
 Align best_alignment(ArrayRef<Cover> group, int64_t low, const DataLayout &layout)
 {
@@ -43,7 +127,10 @@ Align best_alignment(ArrayRef<Cover> group, int64_t low, const DataLayout &layou
 
 class Aggregator {
 public:
-	Aggregator(const Options &o, const DataLayout &l) : options(o), layout(l) {}
+	Aggregator(const Options &o, const DataLayout &l, const Groups &g)
+		: options(o), layout(l), groups(g)
+	{
+	}
 
 	SmallVector<Cover, 64> result;
 	unsigned gone = 0;
@@ -70,6 +157,7 @@ public:
 private:
 	const Options &options;
 	const DataLayout &layout;
+	const Groups &groups;
 
 	int64_t span_max() const
 	{
@@ -91,7 +179,7 @@ private:
 		}
 		const Cover *first = &group[0];
 		for (const Cover &c : group)
-			if (c.at->comesBefore(first->at))
+			if (groups.before(c.at, first->at))
 				first = &c;
 		Value *pointer = first->low == low ? first->pointer : nullptr;
 		result.push_back({ first->at, first->base, low, high, align, pointer });
@@ -104,22 +192,14 @@ private:
 unsigned aggregate(SmallVectorImpl<Cover> &covers, Function &f, const Options &o,
 	const Checkpoints &checkpoints)
 {
-	DenseMap<const Instruction *, unsigned> group_of;
-	unsigned group = 0;
+	Groups groups(f, checkpoints);
+	MapVector<std::pair<unsigned, Value *>, SmallVector<Cover, 8>> members;
 
-	for (BasicBlock &b : f) {
-		group++;
-		for (Instruction &i : b) {
-			group_of[&i] = group;
-			group += ends_group(i) || checkpoints.at(i);
-		}
-	}
-	MapVector<std::pair<unsigned, Value *>, SmallVector<Cover, 8>> groups;
 	for (const Cover &c : covers)
-		groups[{ group_of[c.at], c.base }].push_back(c);
+		members[{ groups.of(c.at), c.base }].push_back(c);
 
-	Aggregator a(o, f.getParent()->getDataLayout());
-	for (auto &entry : groups)
+	Aggregator a(o, f.getParent()->getDataLayout(), groups);
+	for (auto &entry : members)
 		a.take(entry.second);
 	covers = std::move(a.result);
 	return a.gone;

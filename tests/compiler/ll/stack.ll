@@ -3,6 +3,7 @@
 ; through a pointer that may be anything do, and so do all if the switch is off.
 ; RUN: CHECK link=on,report=on
 ; RUN: OFF link=on,report=on,stack=off
+; RUN: LOG link=on,report=on,tracker=undolog
 
 target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 target triple = "x86_64-pc-linux-gnu"
@@ -10,6 +11,7 @@ target triple = "x86_64-pc-linux-gnu"
 declare void @use(ptr)
 
 ; CHECK: cairn: frame: 3 writes, 2 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 1 checks
+; LOG: cairn: frame: 3 writes, 2 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 1 checks
 ; OFF: cairn: frame: 3 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 3 checks
 ; CHECK-LABEL: define void @frame(
 ; OFF-LABEL: define void @frame(
