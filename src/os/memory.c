@@ -357,28 +357,45 @@ int crn_memory_writable(const struct iovec *pieces, size_t count)
 
 /* ---- Around protections ------------------------------------------------------------- */
 
-static int through_mem(uintptr_t addr, void *buf, size_t len, int nr, int flags)
+static int through_mem(int fd, int nr, uintptr_t addr, void *buf, size_t len)
 {
-	int fd = crn_fd_open_own("/proc/self/mem", flags);
-	long n;
+	long n = crn_sys4(nr, fd, buf, len, addr);
 
-	if (fd < 0)
-		return fd;
-	n = crn_sys4(nr, fd, buf, len, addr);
-	crn_fd_close(fd);
 	if (n < 0)
 		return (int)n;
 	return n == (long)len ? 0 : -EFAULT;
 }
 
+int crn_memory_force_open(void)
+{
+	return crn_fd_open_own("/proc/self/mem", O_RDONLY);
+}
+
+int crn_memory_force_read_by(int fd, void *dst, uintptr_t addr, size_t len)
+{
+	return through_mem(fd, SYS_pread64, addr, dst, len);
+}
+
 int crn_memory_force_read(void *dst, uintptr_t addr, size_t len)
 {
-	return through_mem(addr, dst, len, SYS_pread64, O_RDONLY);
+	int fd = crn_memory_force_open(), err;
+
+	if (fd < 0)
+		return fd;
+	err = crn_memory_force_read_by(fd, dst, addr, len);
+	crn_fd_close(fd);
+	return err;
 }
 
 int crn_memory_force_write(uintptr_t addr, const void *src, size_t len)
 {
-	return through_mem(addr, (void *)src, len, SYS_pwrite64, O_RDWR);
+	int fd = crn_fd_open_own("/proc/self/mem", O_RDWR), err;
+
+	if (fd < 0)
+		return fd;
+	err = through_mem(fd, SYS_pwrite64, addr, (void *)src, len);
+	crn_fd_close(fd);
+	return err;
 }
 
 #ifndef MAP_FIXED_NOREPLACE

@@ -108,6 +108,12 @@ bool crn_memory_all_mapped(uintptr_t addr, size_t len);
  * (/proc/self/mem). Of closed memory only private mappings can be written. 0 or -errno.
  */
 int crn_memory_force_read(void *dst, uintptr_t addr, size_t len);
+/*
+ * The same in two steps, for many reads: a descriptor, -errno. It stays this process's memory in a
+ * forked child, and leads to all of it: not to be kept for long.
+ */
+int crn_memory_force_open(void);
+int crn_memory_force_read_by(int fd, void *dst, uintptr_t addr, size_t len);
 int crn_memory_force_write(uintptr_t addr, const void *src, size_t len);
 
 /*

@@ -247,7 +247,8 @@ struct cairn {
 	size_t file_name_count, file_name_capacity, file_names_kept, file_names_young;
 	uint64_t files_asked; /* counts the times that files are asked for */
 	int files_pagemap;   /* -1: not opened yet */
-	struct crn_fd_identity files_pagemap_id;
+	int closed_memory;   /* -1: not opened in this call; store.c */
+	struct crn_fd_identity files_pagemap_id, closed_memory_id;
 	uint64_t files_look; /* the checkpoint that the look is for */
 	uint64_t files_sure; /* at this one all of them were their files' bytes */
 	bool files_doubt;    /* mappings may have changed since */
@@ -343,8 +344,7 @@ int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name, con
 
 /* ---- area.c */
 struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr); /* or NULL */
-/* index of the first that ends above addr */
-size_t crn_area_from(const cairn_t *c, uintptr_t addr);
+size_t crn_area_from(const cairn_t *c, uintptr_t addr); /* the first that ends above it */
 /* Of a file that somebody may cut short? Not so those of loaded objects. */
 bool crn_area_cuttable(const struct crn_area *area);
 bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
@@ -367,8 +367,7 @@ int crn_area_born(cairn_t *c, uintptr_t begin, uintptr_t end, uint64_t born);
 /* Stop tracking [begin, end); its past is of no interest any more. 0 or CAIRN_EMEMORY. */
 int crn_area_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_ranges_add(cairn_t *c, struct crn_ranges *r, uintptr_t begin, uintptr_t end);
-/* The first range that ends above addr. */
-size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr);
+size_t crn_ranges_from(const struct crn_ranges *r, uintptr_t addr); /* likewise */
 
 /* ---- area_calls.c */
 /* The lowest explicit area that has a byte in [begin, end), as it was added; or NULL. */
@@ -481,10 +480,10 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id);
 void crn_cut_look(cairn_t *c);
 /* Of a file that somebody may cut short at any moment: never touched but by system calls. */
 bool crn_page_cuttable(const cairn_t *c, uintptr_t page);
-/* Is the page one of those that are gone? */
-bool crn_cut_page(const cairn_t *c, uintptr_t page);
+bool crn_cut_page(const cairn_t *c, uintptr_t page); /* is it one of those that are gone? */
 void crn_store(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
+void crn_closed_end(cairn_t *c); /* at the end of a call: what loads have opened */
 bool crn_closed_at(const struct crn_track_env *env, uintptr_t page);
 /* Any bytes, around what survives: the image of a stack that is no area. */
 void crn_store_bytes(cairn_t *c, uintptr_t addr, const void *old, size_t len);

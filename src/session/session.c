@@ -168,6 +168,8 @@ void crn_unlock(cairn_t *c)
 {
 	uint32_t keys = anchor->keys, before = anchor->keys_before;
 
+	if (crn_unlikely(c->closed_memory >= 0))
+		crn_closed_end(c);
 	(void)crn_protect_close(c);
 	release(c);
 	crn_pkey_restore(keys, before);
@@ -356,6 +358,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	c->env.grows_long = crn_grows_long;
 	c->env.deaf = &c->control->deaf;
 	crn_files_open(c);
+	c->closed_memory = -1;
 	CRN_TRY(crn_maps_open(&c->maps, c->maps_buffer));
 	CRN_TRY(crn_journal_open(&c->journal, c->arena, c->keep));
 	CRN_TRY(crn_keeper_open(&c->env.keeper));
@@ -377,6 +380,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 		CRN_TRY(c->ops->kept_take(c->tracker, 0));
 	else
 		CRN_TRY(c->ops->interval_begin(c->tracker));
+	crn_closed_end(c);
 	err = crn_protect_close(c);
 	if (err < 0)
 		(void)crn_protect_open(c); /* what closes the session must be able to write */
@@ -395,6 +399,7 @@ static void tear_down(cairn_t *c)
 	if (c->maps.buffer) {
 		crn_maps_close(&c->maps);
 		crn_files_close(c);
+		crn_closed_end(c);
 	}
 	crn_memory_leave(
 		(char *)reserve_base + CRN_ARENA_LEADING, reserve_size - CRN_ARENA_LEADING);

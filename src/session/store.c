@@ -91,14 +91,57 @@ static const struct crn_piece *awkward_at(const cairn_t *c, uintptr_t addr)
 	return i < c->awkward.count && c->awkward.at[i].begin <= addr ? &c->awkward.at[i] : NULL;
 }
 
+void crn_closed_end(cairn_t *c)
+{
+	if (crn_fd_is(c->closed_memory, &c->closed_memory_id))
+		crn_fd_close(c->closed_memory);
+	c->closed_memory = -1;
+}
+
+/*
+ * The descriptor is opened by the first of a call that needs it, and closed with the session's
+ * lock: a child that is born later could read our memory by it. In the library another thread of
+ * the program may close it meanwhile, and have its number for a file of its own.
+ */
+static int load_closed(cairn_t *c, void *dst, uintptr_t addr, size_t len)
+{
+	int err;
+
+	if (c->closed_memory < 0) {
+		c->closed_memory = crn_memory_force_open();
+		CRN_TRY(CRN_MIN(c->closed_memory, 0));
+		err = crn_fd_identify(c->closed_memory, &c->closed_memory_id);
+		if (err < 0) {
+			c->closed_memory = -1;
+			return err;
+		}
+	}
+	err = crn_memory_force_read_by(c->closed_memory, dst, addr, len);
+	if (crn_likely(crn_fd_is(c->closed_memory, &c->closed_memory_id)))
+		return err;
+	c->closed_memory = -1;
+	return crn_memory_force_read(dst, addr, len);
+}
+
+static bool is_unreadable(const cairn_t *c, uintptr_t page)
+{
+	const struct crn_piece *p = c->unreadable ? awkward_at(c, page) : NULL;
+
+	return p && !(p->prot & PROT_READ);
+}
+
 int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 {
 	cairn_t *c = (cairn_t *)env;
-	int err = 0;
+	bool closed = is_unreadable(c, addr);
+	int err;
 
 	crn_own_calls(c, true);
-	if (crn_memory_peek(dst, (const void *)addr, len) != (long)len)
-		err = crn_memory_force_read(dst, addr, len);
+	err = closed ? load_closed(c, dst, addr, len) : -EFAULT;
+	if (err < 0 && crn_memory_peek(dst, (const void *)addr, len) == (long)len)
+		err = 0;
+	else if (err < 0 && !closed)
+		err = load_closed(c, dst, addr, len);
 	crn_own_calls(c, false);
 	return err;
 }
@@ -106,9 +149,8 @@ int crn_load(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len)
 bool crn_closed_at(const struct crn_track_env *env, uintptr_t page)
 {
 	const cairn_t *c = (const cairn_t *)env;
-	const struct crn_piece *p = c->unreadable ? awkward_at(c, page) : NULL;
 
-	return c->cut || (p && !(p->prot & PROT_READ));
+	return c->cut || is_unreadable(c, page);
 }
 
 /* What the program has closed is there all the same. */
