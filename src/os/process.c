@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include "base/bits.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
@@ -215,6 +216,28 @@ long crn_frozen_read(int pid, void *dst, uintptr_t addr, size_t len)
 		done += (size_t)n;
 	}
 	return (long)done;
+}
+
+bool crn_frozen_dies(int pid)
+{
+	static const char key[] = "\nShdPnd:\t";
+	char text[2048];
+	uint64_t pending = 0;
+	int fd = open_proc(pid, "status", O_RDONLY);
+	long len, at = 0;
+
+	if (fd < 0)
+		return fd == -ENOENT;
+	len = crn_fd_read(fd, text, sizeof(text) - 1);
+	crn_fd_close(fd);
+	if (len <= 0)
+		return true; /* it has been collected just now */
+	text[len] = 0;
+	while (at < len && !crn_starts_with(text + at, key))
+		at++;
+	for (at += (long)sizeof(key) - 1; at < len && text[at] > ' '; at++)
+		pending = pending << 4 | (uint64_t)(text[at] - (text[at] > '9' ? 'a' - 10 : '0'));
+	return pending & 1ull << (SIGKILL - 1);
 }
 
 int crn_frozen_pagemap(int pid)

@@ -77,6 +77,12 @@ void crn_process_wake(uint32_t *state);
  */
 long crn_frozen_read(int pid, void *dst, uintptr_t addr, size_t len);
 
+/*
+ * Has it been killed? It may be readable for a while yet, but for what the kernel has taken away
+ * already. False where nobody can tell.
+ */
+bool crn_frozen_dies(int pid);
+
 /* Its pagemap, for crn_pagemap_entries. A descriptor or -errno. */
 int crn_frozen_pagemap(int pid);
 

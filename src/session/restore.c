@@ -219,6 +219,8 @@ static int restore_content(cairn_t *c, uint64_t id, bool moved, bool *held)
 	int err;
 
 	CRN_TRY(reserve_frames(c, id, held));
+	if (c->ops->kept_stage)
+		CRN_TRY(c->ops->kept_stage(c->tracker, id, moved));
 	crn_store_plan(c);
 	if (moved) {
 		crn_layout_undo_places(c, id);

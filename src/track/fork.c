@@ -64,6 +64,7 @@ static void fork_close(void *tracker)
 		crn_maps_close(&t->maps);
 	crn_block_free(a, t->maps_buffer, CRN_MAPS_BUFFER);
 	crn_faults_close(t->faults);
+	fork_stage_close(t);
 	crn_block_free(a, t->theirs, FORK_BATCH * CRN_PAGE_SIZE);
 	crn_block_free(a, t->mine, FORK_BATCH * CRN_PAGE_SIZE);
 	crn_block_free(a, t->former, t->former_capacity * sizeof(*t->former));
@@ -207,6 +208,7 @@ const struct crn_tracker_ops crn_tracker_fork = {
 	.kept_take = fork_kept_take,
 	.pause = fork_pause,
 	.kept_check = fork_kept_check,
+	.kept_stage = fork_kept_stage,
 	.kept_restore = fork_kept_restore,
 	.kept_next = fork_kept_next,
 	.kept_peek = fork_kept_peek,

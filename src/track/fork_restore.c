@@ -3,6 +3,7 @@
 #include <errno.h>
 #include "base/bits.h"
 #include "base/copy.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/keeper.h"
@@ -28,9 +29,16 @@ int fork_kept_check(void *tracker, uint64_t id)
 	return fork_child_intact(t, s);
 }
 
+/*
+ * What differs is read into memory of the engine before the first store, so that a child that is
+ * killed meanwhile makes a restore fail and not stop half way. Where that cannot be (there may not
+ * be enough memory) all is read once more, and stored as it comes.
+ */
 struct fork_source {
 	int pid, pagemap;
 	bool anonymous, placed;
+	bool whole;  /* what is there now will be replaced: nothing to compare with */
+	bool staged; /* to be stored later */
 };
 
 /* Equal entries are equal pages: both absent, the same swap slot, or the same frame (0 if we may
@@ -42,23 +50,33 @@ static bool entries_equal(uint64_t a, uint64_t b, bool placed)
 	return a == b && !(placed && !a) && (!(a & CRN_PAGEMAP_PRESENT) || (a & ENTRY_PFN));
 }
 
-/* [begin, end) is at most FORK_BATCH pages and may differ: compare, store what does. */
+static int put(struct fork_tracker *t, const struct fork_source *from, uintptr_t page,
+	const void *content)
+{
+	if (from->staged)
+		return fork_stage_add(t, page, content);
+	t->env->store(t->env, page, content, CRN_PAGE_SIZE);
+	return 0;
+}
+
+/* [begin, end) is at most FORK_BATCH pages and may differ: compare, put what does. */
 static int restore_run(
-	struct fork_tracker *t, int pid, uintptr_t begin, uintptr_t end, bool anonymous)
+	struct fork_tracker *t, const struct fork_source *from, uintptr_t begin, uintptr_t end)
 {
 	while (begin < end) {
-		long n = crn_frozen_read(pid, t->theirs, begin, end - begin);
-		long m;
+		long n = crn_frozen_read(from->pid, t->theirs, begin, end - begin);
+		long m = 0;
 
 		if (n < 0)
 			return (int)n;
 		n = (long)crn_page_down((uintptr_t)n);
-		m = crn_memory_peek(t->mine, (void *)begin, (size_t)n);
+		if (!from->whole)
+			m = crn_memory_peek(t->mine, (void *)begin, (size_t)n);
 		for (long at = 0; at < n; at += (long)CRN_PAGE_SIZE) {
 			if (at + (long)CRN_PAGE_SIZE <= m &&
 				crn_same_words(t->mine + at, t->theirs + at, CRN_PAGE_SIZE))
 				continue;
-			t->env->store(t->env, begin + (uintptr_t)at, t->theirs + at, CRN_PAGE_SIZE);
+			CRN_TRY(put(t, from, begin + (uintptr_t)at, t->theirs + at));
 		}
 		begin += (uintptr_t)n;
 		if (begin == end)
@@ -67,8 +85,8 @@ static int restore_run(
 		 * Not even there in the child: MADV_DONTFORK, and never written then. Beyond the
 		 * end of a file, or a guard page then and now: stays.
 		 */
-		if (anonymous && crn_memory_readable(&begin, 1))
-			t->env->store(t->env, begin, NULL, CRN_PAGE_SIZE);
+		if (from->anonymous && (from->whole || crn_memory_readable(&begin, 1)))
+			CRN_TRY(put(t, from, begin, NULL));
 		begin += CRN_PAGE_SIZE;
 	}
 	return 0;
@@ -81,47 +99,99 @@ static int restore_batch(
 	size_t count = crn_pages(end - begin);
 	size_t i = 0;
 
-	if (t->pagemap < 0 || from->pagemap < 0 ||
+	if (from->whole || t->pagemap < 0 || from->pagemap < 0 ||
 		crn_pagemap_entries(t->pagemap, begin, mine, count) < 0 ||
 		crn_pagemap_entries(from->pagemap, begin, theirs, count) < 0)
-		return restore_run(t, from->pid, begin, end, from->anonymous);
+		return restore_run(t, from, begin, end);
 	while (i < count) {
 		size_t k = i;
 
 		while (k < count && !entries_equal(mine[k], theirs[k], from->placed))
 			k++;
 		if (k > i)
-			CRN_TRY(restore_run(t, from->pid, begin + i * CRN_PAGE_SIZE,
-				begin + k * CRN_PAGE_SIZE, from->anonymous));
+			CRN_TRY(restore_run(
+				t, from, begin + i * CRN_PAGE_SIZE, begin + k * CRN_PAGE_SIZE));
 		i = k + 1;
 	}
 	return 0;
 }
 
-int fork_kept_restore(void *tracker, uint64_t id)
+static int restore_range(
+	struct fork_tracker *t, struct fork_source *from, const struct fork_range *r)
 {
-	struct fork_tracker *t = tracker;
 	const uintptr_t step = FORK_BATCH * CRN_PAGE_SIZE;
-	struct fork_source from;
+
+	from->anonymous = !(r->flags & CRN_AREA_FILE);
+	from->placed = r->placed;
+	for (uintptr_t at = r->begin; at < r->end; at += step)
+		CRN_TRY(restore_batch(t, from, at, CRN_MIN(at + step, r->end)));
+	return 0;
+}
+
+/*
+ * Memory that the kernel takes away from a child that it has killed (short of memory) reads as if
+ * it had never been there.
+ */
+static int read_all(struct fork_tracker *t, uint64_t id, bool moved)
+{
+	struct fork_source from = { .pid = fork_snapshot_find(t, id)->pid, .staged = true };
 	int err = 0;
 
-	CRN_TRY(fork_kept_check(t, id));
-	(void)crn_keeper_mend(t->env->keeper);
-	from.pid = fork_snapshot_find(t, id)->pid;
 	from.pagemap = crn_frozen_pagemap(from.pid);
 	for (size_t i = 0; i < t->range_count && err >= 0; i++) {
 		const struct fork_range *r = &t->ranges[i];
 
-		if (r->born > id || r->last != FORK_LAST_OPEN)
-			/* younger than the checkpoint: stays as it is; or no longer there */
-			continue;
-		from.anonymous = !(r->flags & CRN_AREA_FILE);
-		from.placed = r->placed;
-		for (uintptr_t at = r->begin; at < r->end && err >= 0; at += step)
-			err = restore_batch(t, &from, at, CRN_MIN(at + step, r->end));
+		/* What is mapped again gets its content from what has been there. */
+		from.whole = r->last != FORK_LAST_OPEN;
+		if (from.whole ? moved && fork_range_holds(r, id) : r->born <= id)
+			err = restore_range(t, &from, r);
 	}
 	crn_fd_close(from.pagemap);
-	CRN_TRY(err);
+	return err == -ESRCH || (err >= 0 && crn_frozen_dies(from.pid)) ? CAIRN_EFAILED : err;
+}
+
+int fork_kept_stage(void *tracker, uint64_t id, bool moved)
+{
+	struct fork_tracker *t = tracker;
+	int err;
+
+	CRN_TRY(fork_kept_check(t, id));
+	(void)crn_keeper_mend(t->env->keeper);
+	fork_stage_begin(t);
+	err = read_all(t, id, moved);
+	if (err >= 0)
+		return 0;
+	crn_debug("fork: %zu pages read before the first store: %d", t->stage.count, err);
+	fork_stage_end(t);
+	/* No memory for it; or what cannot be read need not be: some of it may be younger. */
+	return err == CAIRN_EFAILED ? err : 0;
+}
+
+static int restore_directly(struct fork_tracker *t, uint64_t id)
+{
+	struct fork_source from = { 0 };
+	int err = 0;
+
+	CRN_TRY(fork_kept_check(t, id));
+	from.pid = fork_snapshot_find(t, id)->pid;
+	from.pagemap = crn_frozen_pagemap(from.pid);
+	for (size_t i = 0; i < t->range_count && err >= 0; i++) {
+		/* younger than the checkpoint: stays as it is; or no longer there */
+		if (t->ranges[i].born <= id && t->ranges[i].last == FORK_LAST_OPEN)
+			err = restore_range(t, &from, &t->ranges[i]);
+	}
+	crn_fd_close(from.pagemap);
+	return err;
+}
+
+int fork_kept_restore(void *tracker, uint64_t id)
+{
+	struct fork_tracker *t = tracker;
+
+	if (t->stage.ready)
+		fork_stage_store(t, id);
+	else
+		CRN_TRY(restore_directly(t, id));
 	fork_truncate(t, id);
 	fork_ranges_prune(t, 0, id);
 	return 0;
@@ -161,6 +231,8 @@ static int peek_range(
 		if (!n && !anonymous)
 			return CAIRN_ENOTAREA; /* beyond the end of the file */
 		if (!n) {
+			if (crn_frozen_dies(s->pid))
+				return CAIRN_EFAILED;
 			n = (long)CRN_MIN(len, CRN_PAGE_SIZE - (addr & (CRN_PAGE_SIZE - 1)));
 			crn_fill(buf, 0, (size_t)n); /* MADV_DONTFORK, and never written then */
 		}

@@ -2,7 +2,7 @@
 /*
  * What the files of the fork tracker share. fork.c has the table and drives; fork_range.c knows
  * which memory is tracked and which checkpoints hold it; fork_child.c makes children that hold all
- * of it; fork_restore.c copies back from them.
+ * of it; fork_restore.c copies back from them, by way of fork_stage.c.
  */
 #ifndef CRN_FORK_TRACKER_H
 #define CRN_FORK_TRACKER_H
@@ -60,6 +60,16 @@ struct fork_piece {
 	unsigned lifted; /* enum crn_fork_advice, while a child is made */
 };
 
+/* What a restore will store, read before its first store. */
+struct fork_stage {
+	bool ready; /* it is all there is to be stored */
+	struct fork_staged {
+		uintptr_t page;
+		void *frame; /* NULL: zeros */
+	} *at;
+	size_t count, capacity, frames;
+};
+
 struct fork_tracker {
 	struct crn_track_env *env;
 	struct crn_frozen_control *control;
@@ -81,6 +91,7 @@ struct fork_tracker {
 	size_t dying_count;
 
 	uint8_t *theirs, *mine; /* FORK_BATCH pages each */
+	struct fork_stage stage;
 };
 
 /* ---- fork.c */
@@ -127,8 +138,18 @@ void fork_child_drop(struct fork_tracker *t, struct fork_snapshot *s);
 /* Does the child still have all that it had? 0, or CAIRN_ELAYOUT if a file was cut short. */
 int fork_child_intact(const struct fork_tracker *t, const struct fork_snapshot *s);
 
+/* ---- fork_stage.c */
+void fork_stage_begin(struct fork_tracker *t);
+/* 0 or CAIRN_EMEMORY. */
+int fork_stage_add(struct fork_tracker *t, uintptr_t page, const void *content);
+/* Store what belongs to memory that checkpoint `id` holds. Ends it. */
+void fork_stage_store(struct fork_tracker *t, uint64_t id);
+void fork_stage_end(struct fork_tracker *t);
+void fork_stage_close(struct fork_tracker *t);
+
 /* ---- fork_restore.c: see track.h */
 int fork_kept_check(void *tracker, uint64_t id);
+int fork_kept_stage(void *tracker, uint64_t id, bool moved);
 int fork_kept_restore(void *tracker, uint64_t id);
 int fork_kept_next(
 	void *tracker, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);

@@ -293,6 +293,12 @@ struct crn_tracker_ops {
 	 * gone). Changes nothing.
 	 */
 	int (*kept_check)(void *t, uint64_t id);
+	/*
+	 * kept_restore(id) is going to be called; before that places of memory that is gone will
+	 * be mapped again, if `moved`. The last chance to fail without harm: 0 or as kept_check. Or
+	 * NULL.
+	 */
+	int (*kept_stage)(void *t, uint64_t id, bool moved);
 	/* Store what differs by env->store, then drop all newer checkpoints. `id` stays. */
 	int (*kept_restore)(void *t, uint64_t id);
 	/* The first range from addr on that checkpoint `id` held: 1, or 0 at the end. */
