@@ -92,6 +92,12 @@ static inline int crn_robust_list_of(int tid, uintptr_t *head, size_t *len)
 	return (int)crn_sys3(SYS_get_robust_list, tid, head, len);
 }
 
+/* The calling thread's; 0 takes it away. */
+static inline int crn_robust_list_set(uintptr_t head)
+{
+	return (int)crn_sys2(SYS_set_robust_list, head, 3 * sizeof(long));
+}
+
 /* The calling thread's TLS base by system call, where the processor does not let us read it. */
 static inline uintptr_t crn_tls_base(void)
 {

@@ -59,6 +59,7 @@ struct of_process {
 	_Atomic uintptr_t busy[BUSY_MAX];
 	_Atomic uint32_t held_count;
 	struct held held[HELD_MAX];
+	struct crn_guests guests;
 };
 _Static_assert(sizeof(struct of_process) <= CRN_PAGE_SIZE, "the first page");
 
@@ -87,23 +88,40 @@ static uint32_t keys; /* to open, before anything behind that can be read: os/pk
 
 static void on_fault(int sig, siginfo_t *info, void *ucontext);
 
-static void leave(struct crn_faults *f)
+/* Of one call of the handler. */
+struct stay {
+	struct crn_faults *f; /* the active one, which stays whole until leave(), or NULL */
+	struct crn_guest *guest;
+	struct crn_guest_visit visit; /* of the guest */
+};
+
+static void leave(struct stay *s)
 {
-	atomic_fetch_sub(&f->process->inside, 1);
+	if (s->guest)
+		crn_guest_leave(&s->f->process->guests, &s->visit);
+	else
+		atomic_fetch_sub(&s->f->process->inside, 1);
 }
 
-/* The active one, which stays whole until leave(), or NULL. */
-static struct crn_faults *enter(void)
+static void enter(struct stay *s, bool guest)
 {
 	struct crn_faults *f;
 
-	while ((f = atomic_load(&active))) {
-		atomic_fetch_add(&f->process->inside, 1);
+	s->guest = NULL;
+	while ((s->f = f = atomic_load(&active))) {
+		if (crn_unlikely(guest))
+			s->guest = crn_guest_enter(&f->process->guests, &s->visit);
+		if (!s->guest)
+			atomic_fetch_add(&f->process->inside, 1);
 		if (crn_likely(atomic_load(&active) == f))
-			return f;
-		leave(f);
+			return;
+		leave(s);
 	}
-	return NULL;
+}
+
+struct crn_guests *crn_faults_guests(struct crn_faults *f)
+{
+	return &f->process->guests;
 }
 
 /* ---- Signals that were sent ------------------------------------------------------------- */
@@ -246,6 +264,9 @@ static void drain(struct crn_faults *f)
 
 	while ((seen = atomic_load(&f->process->inside)))
 		wait_while(&f->process->inside, seen, &round);
+	while (seen = atomic_load(&f->process->guests.present),
+		seen && crn_guests_live(&f->process->guests))
+		wait_while(&f->process->guests.present, seen, &round);
 }
 
 /* ---- In a forked child --------------------------------------------------------------- */
@@ -312,24 +333,27 @@ static bool child_fault(struct crn_faults *f, const siginfo_t *info)
 
 /* ---- The handler ------------------------------------------------------------------------ */
 
-static bool store_fault(struct crn_faults *f, int sig, const siginfo_t *info)
+static bool store_fault(const struct stay *s, int sig, const siginfo_t *info)
 {
+	struct crn_guest *guest = s->guest && !s->visit.nested ? s->guest : NULL;
+	struct crn_faults *f = s->f;
+
 	/* The handler is still ours: it comes late, if nothing refuses the store now. */
 	if (!f || atomic_load(&f->over))
 		return crn_guarded_store(info->si_addr) >= 0;
 	if (f->process->alive != ALIVE)
 		return child_fault(f, info);
-	return f->store && f->store(f->tracker, sig, info);
+	return f->store && f->store(f->tracker, sig, info, guest);
 }
 
-static bool fault(struct crn_faults *f, int sig, siginfo_t *info, void *ucontext)
+static bool fault(const struct stay *s, int sig, siginfo_t *info, void *ucontext)
 {
 	uintptr_t resume;
 
 	if ((sig != SIGSEGV && sig != SIGBUS) || info->si_code <= 0)
 		return false;
 	if (crn_signal_is_store(ucontext) && !crn_guarded_asks(crn_signal_pc(ucontext)) &&
-		store_fault(f, sig, info))
+		store_fault(s, sig, info))
 		return true;
 	resume = crn_guarded_resume(crn_signal_pc(ucontext));
 	if (resume)
@@ -341,31 +365,36 @@ bool crn_faults_serve(int sig, siginfo_t *info, void *ucontext)
 {
 	/* The kernel has started the handler with no key but the default one. */
 	uint32_t opened = keys, before = crn_pkey_open(opened);
-	struct crn_faults *f = enter();
-	bool served = f && fault(f, sig, info, ucontext);
+	struct crn_faults *f = atomic_load(&active);
+	struct stay s;
+	bool served;
 
-	if (f)
-		leave(f);
+	enter(&s, f && crn_guest_calls(&f->process->guests));
+	served = s.f && fault(&s, sig, info, ucontext);
+	if (s.f)
+		leave(&s);
 	crn_pkey_restore(opened, before);
 	return served;
 }
 
 /* True: served. Else *action is what the program wants to be done. */
-static bool fault_opened(
-	int sig, siginfo_t *info, void *ucontext, struct crn_ksigaction *action)
+static bool fault_opened(int sig, siginfo_t *info, void *ucontext, bool guest,
+	struct crn_ksigaction *action)
 {
-	struct crn_faults *f = enter();
-	bool served = fault(f, sig, info, ucontext);
 	struct crn_ksigaction *slot;
+	struct stay s;
+	bool served;
 
-	if (!served && f) {
-		slot = sig == SIGSEGV ? &f->segv : &f->bus;
+	enter(&s, guest);
+	served = fault(&s, sig, info, ucontext);
+	if (!served && s.f) {
+		slot = sig == SIGSEGV ? &s.f->segv : &s.f->bus;
 		*action = *slot;
 		if (action->flags & SA_RESETHAND)
 			*slot = (struct crn_ksigaction){ .handler = (uintptr_t)SIG_DFL };
 	}
-	if (f)
-		leave(f);
+	if (s.f)
+		leave(&s);
 	return served;
 }
 
@@ -373,12 +402,13 @@ static bool fault_opened(
 static bool fault_held(int sig, siginfo_t *info, void *ucontext, struct crn_ksigaction *action)
 {
 	struct crn_faults *f = atomic_load(&active); /* its pages stay: see the drawing above */
-	bool served, first;
+	bool served, first, guest = f && crn_guest_calls(&f->process->guests);
 
 	if (info->si_code <= 0 && hold(f, info))
 		return true;
-	first = crn_faults_hold(f);
-	served = fault_opened(sig, info, ucontext, action);
+	/* A guest has its parent's word, and would leave it behind if it is killed. */
+	first = !guest && crn_faults_hold(f);
+	served = fault_opened(sig, info, ucontext, guest, action);
 	if (first)
 		crn_faults_release(f);
 	return served;
@@ -462,7 +492,7 @@ static int faults_alloc(struct crn_faults **out, struct crn_arena *arena, size_t
 
 	if (crn_memory_advise(f, CRN_PAGE_SIZE, MADV_KEEPONFORK) < 0)
 		return -EINVAL;
-	*process = (struct of_process){ .alive = ALIVE };
+	*process = (struct of_process){ .alive = ALIVE, .guests.host = crn_getpid() };
 	*f = (struct crn_faults){ .process = process, .arena = arena, .cap = cap };
 	f->ranges = kept_alloc(arena, ranges_bytes(cap), &f->range_block);
 	if (!f->ranges)

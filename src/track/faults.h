@@ -12,14 +12,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "track/guests.h"
+
 struct crn_faults;
 struct crn_track_env;
 
 /*
  * Was it a first store to a protected page? Then it is open now, and true is answered: the store
- * runs again. Any thread, any instruction.
+ * runs again. Any thread, any instruction. `guest`: the caller, if it may die in the midst of it.
  */
-typedef bool crn_store_fault(void *tracker, int sig, const siginfo_t *info);
+typedef bool crn_store_fault(
+	void *tracker, int sig, const siginfo_t *info, struct crn_guest *guest);
 
 /*
  * Begin to handle faults, with handlers of our own in front of the program's unless
@@ -28,6 +31,7 @@ typedef bool crn_store_fault(void *tracker, int sig, const siginfo_t *info);
 int crn_faults_open(struct crn_faults **out, struct crn_track_env *env, crn_store_fault *store,
 	void *tracker);
 void crn_faults_close(struct crn_faults *f);
+struct crn_guests *crn_faults_guests(struct crn_faults *f);
 
 /*
  * What a forked child must open again: ranges protected with mprotect, and their protection then. 0

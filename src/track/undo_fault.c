@@ -22,7 +22,14 @@
 
 /* ---- One fault -------------------------------------------------------------------- */
 
-enum verdict { NOT_OURS, SERVED, CROWDED };
+enum verdict { NOT_OURS, SERVED, CROWDED, CLAIMED };
+
+/* What is to be known of a guest that dies. */
+static void note(struct crn_guest *guest, enum crn_guest_note what, uintptr_t value)
+{
+	if (crn_unlikely(guest))
+		atomic_store(&guest->notes[what], value);
+}
 
 /*
  * Nothing of ours refuses the store, now: the page was opened meanwhile, or the area that it was in
@@ -43,7 +50,7 @@ static enum verdict not_refused(const struct crn_undo_pages *u, uintptr_t page)
 	return crn_guarded_store((void *)page) < 0 ? NOT_OURS : SERVED;
 }
 
-/* Claim a clean page for this thread; anything but CROWDED is the verdict already. */
+/* Claim a clean page for this thread; anything but CLAIMED is the verdict already. */
 static enum verdict claim(const struct crn_undo_pages *u, const struct undo_area *a,
 	uintptr_t page, uintptr_t *word)
 {
@@ -59,18 +66,21 @@ static enum verdict claim(const struct crn_undo_pages *u, const struct undo_area
 			return not_refused(u, page);
 		if (!(*word & UNDO_BUSY)) {
 			if (atomic_compare_exchange_weak(w, word, *word | UNDO_BUSY))
-				return CROWDED;
+				return CLAIMED;
 			continue;
 		}
 		if (round++ < 64)
 			crn_pause();
+		else if (undo_guest_died(u))
+			return CROWDED; /* who closes the gate finds out */
 		else
 			crn_yield();
 		*word = atomic_load(w);
 	}
 }
 
-static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t page)
+static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t page,
+	struct crn_guest *g)
 {
 	undo_word *w = undo_word_of(a, page);
 	enum verdict verdict;
@@ -78,16 +88,19 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 	int why = CAIRN_EMEMORY;
 	void *frame;
 
+	note(g, CRN_GUEST_PAGE, page);
 	verdict = claim(u, a, page, &word);
-	if (verdict != CROWDED)
+	if (verdict != CLAIMED)
 		return verdict;
 	frame = crn_frame_alloc(u->env->arena);
+	note(g, CRN_GUEST_FRAME, (uintptr_t)frame);
 	next = (uintptr_t)frame;
 	if (frame && u->env->seal)
 		u->env->seal(u->env, frame, false);
 	if (!frame) {
 		next = UNDO_LOST;
 	} else if (undo_read_page(frame, page) < 0) { /* or another thread has closed it since */
+		note(g, CRN_GUEST_FRAME, 0);
 		crn_frame_free(u->env->arena, frame);
 		next = UNDO_ZERO;
 		frame = NULL;
@@ -95,13 +108,17 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 	/* Other memory has come, closed to stores, and is the wrong content. */
 	if (crn_unlikely(a->object_count) && !undo_object_there(u, a, page, page + CRN_PAGE_SIZE)) {
 		why = CAIRN_EFAILED;
+		note(g, CRN_GUEST_FRAME, 0);
 		if (frame)
 			crn_frame_free(u->env->arena, frame);
 		next = UNDO_LOST;
 		frame = NULL;
 	}
 	doubt = undo_told_doubt(u, page);
+	note(g, CRN_GUEST_NEXT, word | UNDO_OPEN | next | doubt);
 	if (a->guard->open(u, page, page + CRN_PAGE_SIZE, word & UNDO_EXEC) < 0) {
+		note(g, CRN_GUEST_NEXT, 0);
+		note(g, CRN_GUEST_FRAME, 0);
 		if (frame)
 			crn_frame_free(u->env->arena, frame);
 		atomic_store(w, word);
@@ -192,13 +209,14 @@ static void serve_near(struct crn_undo_pages *u, const struct undo_area *a, uint
 }
 
 /* The page cannot be opened alone: with everybody else kept out, open more than it. */
-static bool serve_crowded(struct crn_undo_pages *u, uintptr_t page, bool mine)
+static bool serve_crowded(
+	struct crn_undo_pages *u, uintptr_t page, bool mine, struct crn_guest *guest)
 {
 	struct undo_area *a;
 	int err = 0;
 
 	if (!mine)
-		undo_gate_shut(u, UNDO_CLOSED_BY_HANDLER);
+		undo_gate_shut(u, UNDO_CLOSED_BY_HANDLER, guest);
 	else if (atomic_load(&u->inside))
 		return true; /* not closed yet: the store comes again */
 	a = undo_find(u, page);
@@ -220,7 +238,8 @@ static bool refused_by_guard(const struct crn_undo_pages *u, int sig, int code)
 		(sig == u->guard->signal && code == u->guard->code);
 }
 
-bool undo_store_fault(void *tracker, int sig, const siginfo_t *info)
+bool undo_store_fault(
+	void *tracker, int sig, const siginfo_t *info, struct crn_guest *guest)
 {
 	struct crn_undo_pages *u = tracker;
 	uintptr_t page = crn_page_down((uintptr_t)info->si_addr);
@@ -231,8 +250,8 @@ bool undo_store_fault(void *tracker, int sig, const siginfo_t *info)
 	struct undo_area *a;
 
 	if (mine) {
-		atomic_fetch_add(&u->inside, 1);
-	} else if (!undo_gate_enter(u)) {
+		undo_gate_pass(u, guest);
+	} else if (!undo_gate_enter(u, guest)) {
 		/*
 		 * Closed by somebody: the store waits. Closed by this very thread: the engine
 		 * itself is at fault.
@@ -243,14 +262,16 @@ bool undo_store_fault(void *tracker, int sig, const siginfo_t *info)
 	}
 	a = undo_find(u, page);
 	if (a && a->guard && a->guard->signal == sig && a->guard->code == info->si_code)
-		verdict = serve(u, a, page);
+		verdict = serve(u, a, page, guest);
 	else if (refused_by_guard(u, sig, info->si_code))
 		verdict = not_refused(u, (uintptr_t)info->si_addr);
-	if (verdict == SERVED && a && u->env->predictor && u->env->predictor->near && !mine)
+	/* Not of many pages at once where each may be left behind. */
+	if (verdict == SERVED && a && u->env->predictor && u->env->predictor->near && !mine &&
+		!guest)
 		serve_near(u, a, page);
 	if (begin)
 		atomic_fetch_add_explicit(
 			&u->serve_ticks, crn_clock_ticks() - begin, memory_order_relaxed);
-	undo_gate_leave(u);
-	return verdict == CROWDED ? serve_crowded(u, page, mine) : verdict == SERVED;
+	undo_gate_leave(u, guest);
+	return verdict == CROWDED ? serve_crowded(u, page, mine, guest) : verdict == SERVED;
 }

@@ -148,8 +148,8 @@ int undo_interval_end(void *t, struct crn_sink *sink)
 	 * A handler inside may have opened its page, and another thread written there, before
 	 * saved[] names it. `inside` comes first: who has left in between is in saved[].
 	 */
-	bool quiet = !atomic_load(&u->inside) && !atomic_load(&u->saved_count) &&
-		     !u->hot_area_count;
+	bool quiet = !atomic_load(&u->inside) && !atomic_load(&u->guests->present) &&
+		     !atomic_load(&u->saved_count) && !u->hot_area_count;
 	int err;
 
 	if (quiet && !u->hot.count && !u->env->predictor)
@@ -295,8 +295,13 @@ int undo_look(void *t, uintptr_t page, const void **old)
 
 	*old = NULL;
 	/* While a handler is at it the page may be open already, and the frame not yet named. */
-	while (a && (word = atomic_load(undo_word_of(a, page))) & UNDO_BUSY)
+	while (a && (word = atomic_load(undo_word_of(a, page))) & UNDO_BUSY) {
 		crn_yield();
+		if (undo_guest_died(u)) {
+			undo_gate_close(u);
+			undo_gate_open(u);
+		}
+	}
 	if (!(word & UNDO_OPEN))
 		return 0;
 	*old = undo_frame(word);

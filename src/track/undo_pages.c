@@ -24,23 +24,38 @@ static void wait_while(_Atomic uint32_t *word, uint32_t value, unsigned *round)
 		crn_futex_wait((uint32_t *)word, value, 100000);
 }
 
-bool undo_gate_enter(struct crn_undo_pages *u)
+void undo_gate_pass(struct crn_undo_pages *u, struct crn_guest *guest)
+{
+	if (guest)
+		atomic_store(&guest->inside, 1);
+	else
+		atomic_fetch_add(&u->inside, 1);
+}
+
+bool undo_gate_enter(struct crn_undo_pages *u, struct crn_guest *guest)
 {
 	unsigned round = 0;
 	uint32_t seen;
 
-	atomic_fetch_add(&u->inside, 1);
+	undo_gate_pass(u, guest);
 	if (crn_likely(!atomic_load(&u->closed)))
 		return true;
-	atomic_fetch_sub(&u->inside, 1);
+	undo_gate_leave(u, guest);
 	while (round < 66 && (seen = atomic_load(&u->closed)))
 		wait_while(&u->closed, seen, &round);
+	if (undo_closer_died(u, atomic_load(&u->closed))) {
+		undo_gate_shut(u, UNDO_CLOSED_BY_HANDLER, guest);
+		undo_gate_unshut(u);
+	}
 	return false;
 }
 
-void undo_gate_leave(struct crn_undo_pages *u)
+void undo_gate_leave(struct crn_undo_pages *u, struct crn_guest *guest)
 {
-	atomic_fetch_sub(&u->inside, 1);
+	if (guest)
+		atomic_store(&guest->inside, 0);
+	else
+		atomic_fetch_sub(&u->inside, 1);
 }
 
 uintptr_t undo_thread_pointer(const struct crn_undo_pages *u)
@@ -56,21 +71,28 @@ uintptr_t undo_thread_pointer(const struct crn_undo_pages *u)
  * Ends: who has closed the gate holds the session's lock, or is a handler at one page, and comes to
  * its end without a store to a closed one. Who is inside waits for nobody but for a page that
  * another handler is at (UNDO_BUSY), and no signal handler of the program's runs in its midst: what
- * could not be blocked is held (faults.c). Threads do not die alone. The one exception is a child
- * of vfork: killed in these microseconds it leaves `inside` as it is.
+ * could not be blocked is held (faults.c). Threads do not die alone. Who may (a child of vfork) is
+ * known, and when it has, the next one puts right what it has left (undo_guests.c).
  */
-void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how)
+void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how, struct crn_guest *guest)
 {
-	uint32_t seen, open = 0;
+	uint32_t seen, open = 0, value = undo_closed_by(u, how, guest);
 	unsigned round = 0;
 
-	for (; !atomic_compare_exchange_weak(&u->closed, &open, how); open = 0) {
+	for (; !atomic_compare_exchange_weak(&u->closed, &open, value); open = 0) {
+		if (undo_closer_died(u, open) &&
+			atomic_compare_exchange_strong(&u->closed, &open, value)) {
+			undo_guest_was_closing(u, open);
+			break;
+		}
 		if (open)
 			wait_while(&u->closed, open, &round);
 	}
 	atomic_store_explicit(&u->closer, undo_thread_pointer(u), memory_order_relaxed);
 	for (round = 0; (seen = atomic_load(&u->inside));)
 		wait_while(&u->inside, seen, &round);
+	if (crn_unlikely(atomic_load(&u->guests->present)))
+		undo_guests_settle(u, guest);
 }
 
 void undo_gate_unshut(struct crn_undo_pages *u)
@@ -104,7 +126,7 @@ void undo_gate_close(struct crn_undo_pages *u)
 {
 	if (u->depth++ == 0) {
 		hold_signals(u);
-		undo_gate_shut(u, UNDO_CLOSED_BY_CALL);
+		undo_gate_shut(u, UNDO_CLOSED_BY_CALL, NULL);
 		u->hot.stale = true;
 		undo_own(u, true);
 		u->owns = true;
@@ -120,7 +142,7 @@ void undo_gate_close_to_read(struct crn_undo_pages *u)
 		hold_signals(u);
 	else
 		atomic_store(&u->reader, undo_thread_pointer(u));
-	undo_gate_shut(u, UNDO_CLOSED_BY_CALL);
+	undo_gate_shut(u, UNDO_CLOSED_BY_CALL, NULL);
 }
 
 bool undo_gate_is_mine(const struct crn_undo_pages *u)
@@ -456,6 +478,7 @@ int undo_open(
 	err = crn_faults_open(&u->handler, env, undo_store_fault, u);
 	if (err < 0)
 		goto err_maps;
+	u->guests = crn_faults_guests(u->handler);
 	*out = u;
 	return 0;
 

@@ -154,7 +154,8 @@ struct crn_undo_pages {
 	_Atomic uint64_t serve_ticks; /* that handlers took for all faults, under a predictor */
 	uint64_t priced_ticks, priced_faults; /* of these, in intervals that have ended */
 	uint64_t eager;
-	_Atomic uint32_t closed, inside; /* the gate */
+	_Atomic uint32_t closed, inside; /* the gate: enum undo_closed; threads inside */
+	struct crn_guests *guests;       /* others */
 	uint32_t depth;                  /* of the session's closing; its lock */
 	_Atomic uintptr_t closer;        /* thread pointer of who closed it, 0 if unknown */
 	_Atomic uintptr_t reader;        /* and of who is in undo_gate_close_to_read */
@@ -231,11 +232,13 @@ int undo_protect_closed(
  */
 enum undo_closed {
 	UNDO_CLOSED_BY_CALL = 1,
-	UNDO_CLOSED_BY_HANDLER = 2,
+	UNDO_CLOSED_BY_HANDLER = 2, /* | (which guest + 1) << 8, if it is one */
 };
-bool undo_gate_enter(struct crn_undo_pages *u);
-void undo_gate_leave(struct crn_undo_pages *u);
-void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how);
+bool undo_gate_enter(struct crn_undo_pages *u, struct crn_guest *guest);
+/* The same without a look whether it is closed. */
+void undo_gate_pass(struct crn_undo_pages *u, struct crn_guest *guest);
+void undo_gate_leave(struct crn_undo_pages *u, struct crn_guest *guest);
+void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how, struct crn_guest *guest);
 void undo_gate_unshut(struct crn_undo_pages *u);
 void undo_gate_close(struct crn_undo_pages *u);
 /* Around the engine's own system calls on the address space: the feed's, if there is one. Nests. */
@@ -390,7 +393,24 @@ void undo_open_promoted(struct crn_undo_pages *u);
 bool undo_cool(struct crn_undo_pages *u);
 
 /* ---- undo_fault.c: the handler of first stores, a crn_store_fault ---- */
-bool undo_store_fault(void *tracker, int sig, const siginfo_t *info);
+bool undo_store_fault(
+	void *tracker, int sig, const siginfo_t *info, struct crn_guest *guest);
+
+/* ---- undo_guests.c: who is inside the gate and may be killed alone ---- */
+/* The value of `closed`. */
+uint32_t undo_closed_by(
+	const struct crn_undo_pages *u, enum undo_closed how, const struct crn_guest *guest);
+/* Would it be closed for ever? */
+bool undo_closer_died(const struct crn_undo_pages *u, uint32_t closed);
+/* Somebody else has the gate now: what that one has done must be looked at. */
+void undo_guest_was_closing(struct crn_undo_pages *u, uint32_t closed);
+/* The gate has been shut: wait for those inside but `self`, and put right what dead ones left. */
+void undo_guests_settle(struct crn_undo_pages *u, const struct crn_guest *self);
+/* A page has been UNDO_BUSY for a while: is it so because somebody died? Then close the gate. */
+static inline bool undo_guest_died(const struct crn_undo_pages *u)
+{
+	return crn_unlikely(atomic_load(&u->guests->present)) && crn_guests_died(u->guests);
+}
 
 /* What the tables of mprotect and uffd have in common. */
 #define UNDO_OPS                                                                            \

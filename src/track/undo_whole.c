@@ -19,20 +19,25 @@
 #include "track/undo_pages.h"
 
 /* Does the hardware have to refuse stores to it? A handler that has just opened it says so soon. */
-static bool is_clean(const struct undo_area *a, uintptr_t page)
+static bool is_clean(
+	const struct crn_undo_pages *u, const struct undo_area *a, uintptr_t page)
 {
 	uintptr_t word;
 
-	while ((word = atomic_load(undo_word_of(a, page))) & UNDO_BUSY)
+	while ((word = atomic_load(undo_word_of(a, page))) & UNDO_BUSY) {
+		if (undo_guest_died(u))
+			return false; /* it may have opened it before */
 		crn_yield();
+	}
 	/* Sealed: it could not be closed any more (undo_protect.c). */
 	return !(word & UNDO_OPEN) || word & UNDO_SEALED;
 }
 
-static bool any_clean(const struct undo_area *a, uintptr_t begin, uintptr_t end)
+static bool any_clean(const struct crn_undo_pages *u, const struct undo_area *a,
+	uintptr_t begin, uintptr_t end)
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		if (is_clean(a, page))
+		if (is_clean(u, a, page))
 			return true;
 	return false;
 }
@@ -57,7 +62,7 @@ int undo_whole_mprotect(struct crn_undo_pages *u, struct undo_area *a)
 		if (!undo_object_is(a, &m))
 			return CAIRN_ELAYOUT;
 		if (m.prot & PROT_WRITE &&
-			any_clean(a, CRN_MAX(m.begin, a->begin), CRN_MIN(m.end, a->end)))
+			any_clean(u, a, CRN_MAX(m.begin, a->begin), CRN_MIN(m.end, a->end)))
 			return CAIRN_ELAYOUT;
 	}
 	return CRN_MIN(more, 0);
@@ -89,7 +94,7 @@ static int walk(struct crn_undo_pages *u, struct undo_area *a)
 			return CAIRN_ELAYOUT;
 		end = CRN_MIN(m.end, a->end);
 		err = registered(u, at, at + CRN_PAGE_SIZE);
-		if (err == -ENOENT && any_clean(a, at, end))
+		if (err == -ENOENT && any_clean(u, a, at, end))
 			return CAIRN_ELAYOUT;
 		if (err != -ENOENT)
 			CRN_TRY(err);
@@ -125,7 +130,7 @@ static bool any_unmarked(
 	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		if (is_clean(a, page) && !is_guard(u, page))
+		if (is_clean(u, a, page) && !is_guard(u, page))
 			return true;
 	return false;
 }
