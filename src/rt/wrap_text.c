@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <regex.h>
 #include <time.h>
+#include <uchar.h>
 #include <unistd.h>
 #include <wchar.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
+#include <threads.h>
 #define WRAPPED_thread CRN_WRAPPER
 #include "rt/wrap.h"
 #include "rt/wrapped.def"

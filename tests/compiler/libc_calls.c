@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <iconv.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <math.h>
 #include <netdb.h>
@@ -34,7 +35,9 @@
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <threads.h>
 #include <time.h>
+#include <uchar.h>
 #include <wchar.h>
 #include "../lib/harness.h"
 
@@ -165,6 +168,61 @@ static long numbers(char *at)
 	n += (*end)[0];
 	memset(end, 0, 4 * sizeof(*end)); /* addresses differ from build to build */
 	return n;
+}
+
+/* Random numbers whose state is the program's. */
+static long drawn(char *at)
+{
+	struct random_data *r = (struct random_data *)at;
+	struct drand48_data *d = (struct drand48_data *)(at + 64);
+	unsigned short *seed = (unsigned short *)(at + 128), from[7] = { 1, 2, 3, 4, 5, 6, 7 };
+	int32_t *small = (int32_t *)(at + 140);
+	long *l = (long *)(at + 160), n;
+	double *x = (double *)(at + 200);
+
+	memset(at, 0, 1000);
+	initstate_r(9, at + 300, 64, r);
+	initstate_r(8, at + 400, 128, r);
+	random_r(r, small);
+	srandom_r(7, r);
+	setstate_r(at + 300, r);
+	random_r(r, small + 1);
+	seed48_r(from, d);
+	mrand48_r(d, l);
+	erand48_r(seed, d, x);
+	nrand48_r(seed, d, l + 1);
+	jrand48_r(seed, d, l + 2);
+	lcong48_r(from, d);
+	lrand48_r(d, l + 3);
+	n = small[0] + small[1] + l[0] + l[1] + l[2] + l[3] + (long)(*x * 1000);
+	memset(r, 0, sizeof(*r)); /* addresses differ from build to build */
+	return n;
+}
+
+static long spelled(char *at)
+{
+	wchar_t **end = (wchar_t **)at;
+	mbstate_t *state = (mbstate_t *)(at + 64);
+	struct termios *t = (struct termios *)(at + 200);
+	long n;
+
+	memset(at, 0, 400);
+	n = (long)wcstof(L"2.5x", end) + (long)wcstold(L"7.5", end + 1);
+	n += (long)wcstoimax(L"-12 ", end + 2, 10) + (long)wcstoumax(L"0x1f", end + 3, 16);
+	n += **end;
+	memset(end, 0, 4 * sizeof(*end));
+	n += (long)mbrtoc16((char16_t *)(at + 80), "a", 1, state);
+	n += (long)mbrtoc32((char32_t *)(at + 84), "b", 1, state);
+	n += (long)c16rtomb(at + 90, u'c', state) + (long)c32rtomb(at + 100, U'd', state);
+	n += fcvt_r(12.375, 2, (int *)(at + 120), (int *)(at + 124), at + 130, 20);
+	n += ecvt_r(-0.5, 3, (int *)(at + 152), (int *)(at + 156), at + 160, 20);
+	cfmakeraw(t);
+	cfsetispeed(t, B9600);
+	cfsetospeed(t, B38400);
+	memfrob(strcpy(at + 400, text), 50);
+	strfry(strcpy(at + 600, "aaaaaaaa"));
+	return n + (long)cfgetospeed(t) + lround(lgammaf_r(4.5f, (int *)(at + 700)) * 100) +
+		lround((double)remquol(17, 3, (int *)(at + 704)));
 }
 
 static int by_value(const void *a, const void *b)
@@ -344,6 +402,32 @@ static long locked(char *at)
 	return pthread_mutex_trylock(m) + pthread_mutex_unlock(m);
 }
 
+static long locked_by_standard(char *at)
+{
+	mtx_t *m = (mtx_t *)at;
+	cnd_t *c = (cnd_t *)(at + 100);
+	pthread_barrier_t *b = (pthread_barrier_t *)(at + 200);
+	struct timespec long_ago = { 0 };
+	sigset_t *set = (sigset_t *)(at + 400);
+	struct protoent of, *found = NULL;
+	char names[512];
+	long n;
+
+	memset(at, 0, 1000);
+	n = mtx_init(m, mtx_timed) + mtx_lock(m) + (mtx_timedlock(m, &long_ago) == thrd_timedout);
+	n += mtx_unlock(m) + mtx_trylock(m) + mtx_unlock(m);
+	n += cnd_init(c) + cnd_signal(c) + cnd_broadcast(c);
+	n += pthread_barrier_init(b, NULL, 1);
+	n += pthread_barrier_wait(b) == PTHREAD_BARRIER_SERIAL_THREAD;
+	n += pthread_mutex_timedlock((pthread_mutex_t *)m, &long_ago) + mtx_unlock(m);
+	pthread_barrier_destroy(b);
+	sigaddset(set, SIGUSR1);
+	sigandset(set + 1, set, set);
+	sigorset(set + 2, set, set + 1);
+	getprotobynumber_r(6, &of, names, sizeof(names), &found);
+	return n + sigismember(set + 2, SIGUSR1);
+}
+
 static long converted(char *at)
 {
 	regmatch_t *match = (regmatch_t *)at;
@@ -383,7 +467,8 @@ static const struct libc_case {
 } cases[] = {
 	{ "strings", strings, 0 }, { "bytes", bytes, 0 }, { "tokens", tokens, 0 },
 	{ "wide", wide, 0 }, { "printed", printed, 0 }, { "scanned", scanned, 0 },
-	{ "numbers", numbers, 0 }, { "sorted", sorted, 0 }, { "times", times_told, 0 },
+	{ "numbers", numbers, 0 }, { "drawn", drawn, 0 }, { "spelled", spelled, 0 },
+	{ "standard", locked_by_standard, 0 }, { "sorted", sorted, 0 }, { "times", times_told, 0 },
 	{ "clocks", clocks, 1 }, { "files", files_told, 1 }, { "reads", reads, 0 },
 	{ "received", received, 0 }, { "selected", selected, 0 }, { "named", named, 0 },
 	{ "signals", signals, 1 }, { "waited", waited, 0 }, { "locked", locked, 0 },
