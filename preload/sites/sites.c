@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/log.h"
@@ -14,6 +15,8 @@
 #include "os/thread.h"
 #include "session/session.h"
 #include "sites/sites.h"
+
+#define PLACES 4 /* for sessions that are opened before rights end */
 
 static bool lock_try(void)
 {
@@ -205,17 +208,53 @@ static bool rights_matter(void)
 		crn_capabilities() & (CRN_CAP_PERFMON | CRN_CAP_SYS_ADMIN);
 }
 
+/*
+ * Each session that has a feed costs every page fault of the host something, and a server may have
+ * hundreds of workers. So there are a few places, names of sockets, of which nobody has two and
+ * which are free again when a process ends. A descriptor, or -errno.
+ */
+static int take_place(void)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	int fd = (int)crn_sys3(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int err = fd;
+
+	for (unsigned place = 0; fd >= 0 && place < PLACES; place++) {
+		size_t len = crn_format(name.sun_path + 1, sizeof(name.sun_path) - 1,
+			"cairn-rights-%u", place);
+
+		err = (int)crn_sys3(SYS_bind, fd, &name,
+			offsetof(struct sockaddr_un, sun_path) + 1 + len);
+		if (err >= 0)
+			return crn_fd_raise(fd);
+	}
+	if (fd >= 0)
+		crn_sys1(SYS_close, fd);
+	return err;
+}
+
+/* If this fails the first site opens a session that scans, or says why not. */
+static void open_early(void)
+{
+	const char *feed = crn_agent->config.feed;
+	bool asked = feed[0] && !crn_streq(feed, "auto");
+	int place = asked ? -1 : take_place();
+
+	if (!asked && place < 0)
+		return;
+	begin_opening();
+	crn_maps_hold();
+	if (open_session("async") < 0)
+		crn_fd_close(place);
+	crn_maps_release();
+	end_opening();
+}
+
 void crn_site_rights_end(void)
 {
 	lock_take();
-	if (!crn_agent->session && !crn_agent->session_refused && rights_matter()) {
-		begin_opening();
-		crn_maps_hold();
-		/* If not, the first site says why. */
-		(void)open_session("async");
-		crn_maps_release();
-		end_opening();
-	}
+	if (!crn_agent->session && !crn_agent->session_refused && rights_matter())
+		open_early();
 	lock_drop();
 }
 
