@@ -89,6 +89,22 @@ static enum crn_fd_kind kind_of(int fd, const struct stat *st)
 	return anonymous_kind(fd);
 }
 
+/*
+ * By what an anonymous object is known: the number of the descriptor. An eventfd has one of its own
+ * (Linux 5.2), whatever the duplicates.
+ */
+static uint64_t anonymous_name(int fd, enum crn_fd_kind kind)
+{
+	uint64_t name = 0;
+	char id[24];
+
+	if (kind != CRN_FD_EVENT || crn_fdinfo(fd, "eventfd-id: ", id, sizeof(id)) < 0)
+		return (uint64_t)fd;
+	for (const char *c = id; *c >= '0' && *c <= '9'; c++)
+		name = name * 10 + (uint64_t)(*c - '0');
+	return name | 1ull << 32;
+}
+
 static bool is_anonymous(enum crn_fd_kind kind)
 {
 	return kind == CRN_FD_EPOLL || kind == CRN_FD_EVENT || kind == CRN_FD_TIMER ||
@@ -122,7 +138,7 @@ static void describe(int fd, struct crn_fd *f, const struct stat *st, long flags
 	};
 	if (is_anonymous(f->kind)) {
 		f->dev = 0;
-		f->ino = (uint64_t)fd;
+		f->ino = anonymous_name(fd, f->kind);
 	}
 	/* What inetd starts has its connection three times. */
 	if (f->kind == CRN_FD_STREAM && fd <= 2)
@@ -214,6 +230,8 @@ void crn_fd_copy(int newfd, int oldfd)
 	}
 }
 
+static struct crn_fd *same_object(const struct crn_fd *f, uint32_t *at);
+
 /* ---- status flags ---------------------------------------------------------------------------- */
 
 void crn_fd_accepted(int fd)
@@ -230,6 +248,17 @@ void crn_fds_shared(bool lasting)
 
 	if (e->births)
 		e->births = lasting ? 0 : e->births + 1;
+}
+
+void crn_fd_flags_changed(int fd)
+{
+	const struct crn_fd object = *crn_fd_look(fd);
+	struct crn_fd *g;
+	uint32_t at = 0;
+
+	if (object.kind == CRN_FD_REGULAR)
+		while ((g = same_object(&object, &at)))
+			*g = (struct crn_fd){.kind = CRN_FD_UNKNOWN};
 }
 
 void crn_fds_changed(void)

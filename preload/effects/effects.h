@@ -146,7 +146,7 @@ struct crn_fd {
 	int32_t reader;         /* hold says OWN: the number of the other end, as it was */
 	/* input that a wait had announced was dropped, after so many wake-ups, plus 1; 0: none */
 	uint64_t dropped;
-	/* of the object; anonymous ones: 0 and the number of the descriptor */
+	/* of the object; anonymous ones: 0, and the number of the descriptor or of the eventfd */
 	uint64_t dev, ino;
 };
 
@@ -189,6 +189,8 @@ void crn_fd_accepted(int fd);
 void crn_fds_shared(bool lasting);
 /* The program, or a restore, changes the status flags of some descriptor. Before it and after. */
 void crn_fds_changed(void);
+/* Its status flags are others now, and so are those of its duplicates. */
+void crn_fd_flags_changed(int fd);
 /* Does another descriptor that we know of mean the same object? */
 bool crn_fd_has_twin(int fd);
 /* crn_fd.hold of this object (a stream socket), by whatever number: enum crn_fd_hold. */

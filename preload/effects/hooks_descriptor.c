@@ -358,9 +358,7 @@ static void fcntl_after(struct crn_call *call)
 	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
 		dup_after(call);
 	else if (command == F_SETFL) /* O_APPEND may have changed */
-		crn_fd_look((int)call->args[0])->kind == CRN_FD_REGULAR
-			? crn_fd_forget((int)call->args[0])
-			: (void)0;
+		crn_fd_flags_changed((int)call->args[0]);
 }
 const struct crn_hook crn_hook_fcntl = {fcntl_before, fcntl_after};
 

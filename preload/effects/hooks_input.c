@@ -115,10 +115,10 @@ bool crn_input_give(struct crn_call *call, int fd, const struct iovec *iov, size
 {
 	struct crn_stream *s;
 
-	if (!crn_agent->effects->pending_count)
+	if (!crn_fd_pending(fd))
 		return false;
 	s = crn_stream_find(crn_fd_look(fd));
-	if (!crn_stream_pending(s) || crn_stream_socket(s) || !crn_stream_claim(s))
+	if ( crn_stream_socket(s) || !crn_stream_claim(s))
 		return false;
 	call->result = crn_stream_give(s, iov, count, how, piece);
 	return true;

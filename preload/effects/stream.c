@@ -14,6 +14,7 @@
  * Streams are found by the object's identity, not by number, so that duplicates of a descriptor
  * share one.
  */
+#include <fcntl.h>
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -44,11 +45,21 @@ bool crn_stream_pending(const struct crn_stream *s)
 	return s && s->cursor && !crn_stream_is_gone(s);
 }
 
+/* Both ends of a pipe are one object, and only one of them is read. */
+static bool is_read(int fd, const struct crn_fd *f)
+{
+	return f->kind != CRN_FD_PIPE ||
+		(crn_sys2(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_WRONLY;
+}
+
 bool crn_fd_pending(int fd)
 {
+	const struct crn_fd *f;
+
 	if (!crn_agent->effects->pending_count)
 		return false;
-	return crn_stream_pending(crn_stream_find(crn_fd_look(fd)));
+	f = crn_fd_look(fd);
+	return crn_stream_pending(crn_stream_find(f)) && is_read(fd, f);
 }
 
 void crn_streams_count(void)

@@ -174,6 +174,46 @@ static void body_eventfd_last(bool again)
 	end(again);
 }
 
+static void setup_semaphore(void)
+{
+	fd = eventfd(3, EFD_NONBLOCK | EFD_SEMAPHORE);
+	other = dup(fd);
+	CHECK(fd >= 0 && other >= 0);
+}
+
+static bool takes_one(int from)
+{
+	uint64_t value = 0;
+
+	return CALL(read, from, &value, 8) == 8 && value == 1;
+}
+
+/* What was taken by one number comes again by each. */
+static void body_eventfd_copy(bool again)
+{
+	struct pollfd both[2] = {{fd, POLLIN, 0}, {other, POLLIN, 0}};
+
+	if (again)
+		CHECK(takes_one(fd) && takes_one(other));
+	else
+		CHECK(takes_one(other) && takes_one(other));
+	CHECK(poll(both, 2, 0) == 2);
+	CHECK(takes_one(other) && poll(both, 2, 0) == 0);
+	end(again);
+}
+
+/* A pipe has one inode and two ends. */
+static void body_writing_end(bool again)
+{
+	struct pollfd end_of = {other, POLLIN, 0};
+	char b[32];
+
+	if (again)
+		CHECK(poll(&end_of, 1, 0) == 0 && CALL(read, other, b, 32) == -1 && errno == EBADF);
+	CHECK(CALL(read, fd, b, 32) == 11 && !memcmp(b, "hello world", 11));
+	end(again);
+}
+
 /* ---- readiness of what is to be given again -------------------------------------------------- */
 
 static void take_all(void)
@@ -322,6 +362,8 @@ const struct row rows_input[] = {
 	{"recvfrom_name", setup_udp, body_recvfrom_name, false, false},
 	{"read_eventfd", setup_eventfd, body_eventfd, false, false},
 	{"read_eventfd_last", setup_eventfd, body_eventfd_last, false, false},
+	{"read_eventfd_copy", setup_semaphore, body_eventfd_copy, false, false},
+	{"read_writing_end", setup_pipe, body_writing_end, false, false},
 	{"poll", setup_stream, body_poll, false, false},
 	{"ppoll", setup_stream, body_ppoll, false, false},
 	{"select", setup_stream, body_select, false, true},

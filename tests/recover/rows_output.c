@@ -447,6 +447,29 @@ static void body_output_file(bool again)
 		unlink(name);
 }
 
+/* The flags are the file's, by whatever number: what is written over cannot be cut off again. */
+static void setup_log_copy(void)
+{
+	setup_log();
+	fd = dup(other);
+	CHECK(fd >= 0);
+}
+
+static void body_log_over(bool again)
+{
+	struct stat st;
+
+	CHECK(CALL(write, fd, "def", 3) == 3);
+	CHECK(CALL(fcntl, other, F_SETFL, 0) == 0 && CALL(lseek, other, 0, SEEK_SET) == 0);
+	outside->count++;
+	CHECK(CALL(write, fd, "x", 1) == 1);
+	crash_once();
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 6);
+	close(fd);
+	close(other);
+	unlink(name);
+}
+
 /* Somebody has it open, or has added to it: it is left as written, and the line is there twice. */
 static pid_t child;
 static bool shared;
@@ -549,6 +572,7 @@ const struct row rows_output[] = {
 	{"mmap_fixed", NULL, body_mmap_fixed, false, false, true},
 	{"log", setup_log, body_log, false, false, false},
 	{"log_at_end", setup_output_file, body_output_file, false, false, false},
+	{"log_over", setup_log_copy, body_log_over, false, false, true},
 	{"log_followed", setup_followed, body_log_left, false, false, false},
 	{"log_shared", setup_shared, body_log_left, false, false, false},
 	{"log_synced", setup_log, body_log_synced, false, false, true},
