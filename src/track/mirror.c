@@ -104,12 +104,13 @@ void **crn_mirror_slot(struct crn_mirror *m, uintptr_t page)
 }
 
 /*
- * The live page, or a copy of it if the program itself may not read it now. NULL if nobody can.
- * What is not doubtful may vanish all the same, so it is read by guarded functions.
+ * The live page, or a copy of it if the program itself may not read it now, or if its address is 0.
+ * NULL if nobody can. What is not doubtful may vanish all the same, so it is read by guarded
+ * functions.
  */
 static const void *live_page(struct crn_mirror *m, uintptr_t page, bool doubtful)
 {
-	if (crn_likely(!doubtful && !crn_page_closed(m->env, page)))
+	if (crn_likely(page && !doubtful && !crn_page_closed(m->env, page)))
 		return (const void *)page;
 	return m->env->load(m->env, m->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : m->scratch;
 }

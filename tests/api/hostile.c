@@ -335,6 +335,34 @@ static void partial_child(void)
 	CHECK_OK(cairn_close(c));
 }
 
+/* ---- Memory at address 0, as emulators have it ---- */
+
+static void page_zero(void)
+{
+	volatile uint8_t *zero = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	uint64_t first, second;
+	uint8_t seen;
+
+	if (zero == MAP_FAILED)
+		test_skip("address 0 may not be mapped");
+	zero[1] = zero[PAGE] = 1;
+	open_session("none", 20); /* differences are kept */
+	CHECK_OK(cairn_area_add(c, (void *)zero, 2 * PAGE));
+	zero[1] = zero[PAGE] = 2;
+	CHECK(cairn_checkpoint(c, &first) == CAIRN_TAKEN);
+	zero[1] = zero[PAGE] = 3;
+	CHECK(cairn_checkpoint(c, &second) == CAIRN_TAKEN);
+	CHECK_OK(cairn_peek(c, first, (void *)(zero + 1), &seen, 1));
+	CHECK_U64(seen, 2);
+	zero[1] = zero[PAGE] = 4;
+	CHECK_OK(cairn_rewind(c, second));
+	CHECK(zero[1] == 3 && zero[PAGE] == 3);
+	CHECK_OK(cairn_rewind(c, first));
+	CHECK(zero[1] == 2 && zero[PAGE] == 2);
+	CHECK_OK(cairn_close(c));
+}
+
 /* ---- .bss that is several mappings ---- */
 
 static uint8_t divided[64 * PAGE] __attribute__((aligned(4096)));
@@ -425,6 +453,7 @@ static const struct {
 	{ "many_threads", many_threads },
 	{ "variables", variables },
 	{ "partial_child", partial_child },
+	{ "page_zero", page_zero },
 	{ "divided_bss", divided_bss },
 	{ "counting_threads", counting_threads },
 };
