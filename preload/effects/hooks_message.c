@@ -43,8 +43,8 @@ static bool give(struct crn_call *call, int fd, const struct iovec *iov, size_t 
 		(flags & MSG_TRUNC ? CRN_GIVE_DISCARD : 0);
 	struct crn_stream *s;
 
-	if (!crn_fd_pending(fd))
-		return false;
+	if (!crn_fd_is_socket(crn_fd_look(fd)) || !crn_fd_pending(fd))
+		return false; /* of another one the kernel says what it is */
 	s = crn_stream_find(crn_fd_look(fd));
 	/*
 	 * Who looks for more than there was before the crash, or waits for all of it, must not be
@@ -81,11 +81,16 @@ static enum crn_verdict ask(struct crn_call *call, int fd, int flags)
 	return CRN_CALL_RUN_THEN;
 }
 
-/* Nothing was taken; who was looked at may be whose request it is. True: this is all. */
-static bool only_looked(const struct crn_call *call, int flags)
+/*
+ * Nothing was taken, unless it was an error, which comes once also to whoever only looks. Who was
+ * looked at may be whose request it is. True: this is all.
+ */
+static bool only_looked(struct crn_call *call, int flags)
 {
 	if (call->effect == CRN_EFFECT_INPUT || call->effect == CRN_EFFECT_OUTPUT)
 		return false;
+	if (crn_is_taken_error(call->result))
+		crn_stream_keep_error(call, (int)call->args[0]);
 	if (call->result > 0 && (flags & MSG_PEEK))
 		crn_stream_peeked((int)call->args[0], 0);
 	return true;

@@ -425,7 +425,8 @@ long crn_stream_give(struct crn_stream *s, const struct iovec *iov, size_t count
 	if (out)
 		*out = crn_piece_at(cursor);
 	ret = give(s, iov, count, how);
-	if ((how & CRN_GIVE_PEEK) || ret == -EFAULT || ret == -EINVAL) {
+	if (crn_piece_at(cursor)->kind != CRN_PIECE_ERROR &&
+		((how & CRN_GIVE_PEEK) || ret == -EFAULT || ret == -EINVAL)) {
 		s->cursor = cursor;
 		s->cursor_at = at;
 		crn_streams_count();

@@ -214,6 +214,38 @@ static void body_writing_end(bool again)
 	end(again);
 }
 
+/* A peer that went with bytes unread. */
+static void setup_reset(void)
+{
+	setup_stream();
+	CHECK(write(fd, "unread", 6) == 6 && close(other) == 0);
+	other = dup(fd);
+}
+
+/* An error comes once, also to whoever only looks. */
+static void body_peek_error(bool again)
+{
+	char b[32];
+
+	CHECK(CALL(recvfrom, fd, b, 32, 0, NULL, NULL) == 11 && !memcmp(b, "hello world", 11));
+	CHECK(CALL(recvfrom, fd, b, 32, MSG_PEEK, NULL, NULL) == -1 && errno == ECONNRESET);
+	CHECK(CALL(recvfrom, fd, b, 32, 0, NULL, NULL) == 0);
+	if (again) {
+		close(fd);
+		close(other);
+	}
+}
+
+static void body_no_socket(bool again)
+{
+	char b[32];
+
+	if (again)
+		CHECK(recv(fd, b, 32, 0) == -1 && errno == ENOTSOCK);
+	CHECK(CALL(read, fd, b, 32) == 11 && !memcmp(b, "hello world", 11));
+	end(again);
+}
+
 /* ---- readiness of what is to be given again -------------------------------------------------- */
 
 static void take_all(void)
@@ -364,6 +396,8 @@ const struct row rows_input[] = {
 	{"read_eventfd_last", setup_eventfd, body_eventfd_last, false, false},
 	{"read_eventfd_copy", setup_semaphore, body_eventfd_copy, false, false},
 	{"read_writing_end", setup_pipe, body_writing_end, false, false},
+	{"recv_peek_error", setup_reset, body_peek_error, false, false},
+	{"recv_no_socket", setup_pipe, body_no_socket, false, false},
 	{"poll", setup_stream, body_poll, false, false},
 	{"ppoll", setup_stream, body_ppoll, false, false},
 	{"select", setup_stream, body_select, false, true},
