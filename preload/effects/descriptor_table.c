@@ -5,12 +5,17 @@
  * means something else.
  */
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include "base/copy.h"
 #include "base/log.h"
 #include "os/proc.h"
 #include "effects/hold.h"
+
+#ifndef F_DUPFD_QUERY
+#define F_DUPFD_QUERY 1027 /* Linux 6.10 */
+#endif
 
 static struct crn_fd *entry(int fd, bool make)
 {
@@ -332,6 +337,33 @@ bool crn_fd_has_twin(int fd)
 			if (g != f)
 				return true;
 	return false;
+}
+
+/*
+ * What an anonymous object is known by is about to be closed. The number of a duplicate, by which
+ * all of them know it from now on, or -1.
+ */
+int crn_fd_rename(int fd)
+{
+	const struct crn_fd object = *crn_fd_look(fd);
+	struct crn_fd *g;
+	uint32_t at = 0;
+	int name = -1;
+
+	while ((g = same_object(&object, &at)))
+		if ((int)at - 1 != fd) {
+			name = name < 0 ? (int)at - 1 : name;
+			g->ino = (uint64_t)name;
+		}
+	return name;
+}
+
+bool crn_fd_is_copy(int fd, int other)
+{
+	long same = crn_sys3(SYS_fcntl, fd, F_DUPFD_QUERY, other);
+	int pid = crn_agent->pid;
+
+	return same < 0 ? crn_sys5(SYS_kcmp, pid, pid, KCMP_FILE, fd, other) == 0 : same;
 }
 
 void crn_fd_hold_set(int fd, uint8_t hold)

@@ -193,6 +193,9 @@ void crn_fds_changed(void);
 void crn_fd_flags_changed(int fd);
 /* Does another descriptor that we know of mean the same object? */
 bool crn_fd_has_twin(int fd);
+/* Are these duplicates? The kernel is asked. */
+bool crn_fd_is_copy(int fd, int other);
+int crn_fd_rename(int fd);
 /* crn_fd.hold of this object (a stream socket), by whatever number: enum crn_fd_hold. */
 void crn_fd_hold_set(int fd, uint8_t hold);
 /* A reading end wants a signal from now on (O_ASYNC): judge anew who may be held for. */

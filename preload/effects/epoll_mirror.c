@@ -170,19 +170,36 @@ static void read_set(struct crn_epoll_set *set)
 	crn_fd_close(fd);
 }
 
+/* A duplicate is used like the first number: mio adds by one what it waits for by the other. */
+static struct crn_epoll_set *set_of_copy(int epfd, struct crn_fd *f)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++)
+		if (e->epolls[i].live && crn_fd_is_copy(epfd, e->epolls[i].fd)) {
+			f->ino = (uint64_t)e->epolls[i].fd;
+			return &e->epolls[i];
+		}
+	return NULL;
+}
+
 struct crn_epoll_set *crn_epoll_look(int epfd)
 {
 	struct crn_effects *e = crn_agent->effects;
-	struct crn_epoll_set *free_set = NULL;
+	struct crn_epoll_set *free_set = NULL, *same;
+	struct crn_fd *f = crn_fd_look(epfd);
 
-	if (crn_fd_look(epfd)->kind != CRN_FD_EPOLL)
+	if (f->kind != CRN_FD_EPOLL)
 		return NULL;
 	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++) {
-		if (e->epolls[i].live && e->epolls[i].fd == epfd)
+		if (e->epolls[i].live && (uint64_t)e->epolls[i].fd == f->ino)
 			return &e->epolls[i];
 		if (!e->epolls[i].live && !free_set)
 			free_set = &e->epolls[i];
 	}
+	same = set_of_copy(epfd, f);
+	if (same)
+		return same;
 	if (!free_set)
 		return NULL;
 	for (uint32_t i = 0; i < free_set->size; i++) /* its table is used again */
@@ -274,9 +291,14 @@ void crn_epoll_closed(int epfd)
 {
 	struct crn_effects *e = crn_agent->effects;
 
-	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++)
-		if (e->epolls[i].live && e->epolls[i].fd == epfd)
-			e->epolls[i].live = false;
+	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++) {
+		struct crn_epoll_set *set = &e->epolls[i];
+
+		if (!set->live || set->fd != epfd)
+			continue;
+		set->fd = crn_fd_rename(epfd);
+		set->live = set->fd >= 0;
+	}
 }
 
 void crn_epoll_delivered(const struct crn_call *call)

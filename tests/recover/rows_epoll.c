@@ -227,6 +227,29 @@ static void body_nested_poll(bool again)
 	end(again);
 }
 
+/* One number of a set adds, another one waits, as in programs that use mio. */
+static void body_copy(bool again)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET, .data.u64 = 45}, got[4];
+	char b[32];
+	int copy;
+
+	CHECK(wait_for(got, 0) == 0);
+	copy = fcntl(set, F_DUPFD_CLOEXEC, 3);
+	CHECK(copy >= 0 && CALL(epoll_ctl, copy, EPOLL_CTL_ADD, fd, &e) == 0);
+	CHECK(wait_for(got, 0) == 1 && got[0].events == EPOLLIN && got[0].data.u64 == 45);
+	CHECK(read(fd, b, 32) == 5 && wait_for(got, 0) == 0);
+	if (again)
+		close(copy);
+	end(again);
+}
+
+static void setup_copy(void)
+{
+	setup_pair();
+	CHECK(write(other, "hello", 5) == 5);
+}
+
 const struct row rows_epoll[] = {
 	{"epoll_create", NULL, body_create, false, false},
 	{"epoll_add", setup_pair, body_add, false, false},
@@ -239,6 +262,7 @@ const struct row rows_epoll[] = {
 	{"epoll_rearm", setup_oneshot, body_rearm, false, false},
 	{"epoll_exclusive", setup_exclusive, body_consume, false, false},
 	{"epoll_exclusive_edge", setup_exclusive_edge, body_consume, false, false},
+	{"epoll_copy", setup_copy, body_copy, false, false},
 	{"epoll_nested", setup_nested, body_nested, false, false},
 	{"epoll_nested_edge", setup_nested_edge, body_nested, false, false},
 	{"epoll_nested_oneshot", setup_nested_oneshot, body_nested, false, false},
