@@ -163,6 +163,18 @@ long crn_pagemap_own(
 		CRN_PAGEMAP_FILE, runs, max);
 }
 
+long crn_pagemap_own_present(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+{
+	struct crn_scan scan = {
+		.category_inverted = CRN_PAGE_FILE,
+		.category_mask = CRN_PAGE_FILE | CRN_PAGE_PRESENT,
+		.return_mask = CRN_PAGE_PRESENT,
+	};
+
+	return scan_runs(pagemap, &scan, cursor, end, runs, max);
+}
+
 bool crn_pagemap_any_present(int pagemap, uintptr_t begin, uintptr_t end)
 {
 	struct crn_page_run run;

@@ -115,6 +115,9 @@ long crn_pagemap_populated(
  */
 long crn_pagemap_own(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
+/* Of these, those that do not lie on swap; by PAGEMAP_SCAN alone. */
+long crn_pagemap_own_present(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
 /*
  * Does some page of [begin, end) hold content in memory, the zero page not counted? On any error

@@ -301,6 +301,8 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	lost = __atomic_load_n(&c->control->lost, __ATOMIC_RELAXED);
 	if (crn_unlikely(lost))
 		lost = __atomic_exchange_n(&c->control->lost, 0, __ATOMIC_RELAXED);
+	if (c->ops->past_gone && c->ops->past_gone(c->tracker))
+		lost = CAIRN_ELAYOUT;
 	err = end_interval(c, &lost);
 	past_lost = lost || c->control->lost;
 	if (err >= 0 && c->ops->caps & CRN_TRACK_KEEPS)

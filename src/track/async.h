@@ -68,6 +68,7 @@ struct crn_async {
 	 */
 	struct crn_range_list owned, owned_now;
 	bool has_private_files;
+	bool has_cuttable; /* some are not of loaded objects: cutting such a file drops them, too */
 	bool has_huge; /* pages of hugetlbfs: a fault opens all of one, and a feed tells of 4 KiB */
 
 	struct crn_range_list gone; /* vanished in this interval, still mirrored */

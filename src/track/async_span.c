@@ -268,8 +268,10 @@ static int watch_backed(
 static int watch(struct crn_async *t, struct crn_span span, bool changed)
 {
 	bool backed = span.flags & (CRN_AREA_FILE | CRN_AREA_SHARED);
+	const uint32_t kinds = CRN_AREA_FILE | CRN_AREA_SHARED | CRN_AREA_SEGMENT;
 	int err;
 
+	t->has_cuttable |= (span.flags & kinds) == CRN_AREA_FILE;
 	span.watched = true;
 	t->mixed |= changed;
 	t->owed |= changed;

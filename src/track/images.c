@@ -239,11 +239,31 @@ static void doubt_files(struct crn_undo_pages *u)
 	}
 }
 
+static void lose_gone(struct crn_undo_pages *u, struct undo_area *a, uintptr_t page)
+{
+	lose(u, undo_word_of(a, page), page, CAIRN_EFAILED);
+}
+
+/* What has been stored to since is open by now, and has an image of what was there then. */
+static void look_for_cuts(struct crn_undo_pages *u)
+{
+	for (size_t i = 0; i < u->area_count; i++) {
+		struct undo_area *a = u->areas[i];
+
+		undo_own(u, true);
+		if (a->own && undo_cut_look(u, a, 0, UINTPTR_MAX, lose_gone) < 0)
+			crn_images_lost(u, a->begin, CAIRN_EFAILED);
+		undo_own(u, false);
+	}
+}
+
 static int images_settle(void *t)
 {
 	struct crn_undo_pages *u = t;
 
 	CRN_TRY(drain(u));
+	if (crn_unlikely(u->private_files))
+		look_for_cuts(u);
 	if (crn_unlikely(u->doubt) && !u->feed->ops->is_calm(u->feed))
 		doubt_files(u);
 	u->doubt |= u->changed;

@@ -276,6 +276,11 @@ struct crn_tracker_ops {
 	 */
 	int (*whole)(void *t, uintptr_t begin, uintptr_t end);
 	/*
+	 * Before interval_end: has `whole` answered CAIRN_ELAYOUT, or would it, for content that
+	 * nobody can bring back? The checkpoints until now are lost, the next one is good. Or NULL.
+	 */
+	bool (*past_gone)(void *t);
+	/*
 	 * CRN_TRACK_MIRROR only: the first run of pages in [*begin, *end) whose content at
 	 * interval_begin is held (all others are zeros); false if there is none.
 	 */

@@ -278,6 +278,8 @@ bool undo_cool(struct crn_undo_pages *u)
 			}
 			u->env->lost(u->env, page, CAIRN_EMEMORY);
 		}
+		if (a->own)
+			undo_cut_note_page(u, a, page);
 		undo_frame_drop(u, word);
 		set(w, keep);
 	}

@@ -87,6 +87,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 	uintptr_t word, next, doubt;
 	int why = CAIRN_EMEMORY;
 	void *frame;
+	bool cut;
 
 	note(g, CRN_GUEST_PAGE, page);
 	verdict = claim(u, a, page, &word);
@@ -106,7 +107,9 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		frame = NULL;
 	}
 	/* Other memory has come, closed to stores, and is the wrong content. */
-	if (crn_unlikely(a->object_count) && !undo_object_there(u, a, page, page + CRN_PAGE_SIZE)) {
+	cut = crn_unlikely(a->own) && undo_cut_lost(u, a, page);
+	if (cut || (crn_unlikely(a->object_count) &&
+			   !undo_object_there(u, a, page, page + CRN_PAGE_SIZE))) {
 		why = CAIRN_EFAILED;
 		note(g, CRN_GUEST_FRAME, 0);
 		if (frame)
@@ -128,6 +131,8 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		u->env->seal(u->env, frame, true);
 	if (frame)
 		atomic_fetch_add_explicit(&u->frame_count, 1, memory_order_relaxed);
+	else if (cut)
+		undo_cut_found(u, page);
 	else if (next == UNDO_LOST)
 		u->env->lost(u->env, page, why);
 	undo_note_saved(u, page);
@@ -153,7 +158,8 @@ static bool save_near(struct crn_undo_pages *u, const struct undo_area *a, uintp
 	frame = crn_frame_alloc(u->env->arena);
 	if (frame && u->env->seal)
 		u->env->seal(u->env, frame, false);
-	if (frame && crn_guarded_copy(frame, (const void *)page, CRN_PAGE_SIZE) < 0) {
+	if (frame && (crn_guarded_copy(frame, (const void *)page, CRN_PAGE_SIZE) < 0 ||
+			     (a->own && undo_cut_lost(u, a, page)))) {
 		crn_frame_free(u->env->arena, frame);
 		frame = NULL;
 	}

@@ -40,6 +40,14 @@ int undo_read_page(void *frame, uintptr_t page)
 	return crn_memory_force_read(frame, page, CRN_PAGE_SIZE);
 }
 
+/* What was copied is not its old content: that went with the end of a file. */
+static bool was_cut(const struct crn_undo_pages *u, uintptr_t page)
+{
+	const struct undo_area *a = u->private_files ? undo_find(u, page) : NULL;
+
+	return a && a->own && undo_cut_lost(u, a, page);
+}
+
 void undo_save_page(
 	struct crn_undo_pages *u, undo_word *w, uintptr_t page, uintptr_t flags)
 {
@@ -58,6 +66,12 @@ void undo_save_page(
 		/* Gone, or beyond the end of its file: there is no content to keep. */
 		crn_frame_free(u->env->arena, frame);
 		word |= UNDO_ZERO;
+		if (was_cut(u, page))
+			undo_cut_found(u, page);
+	} else if (crn_unlikely(was_cut(u, page))) {
+		crn_frame_free(u->env->arena, frame);
+		word |= UNDO_LOST;
+		undo_cut_found(u, page);
 	} else {
 		atomic_fetch_add(&u->frame_count, 1);
 		word |= (uintptr_t)frame;

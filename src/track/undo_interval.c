@@ -132,6 +132,8 @@ static int end_interval(struct crn_undo_pages *u, struct crn_sink *sink, bool *q
 	saved = atomic_load(&u->saved_count);
 	sort_pages(u->saved, saved);
 	protect_saved(u, saved);
+	if (crn_unlikely(u->private_files))
+		undo_cut_note(u, saved);
 	undo_object_look(u);
 	if (u->guard->protected)
 		u->guard->protected(u, saved);

@@ -355,6 +355,10 @@ static int area_begin(struct crn_undo_pages *u, struct undo_area *a)
 		a->guard = &undo_guard_mprotect;
 		err = a->guard->begin(u, a);
 	}
+	if (err >= 0 && undo_cut_begin(u, a) < 0) {
+		a->guard->end(u, a);
+		err = CAIRN_EMEMORY;
+	}
 	return err;
 }
 
@@ -363,6 +367,7 @@ static void free_area(struct crn_undo_pages *u, struct undo_area *a)
 	struct crn_arena *arena = u->env->arena;
 
 	undo_object_forget(u, a);
+	undo_cut_end(u, a);
 	crn_block_free(arena, a->words, a->word_bytes);
 	crn_block_free(arena, a, sizeof(*a));
 }

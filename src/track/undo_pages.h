@@ -93,6 +93,8 @@ struct undo_area {
 	/* shared: what it was mapped from when it was added (undo_object.c) */
 	struct undo_object *objects;
 	size_t object_count, object_capacity;
+	uint64_t *own;    /* a bit for each page of a private file mapping (undo_cut.c), or NULL */
+	size_t own_bytes;
 	size_t word_bytes;
 	undo_word *words; /* one a page */
 };
@@ -140,6 +142,10 @@ struct crn_undo_pages {
 	struct undo_area **areas; /* sorted by address */
 	size_t area_count, area_cap;
 	size_t page_count; /* of all areas */
+	size_t private_files; /* areas that have `own` */
+	/* Clean pages of these have gone (undo_cut.c): as a look saw; saved as they are now. */
+	bool cut_seen;
+	_Atomic bool cut_saved;
 
 	_Atomic uintptr_t
 		*saved;   /* pages opened in this interval, in the order of their first stores */
@@ -288,6 +294,26 @@ bool undo_object_there(const struct crn_undo_pages *u, const struct undo_area *a
 /* Pages have been closed: of areas that are other memory now the content at checkpoints is lost. */
 void undo_object_look(struct crn_undo_pages *u);
 
+/* ---- undo_cut.c: private pages of files that are cut short ---- */
+/* An area has been closed. 0 or CAIRN_EMEMORY. */
+int undo_cut_begin(struct crn_undo_pages *u, struct undo_area *a);
+void undo_cut_end(struct crn_undo_pages *u, struct undo_area *a);
+/* The first `count` pages of saved[], which are sorted, have been closed. */
+void undo_cut_note(struct crn_undo_pages *u, size_t count);
+void undo_cut_note_page(struct crn_undo_pages *u, struct undo_area *a, uintptr_t page);
+/*
+ * Of an area that has `own`: 0, CAIRN_ELAYOUT if clean pages have gone, or -errno. Each is told to
+ * fn and not expected any more. NULL: none is told, and all are asked for again.
+ */
+typedef void (*undo_gone_fn)(struct crn_undo_pages *u, struct undo_area *a, uintptr_t page);
+int undo_cut_look(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end,
+	undo_gone_fn fn);
+/* The same for a clean page that has just been copied: is that not its old content? Any context. */
+bool undo_cut_lost(const struct crn_undo_pages *u, const struct undo_area *a, uintptr_t page);
+/* It was not, and its old content is lost. Any context. */
+void undo_cut_found(struct crn_undo_pages *u, uintptr_t page);
+bool undo_past_gone(void *t);
+
 /* ---- undo_told.c: changes of what mprotect guards are told ---- */
 /* Nothing happens if it cannot be: then each look asks. */
 void undo_told_open(struct crn_undo_pages *u);
@@ -417,8 +443,8 @@ static inline bool undo_guest_died(const struct crn_undo_pages *u)
 	.caps = CRN_TRACK_PAGES | CRN_TRACK_THREADS | CRN_TRACK_SHARED | CRN_TRACK_PROTECTS, \
 	.close = undo_close, .area_add = undo_area_add, .area_drop = undo_area_drop,        \
 	.interval_begin = undo_interval_begin, .rebase = undo_rebase, .hold = undo_hold,    \
-	.look = undo_look, .whole = undo_whole, .bytes = undo_bytes, .faults = undo_faults, \
-	.eager = undo_eager,                                                                \
+	.look = undo_look, .whole = undo_whole, .past_gone = undo_past_gone,                \
+	.bytes = undo_bytes, .faults = undo_faults, .eager = undo_eager,                    \
 	.page = { .unprotect = undo_unprotect, .set_hot = undo_set_hot,                     \
 		.collect = undo_collect, .protection = undo_protection, \
 		.resemble = undo_resemble }

@@ -275,6 +275,15 @@ static bool needs_look(
 	return !(a->told ? quiet.told : a->guard == &undo_guard_uffd && quiet.protected);
 }
 
+static int look_for_cuts(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
+{
+	int err = undo_cut_look(u, a, begin, end, NULL);
+
+	u->cut_seen |= err == CAIRN_ELAYOUT;
+	return err;
+}
+
 static int look(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, struct quiet quiet)
 {
 	int err = 0;
@@ -282,13 +291,15 @@ static int look(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, struct
 	for (size_t i = 0; i < u->area_count && err >= 0; i++) {
 		struct undo_area *a = u->areas[i];
 
-		if (!needs_look(a, begin, end, quiet))
-			continue;
-		err = a->guard->whole(u, a);
+		if (needs_look(a, begin, end, quiet))
+			err = a->guard->whole(u, a);
 		if (err == CAIRN_ELAYOUT)
 			crn_error("area %lx-%lx has been unmapped, moved or opened: remove areas "
 				  "before that",
 				a->begin, a->end);
+		/* No event tells of that. */
+		if (err >= 0 && a->own)
+			err = look_for_cuts(u, a, begin, end);
 	}
 	return err;
 }
@@ -313,6 +324,8 @@ int undo_whole(void *t, uintptr_t begin, uintptr_t end)
 		crn_change_rings_look(u->rings);
 	if (err >= 0)
 		err = look(u, begin, end, quiet);
+	if (err >= 0 && atomic_load(&u->cut_saved))
+		err = CAIRN_ELAYOUT;
 	if (err < 0 || begin != 0 || end != UINTPTR_MAX)
 		return err;
 	note_whole(u, done, seen);

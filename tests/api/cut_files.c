@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cut_files TRACKER STRATEGY: private memory of a file that is cut short and grows again. The
+ * kernel takes what the program had written there along, without a store or an event. Trackers that
+ * have no copy of it must refuse; a restore that succeeds has every byte.
+ */
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "../lib/harness.h"
+
+#define PAGE  4096ul
+#define PAGES 200ul
+#define CUT   70ul /* the first page that goes */
+#define OWN   72ul /* the first of the program's own after it */
+
+static cairn_t *c;
+static struct cairn_options options = CAIRN_OPTIONS_INIT;
+static bool copies; /* the tracker has the content of clean pages as well */
+static bool images;
+static int file;
+static uint8_t *area, at_checkpoint[PAGES * PAGE];
+static uint64_t id;
+
+static void begin(void)
+{
+	file = memfd_create("cut_files", 0);
+	CHECK(file >= 0 && ftruncate(file, PAGES * PAGE) == 0);
+	for (size_t i = 0; i < PAGES; i++)
+		CHECK(pwrite(file, "file", 4, (off_t)(i * PAGE)) == 4);
+	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+	CHECK(area != MAP_FAILED);
+}
+
+static void checkpoint(void)
+{
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	memcpy(at_checkpoint, area, sizeof(at_checkpoint));
+}
+
+/* Every third page is the program's own when the area is added. */
+static void begin_session(void)
+{
+	begin();
+	for (size_t i = 0; i < PAGES; i += 3)
+		area[i * PAGE + 8] = 'o';
+	c = test_open(&options);
+	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
+	checkpoint();
+}
+
+static void end(void)
+{
+	CHECK_OK(cairn_close(c));
+	munmap(area, PAGES * PAGE);
+	close(file);
+}
+
+static void cut(size_t first)
+{
+	CHECK(ftruncate(file, (off_t)(first * PAGE)) == 0);
+	CHECK(ftruncate(file, PAGES * PAGE) == 0);
+}
+
+/*
+ * Pages beyond the cut that the program has never written are what the file has now: that is a
+ * write behind the back of every tracker, and who has copies may put back what it had before.
+ */
+static void check_restored(bool cut)
+{
+	for (size_t i = 0; i < PAGES; i++)
+		if (!cut || i < CUT || at_checkpoint[i * PAGE + 8])
+			CHECK(memcmp(area + i * PAGE, at_checkpoint + i * PAGE, PAGE) == 0);
+}
+
+/* Without a mirror every doubt costs the past of a private file. */
+static void check_rewind(bool cut)
+{
+	int rc = cairn_rewind(c, id);
+
+	if (images && rc == CAIRN_EFAILED)
+		return;
+	CHECK_OK(rc);
+	check_restored(cut);
+}
+
+/* Own pages have gone that were clean. */
+static void check_loss(void)
+{
+	int rc = cairn_rewind(c, id);
+
+	CHECK(rc == 0 || rc == CAIRN_ELAYOUT || rc == CAIRN_EFAILED);
+	CHECK((rc == 0) == copies);
+	if (rc == 0)
+		check_restored(true);
+	else
+		CHECK(cairn_rewind(c, id) < 0);
+	/* What is there now is what the next checkpoint holds. */
+	checkpoint();
+	area[OWN * PAGE + 8] = area[(OWN + 3) * PAGE] = 1;
+	check_rewind(true);
+	if (!images) {
+		CHECK(area[OWN * PAGE + 8] == at_checkpoint[OWN * PAGE + 8]);
+		CHECK(area[(OWN + 3) * PAGE] == at_checkpoint[(OWN + 3) * PAGE]);
+	}
+}
+
+/* Own when the area was added, or since an interval that has ended. */
+static void clean_goes(void)
+{
+	for (int how = 0; how < 6; how++) {
+		begin_session();
+		if (how & 1) {
+			for (size_t i = 0; i < PAGES; i++)
+				area[i * PAGE + 8] = 'w';
+			checkpoint();
+		}
+		if (how == 4)
+			checkpoint();
+		cut(how < 4 ? CUT : 198ul - (size_t)how % 2); /* 198 is own from the beginning */
+		if (how & 2) /* the page that a restore would put back is not the first to go */
+			area[5] = 1;
+		check_loss();
+		end();
+	}
+}
+
+/* A store to such a page, or a touch, would save the wrong old content. */
+static void saved_after(void)
+{
+	for (int how = 0; how < 4; how++) {
+		begin_session();
+		cut(197);
+		if (how == 3 && !images) /* which would have an image of what the file has now */
+			CHECK(area[198 * PAGE + 8] == 0);
+		if (how == 0 || how == 3)
+			area[198 * PAGE] = 1;
+		if (how == 1)
+			CHECK_OK(cairn_area_touch(c, area + 198 * PAGE, PAGE));
+		if (how == 2)
+			CHECK_OK(cairn_area_touch(c, area + 190 * PAGE, 10 * PAGE));
+		check_loss();
+		end();
+	}
+}
+
+static int ignore(void *ctx, void *addr, size_t len, const void *before, const void *after)
+{
+	return 0;
+}
+
+/* Who looks at the past is not told something else either. */
+static void past(void)
+{
+	uint8_t seen[2 * PAGE];
+	int rc;
+
+	begin_session();
+	cut(CUT);
+	rc = cairn_peek(c, id, area + 198 * PAGE, seen, PAGE);
+	CHECK(copies ? rc == 0 && memcmp(seen, at_checkpoint + 198 * PAGE, PAGE) == 0 : rc < 0);
+	end();
+	begin_session();
+	cut(CUT);
+	rc = cairn_peek(c, id, area + 197 * PAGE + 100, seen, PAGE + 1);
+	CHECK(copies ? rc == 0 && seen[PAGE - 92] == 'o' : rc < 0);
+	if (!images && strcmp(options.tracker, "fork") != 0)
+		CHECK_OK(cairn_peek(c, id, area + 50 * PAGE + 100, seen, PAGE + 1));
+	end();
+	begin_session();
+	cut(CUT);
+	rc = cairn_changes(c, id, CAIRN_NOW, ignore, NULL);
+	CHECK(copies ? rc == 0 : rc < 0);
+	end();
+}
+
+/* What was open when it went is kept, and nothing is refused. */
+static void open_goes(void)
+{
+	for (int how = 0; how < 3; how++) {
+		begin_session();
+		for (size_t i = CUT; i < PAGES; i++)
+			area[i * PAGE + 8] = 'n';
+		if (how == 1)
+			CHECK_OK(cairn_rewind(c, id));
+		if (how == 2) { /* that it is the file's again is what this checkpoint holds */
+			cut(CUT);
+			checkpoint();
+			area[CUT * PAGE + 8] = 'x';
+		}
+		if (how < 2)
+			cut(CUT);
+		check_rewind(how == 2);
+		end();
+	}
+}
+
+/* Opened and never written: it is the file's as before, and may go. */
+static void untouched(void)
+{
+	begin();
+	c = test_open(&options);
+	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
+	checkpoint();
+	CHECK_OK(cairn_area_touch(c, area + CUT * PAGE, 4 * PAGE));
+	checkpoint();
+	area[3] = 1;
+	cut(CUT);
+	check_rewind(true);
+	area[3] = area[CUT * PAGE] = 1;
+	checkpoint();
+	area[3] = 2;
+	check_rewind(true);
+	end();
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 3);
+	images = strcmp(argv[1], "images") == 0;
+	options.tracker = images ? "async" : argv[1];
+	options.feed = images ? "bpf-images" : NULL;
+	options.strategy = argv[2];
+	options.surface = "none";
+	options.keep = 4;
+	copies = strcmp(argv[1], "async") == 0;
+	clean_goes();
+	saved_after();
+	past();
+	if (strcmp(argv[1], "fork") != 0) { /* the child has lost it, too */
+		open_goes();
+		untouched();
+	}
+	return 0;
+}
