@@ -47,6 +47,8 @@ static void finish_page(struct crn_undo_pages *u, struct crn_guest *g)
 			u->env->lost(u->env, page, CAIRN_EFAILED);
 		return;
 	}
+	if (frame && u->env->seal)
+		u->env->seal(u->env, (void *)frame, false);
 	if (frame)
 		crn_frame_free(u->env->arena, (void *)frame);
 	atomic_store(w, word);
