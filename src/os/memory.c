@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/uio.h>
+#include <sys/resource.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/status.h"
@@ -556,6 +557,14 @@ bool crn_memory_was_writable(uintptr_t addr)
 	char line[256];
 
 	return !read_flags(addr, line) || has_flag(line, " ac") || has_flag(line, " nr");
+}
+
+uint64_t crn_memory_faults(void)
+{
+	struct rusage use = { .ru_minflt = 0 };
+
+	(void)crn_sys2(SYS_getrusage, RUSAGE_SELF, &use);
+	return (uint64_t)use.ru_minflt + (uint64_t)use.ru_majflt;
 }
 
 long crn_memory_call(long nr, const long args[6])

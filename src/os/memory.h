@@ -83,6 +83,8 @@ unsigned crn_memory_fork_advice(uintptr_t addr);
  * debugger writes into it does not count. True if smaps does not tell. Slow.
  */
 bool crn_memory_was_writable(uintptr_t addr);
+/* How many page faults all threads of the process have had; changes with each. */
+uint64_t crn_memory_faults(void);
 /*
  * RLIMIT_DATA in bytes, UINT64_MAX if there is none; and what counts against it now (0 if /proc
  * does not tell).

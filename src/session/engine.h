@@ -245,11 +245,11 @@ struct cairn {
 	struct crn_pieces files, files_fresh;
 	struct crn_file_name **file_names;
 	size_t file_name_count, file_name_capacity, file_names_kept, file_names_young;
-	uint64_t files_asked; /* counts the times that files are asked for */
 	int files_pagemap;   /* -1: not opened yet */
 	int closed_memory;   /* -1: not opened in this call; store.c */
 	struct crn_fd_identity files_pagemap_id, closed_memory_id;
-	uint64_t files_look; /* the checkpoint that the look is for */
+	uint64_t files_asked, files_look; /* how often; the checkpoint that the look is for */
+	uint64_t files_faults; /* of the process by then */
 	uint64_t files_sure; /* at this one all of them were their files' bytes */
 	bool files_doubt;    /* mappings may have changed since */
 	bool files_unasked;  /* some may have been exchanged before the last look */

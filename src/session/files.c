@@ -10,9 +10,8 @@
  *
  * All that has been written of a file and closed before it was seen (relocated constants of a
  * loaded object, code that was patched) is no file's bytes any more: such pages are pieces.
- * They are looked for once, where a mapping is new to the list, and where it has been opened.
- * What was opened, written and closed between two looks is found out when the past is asked
- * for: files_undo.c.
+ * They are looked for at each look of a checkpoint; what has been opened, written and closed
+ * again since the last one is found out when the past is asked for: files_undo.c.
  *
  * Under the agent, which undoes calls by itself and looks at the map after some calls only, the
  * list may name what is no longer there, and OPENED is all that is told.
@@ -25,132 +24,6 @@
 
 #define UNDIVIDED (1ul << 20)
 #define CLOSE	  (256ul << 10) /* bytes between two parts that cost less than dividing them */
-#define YOUNG_MAX 64		/* files that are asked for at a checkpoint: a microsecond each */
-
-/* ---- Names ------------------------------------------------------------------------------- */
-
-/* Asked at most once in a look. */
-static bool is_as_it_was(cairn_t *c, struct crn_file_name *n)
-{
-	if (n->asked == c->files_asked || !n->is.age)
-		return !n->exchanged;
-	n->asked = c->files_asked;
-	return !n->exchanged && crn_file_is(n->text, &n->is);
-}
-
-static struct crn_file_name *new_name(cairn_t *c, const struct crn_mapping *m)
-{
-	size_t length = crn_strlen(m->name) + 1, size = sizeof(struct crn_file_name) + length;
-	struct crn_file_name *n;
-
-	/* Without memory for its name it cannot be mapped again: such a restore is refused. */
-	if (crn_grow(c, (void **)&c->file_names, &c->file_name_capacity, c->file_name_count + 1,
-		    sizeof(*c->file_names)) < 0)
-		return NULL;
-	n = crn_block_alloc(c->arena, size);
-	if (!n)
-		return NULL;
-	*n = (struct crn_file_name){ .size = size,
-		.inode = m->inode,
-		.device = crn_mapping_device(m),
-		.asked = c->files_asked,
-		.young = c->maps_known };
-	crn_copy(n->text, m->name, length);
-	if (crn_file_identify(n->text, &n->is) < 0)
-		n->is.age = 0; /* it has been deleted: known by its number alone */
-	c->file_names[c->file_name_count++] = n;
-	c->file_names_young += n->young;
-	return n;
-}
-
-static struct crn_file_name *name_of(cairn_t *c, const struct crn_mapping *m)
-{
-	uint64_t device = crn_mapping_device(m);
-
-	for (size_t i = c->file_name_count; i-- > 0;) {
-		struct crn_file_name *n = c->file_names[i];
-
-		if (n->inode != m->inode || n->device != device || !crn_streq(n->text, m->name))
-			continue;
-		if (is_as_it_was(c, n))
-			return n;
-		n->exchanged = n->exchanged || crn_file_replaces(n->text, &n->is);
-	}
-	return new_name(c, m);
-}
-
-static void use_name(struct crn_file_name *n)
-{
-	if (n)
-		n->used = true;
-}
-
-/* Programs may map file after file. */
-static void forget_names(cairn_t *c)
-{
-	size_t left = 0;
-
-	if (c->file_name_count < 2 * c->file_names_kept + 64)
-		return;
-	for (size_t i = 0; i < c->files.count; i++)
-		use_name(c->files.at[i].file);
-	for (size_t k = 0; k < c->marks.count; k++) {
-		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
-
-		for (size_t i = 0; i < l->count; i++)
-			use_name(l->at[i].piece.file);
-	}
-	for (size_t i = 0; i < c->file_name_count; i++) {
-		struct crn_file_name *n = c->file_names[i];
-
-		if (n->used) {
-			n->used = false;
-			c->file_names[left++] = n;
-		} else {
-			c->file_names_young -= n->young;
-			crn_block_free(c->arena, n, n->size);
-		}
-	}
-	c->file_name_count = c->file_names_kept = left;
-}
-
-/*
- * The name leads elsewhere. Only the mapping itself knows what it is of: by the name that it has
- * now. Of what has been deleted nobody can tell; that is taken for the file that it was.
- */
-static bool is_exchanged(cairn_t *c, struct crn_file_name *n, uintptr_t at)
-{
-	struct crn_mapping m;
-
-	if (is_as_it_was(c, n) || n->exchanged)
-		return n->exchanged;
-	n->exchanged = crn_maps_find(&c->maps, at, &m) > 0 && m.inode == n->inode &&
-		crn_mapping_device(&m) == n->device && crn_file_replaces(m.name, &n->is);
-	return n->exchanged;
-}
-
-bool crn_file_exchanged(cairn_t *c, const struct crn_piece *p)
-{
-	return p->file && is_exchanged(c, p->file, p->begin);
-}
-
-bool crn_files_ask(cairn_t *c, bool all)
-{
-	size_t left = all ? SIZE_MAX : CRN_MIN(c->file_names_young, (size_t)YOUNG_MAX);
-	bool any = false;
-
-	c->files_asked++;
-	c->files_unasked = !all;
-	for (size_t i = 0; i < c->files.count && left; i++) {
-		const struct crn_piece *p = &c->files.at[i];
-
-		if (!p->file || !(all || p->file->young) || p->file->asked == c->files_asked)
-			continue;
-		any |= crn_file_exchanged(c, p);
-		left--;
-	}
-	return any;
-}
 
 /* ---- The list ------------------------------------------------------------------------------ */
 
@@ -314,7 +187,7 @@ static int add_part(cairn_t *c, const struct crn_mapping *m, struct crn_piece *p
 			continue;
 		}
 		if (!p->file && !c->control->watched)
-			p->file = name_of(c, m);
+			p->file = crn_file_name_of(c, m);
 		new = *p;
 		if (known && known->begin <= at && same_file(known, p))
 			new.born = known->born;
@@ -381,7 +254,7 @@ void crn_files_take(cairn_t *c)
 
 	c->files = c->files_fresh;
 	c->files_fresh = old;
-	forget_names(c);
+	crn_file_names_forget(c);
 }
 
 /* ---- Changes --------------------------------------------------------------------------------- */
@@ -485,11 +358,9 @@ void crn_files_give_way(cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
 	}
 }
 
-static int written_run(cairn_t *c, size_t i, const struct crn_page_run *run, crn_file_part_fn fn,
-	void *arg)
+static int written_run(cairn_t *c, const struct crn_pieces *l, size_t i,
+	const struct crn_page_run *run, crn_file_part_fn fn, void *arg)
 {
-	const struct crn_pieces *l = present(c);
-
 	for (; i < l->count && l->at[i].begin < run->end; i++) {
 		uintptr_t begin = CRN_MAX(l->at[i].begin, run->begin);
 		uintptr_t end = CRN_MIN(l->at[i].end, run->end);
@@ -500,9 +371,9 @@ static int written_run(cairn_t *c, size_t i, const struct crn_page_run *run, crn
 	return 0;
 }
 
-int crn_files_written(cairn_t *c, crn_file_part_fn fn, void *arg)
+static int each_written(
+	cairn_t *c, const struct crn_pieces *l, crn_file_part_fn fn, void *arg)
 {
-	const struct crn_pieces *l = present(c);
 	struct crn_page_run runs[32];
 	int err = 0;
 
@@ -517,10 +388,32 @@ int crn_files_written(cairn_t *c, crn_file_part_fn fn, void *arg)
 			long n = own_pages(c, &cursor, end, runs, CRN_ARRAY_SIZE(runs));
 
 			for (long k = 0; k < n && err >= 0; k++)
-				err = written_run(c, i, &runs[k], fn, arg);
+				err = written_run(c, l, i, &runs[k], fn, arg);
 		}
 	}
 	return err;
+}
+
+int crn_files_written(cairn_t *c, crn_file_part_fn fn, void *arg)
+{
+	return each_written(c, present(c), fn, arg);
+}
+
+static int doubt_part(
+	cairn_t *c, const struct crn_piece *file, uintptr_t begin, uintptr_t end, void *arg)
+{
+	crn_files_doubt(c, begin, end);
+	return 0;
+}
+
+/* Whoever has written to a page of a file has had a fault for his own copy of it. */
+void crn_files_look(cairn_t *c)
+{
+	uint64_t faults = crn_memory_faults();
+
+	if (faults != c->files_faults || !c->maps_known)
+		(void)each_written(c, &c->files, doubt_part, NULL);
+	c->files_faults = faults;
 }
 
 void crn_files_doubt(cairn_t *c, uintptr_t begin, uintptr_t end)

@@ -9,7 +9,7 @@
 #include "os/mapped_file.h"
 #include "session/engine.h"
 
-/* ---- files.c */
+/* ---- file_names.c */
 struct crn_file_name {
 	size_t size;               /* of this block */
 	uint64_t inode, device;    /* as mappings show them */
@@ -20,14 +20,10 @@ struct crn_file_name {
 	bool exchanged; /* it is no more: its number is another file's */
 	char text[];
 };
-void crn_files_open(cairn_t *c);
-void crn_files_close(cairn_t *c);
-/*
- * While maps are read: a mapping that is no part of the surface. What it has of the program's own
- * copies of pages becomes pieces, the rest is listed. 0 or negative.
- */
-int crn_files_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags);
-int crn_files_keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end);
+/* Asks for the file at most once in a look. NULL: no memory. */
+struct crn_file_name *crn_file_name_of(cairn_t *c, const struct crn_mapping *m);
+/* Those that nobody needs any more, if there are many. */
+void crn_file_names_forget(cairn_t *c);
 /*
  * Before maps are read: is what is listed still what it was? While a file is mapped its number is
  * its own; afterwards another may have that, and be mapped in its place. Before a restore all are
@@ -36,6 +32,16 @@ int crn_files_keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end);
 bool crn_files_ask(cairn_t *c, bool all);
 /* The file that the piece was of exists no more. */
 bool crn_file_exchanged(cairn_t *c, const struct crn_piece *p);
+
+/* ---- files.c */
+void crn_files_open(cairn_t *c);
+void crn_files_close(cairn_t *c);
+/*
+ * While maps are read: a mapping that is no part of the surface. What it has of the program's own
+ * copies of pages becomes pieces, the rest is listed. 0 or negative.
+ */
+int crn_files_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags);
+int crn_files_keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end);
 /* What was listed when last looked at and is not any more, but for what has been opened. */
 int crn_files_diff(cairn_t *c, struct crn_changes *to);
 /* A piece is new: CRN_CHANGE_OPENED where it was listed, else CRN_CHANGE_BORN. */
@@ -62,6 +68,11 @@ int crn_files_list(cairn_t *c, const struct crn_piece *p);
  * none, or where the kernel cannot tell soon.
  */
 bool crn_files_populated(cairn_t *c, uintptr_t *begin, uintptr_t *end);
+/*
+ * Before maps are read at a checkpoint: what has been written of what is listed, and closed again,
+ * becomes pieces by that look.
+ */
+void crn_files_look(cairn_t *c);
 /* The next look scans what is listed there. */
 void crn_files_doubt(cairn_t *c, uintptr_t begin, uintptr_t end);
 

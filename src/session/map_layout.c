@@ -562,6 +562,8 @@ static int follow(cairn_t *c, enum crn_follow how)
 	c->files_look = c->last_id + (how == CRN_FOLLOW_ADOPT);
 	c->files_doubt = c->maps_known;
 	c->files_kept = false;
+	if (!restores && !c->control->watched)
+		crn_files_look(c);
 	err = read_surface(c);
 	if (err >= 0)
 		err = crn_files_diff(c, &found);
@@ -580,6 +582,8 @@ static int follow(cairn_t *c, enum crn_follow how)
 		take_lists(c);
 	}
 	crn_changes_close(c, &found);
+	if (err >= 0 && !restores)
+		c->files_sure = c->files_look;
 	if (err < 0)
 		c->control->maps_stale = true;
 	else

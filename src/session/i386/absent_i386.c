@@ -114,6 +114,10 @@ bool crn_files_ask(cairn_t *c, bool all)
 	return false;
 }
 
+void crn_files_look(cairn_t *c)
+{
+}
+
 int crn_files_diff(cairn_t *c, struct crn_changes *to)
 {
 	return 0;
