@@ -249,6 +249,7 @@ static void finish(struct crn_faults *f)
 		uninstall(SIGBUS, &f->bus);
 	}
 	atomic_store(&f->over, 1);
+	f->process->guests.host = 0;
 	if (alone)
 		atomic_store(&active, NULL);
 }
@@ -492,7 +493,7 @@ static int faults_alloc(struct crn_faults **out, struct crn_arena *arena, size_t
 
 	if (crn_memory_advise(f, CRN_PAGE_SIZE, MADV_KEEPONFORK) < 0)
 		return -EINVAL;
-	*process = (struct of_process){ .alive = ALIVE, .guests.host = crn_getpid() };
+	*process = (struct of_process){ .alive = ALIVE };
 	*f = (struct crn_faults){ .process = process, .arena = arena, .cap = cap };
 	f->ranges = kept_alloc(arena, ranges_bytes(cap), &f->range_block);
 	if (!f->ranges)
@@ -570,6 +571,7 @@ int crn_faults_open(struct crn_faults **out, struct crn_track_env *env, crn_stor
 		return CAIRN_EBUSY;
 	CRN_TRY(faults_alloc(&f, env->arena, 64));
 	f->store = store;
+	f->process->guests.host = store ? crn_getpid() : 0;
 	f->tracker = tracker;
 	f->knows_threads = env->host->fsgsbase && !env->faults_forwarded;
 	if (before) { /* its handler is still there, and knows the program's */

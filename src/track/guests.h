@@ -35,7 +35,11 @@ struct crn_guest {
 };
 
 struct crn_guests {
-	int host; /* process id of the session's */
+	/*
+	 * Process id of the session's, where stores are served. Else 0: nobody is asked who he is,
+	 * which takes a call that a filter of the program's may forbid.
+	 */
+	int host;
 	_Atomic uint32_t present; /* one bit for each */
 	struct crn_guest at[CRN_GUESTS_MAX];
 };
