@@ -7,6 +7,7 @@
  * anywhere in it meanwhile is a part of it.
  */
 #include "session/engine.h"
+#include "session/map_changes.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "os/memory.h"

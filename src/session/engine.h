@@ -11,6 +11,7 @@
  *	calls_in_flight.c  memory that the kernel may be writing for other threads
  *	map_calls.c    calls of the program that change them, as they are made
  *	map_layout.c   how the mappings change
+ *	map_changes.h  the lists of that
  *	files.h       mappings of files that are no part of the surface
  *	layout_undo.c  how that is undone
  *	store.c       live memory: what may be put back, and how
@@ -63,7 +64,8 @@ struct crn_piece {
 	uint64_t inode, base, device;
 	/* of those beside the surface (files.c): which file it is, or NULL */
 	struct crn_file_name *file;
-	uint64_t born; /* id of the first checkpoint that it was there at */
+	/* id of the first checkpoint that it was there at; CRN_AREA_REMOVED: at which it was so */
+	uint64_t born;
 	uint64_t sure; /* id of a checkpoint at which all of it was the file's bytes */
 };
 
@@ -425,8 +427,6 @@ void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end);
 /* [begin, end) is c->fresh from now on, for which there must be room. */
 int crn_layout_reserve(cairn_t *c);
 void crn_layout_learn(cairn_t *c, uintptr_t begin, uintptr_t end);
-/* It was removed: what has become of it is not to be undone. */
-void crn_layout_forget(cairn_t *c, const struct crn_added *added);
 
 enum crn_follow {
 	CRN_FOLLOW_ADOPT, /* bring new mappings under tracking */
@@ -447,9 +447,6 @@ int crn_layout_replace(cairn_t *c);
 int crn_layout_adopt(cairn_t *c, const struct crn_piece *p);
 /* Cut [begin, end) out; room for one piece more has been reserved. */
 void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end);
-/* Parts of two explicit areas become two changes. */
-int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
-	uintptr_t begin, uintptr_t end, int kind);
 
 /*
  * Can every change since `id` be undone? 0, CAIRN_ELAYOUT or CAIRN_EMEMORY. Call after
@@ -524,7 +521,6 @@ struct crn_mark *crn_mark_at(const cairn_t *c, size_t i);
 int crn_mark_usable(const cairn_t *c, uint64_t id);
 void crn_marks_truncate(cairn_t *c, uint64_t id); /* drop all newer ones */
 int crn_marks_push(cairn_t *c, uint64_t id);
-void crn_changes_close(cairn_t *c, struct crn_changes *l);
 /* What was kept is lost; so many marks are left, for what they note of mappings. */
 void crn_past_forget(cairn_t *c, size_t marks_left);
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);

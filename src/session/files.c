@@ -17,6 +17,7 @@
  * list may name what is no longer there, and OPENED is all that is told.
  */
 #include "session/files.h"
+#include "session/map_changes.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "os/memory.h"

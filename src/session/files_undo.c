@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include "session/files.h"
+#include "session/map_changes.h"
 #include "base/log.h"
 #include "os/mapped_file.h"
 #include "os/memory.h"

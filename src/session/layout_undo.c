@@ -10,7 +10,8 @@
  *
  * Both follow from the changes, undone newest first: a birth undone makes an area that stays
  * younger than id, an end undone makes what is there as old as can be; a part of an explicit area,
- * as old as that. Changes of explicit areas that the checkpoint does not hold are not undone.
+ * as old as that. Changes of explicit areas that the checkpoint does not hold are not undone, nor
+ * those of what was one until after it.
  *
  * All that may fail is asked or done before the first mapping changes. Whatever fails after that
  * (another thread maps memory just there, the kernel's own memory is short) ends the process with
@@ -18,15 +19,10 @@
  */
 #include "session/engine.h"
 #include "session/files.h"
+#include "session/map_changes.h"
 #include "base/check.h"
 #include "base/log.h"
 #include "os/memory.h"
-
-/* Of an explicit area that the checkpoint does not hold: it is left alone. */
-static bool is_younger(const struct crn_change *change, uint64_t id)
-{
-	return change->piece.flags & CRN_AREA_EXPLICIT && change->added.born > id;
-}
 
 /*
  * What a change is to a restore to `id`. The mapping of a file that has come since is a newer
@@ -77,7 +73,7 @@ static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 
 			if ((kind != CRN_CHANGE_BORN && kind != CRN_CHANGE_GONE) || from >= to)
 				continue;
-			if (kind == CRN_CHANGE_GONE || is_younger(&at[changes], id))
+			if (kind == CRN_CHANGE_GONE || crn_change_younger(&at[changes], id))
 				return false; /* what is there is not ours, or stays */
 			if (crn_must_stay(c, p) && !crn_areas_cover(c, from, to))
 				return false;
@@ -206,7 +202,8 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 		for (size_t i = 0; i < l->count; i++) {
 			struct crn_piece *p = &l->at[i].piece;
 
-			if (!is_younger(&l->at[i], id) && is_new(&l->at[i]) && crn_must_stay(c, p))
+			if (!crn_change_younger(&l->at[i], id) && is_new(&l->at[i]) &&
+				crn_must_stay(c, p))
 				CRN_TRY(prepare_to_stay(c, p, k == c->marks.count - 1));
 		}
 	}
@@ -216,7 +213,7 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 		for (size_t i = 0; i < l->count; i++) {
 			if (is_file(&l->at[i], id) && !stays(c, &l->at[i]))
 				CRN_TRY(crn_file_undoable(c, id, &l->at[i].piece));
-			if (l->at[i].kind != CRN_CHANGE_GONE || is_younger(&l->at[i], id))
+			if (l->at[i].kind != CRN_CHANGE_GONE || crn_change_younger(&l->at[i], id))
 				continue;
 			CRN_TRY(undoable(c, id, &l->at[i]));
 			explicit_parts += l->at[i].piece.flags & CRN_AREA_EXPLICIT ? 1 : 0;
@@ -328,9 +325,11 @@ static int fill_place(cairn_t *c, const struct crn_piece *p, uint64_t born)
 static void undo_gone(cairn_t *c, uint64_t id, const struct crn_change *change)
 {
 	const struct crn_piece *p = &change->piece;
-	uint64_t born = p->flags & CRN_AREA_EXPLICIT ? change->added.born : 0;
+	uint64_t born = p->flags & CRN_AREA_REMOVED ? p->born : 0;
 	int err;
 
+	if (p->flags & CRN_AREA_EXPLICIT)
+		born = change->added.born;
 	crn_debug("map again %zx-%zx", p->begin, p->end);
 	crn_files_give_way(c, id, p->begin, p->end);
 	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */
@@ -407,7 +406,7 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
 		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
 
 		for (size_t i = l->count; i-- > 0;) {
-			if (is_younger(&l->at[i], id))
+			if (crn_change_younger(&l->at[i], id))
 				continue;
 			known &= l->at[i].kind == CRN_CHANGE_BORN;
 			if (is_file(&l->at[i], id) && !stays(c, &l->at[i]))
@@ -522,7 +521,7 @@ void crn_layout_undo_protections(cairn_t *c, uint64_t id)
 			const struct crn_piece *p = &l->at[i].piece;
 
 			if (kind_at(&l->at[i], id) == CRN_CHANGE_BORN || stays(c, &l->at[i]) ||
-				is_younger(&l->at[i], id))
+				crn_change_younger(&l->at[i], id))
 				continue;
 			changed = true;
 			if (l->at[i].kind != CRN_CHANGE_RESERVED &&

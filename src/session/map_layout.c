@@ -21,6 +21,7 @@
 #include <errno.h>
 #include "session/engine.h"
 #include "session/files.h"
+#include "session/map_changes.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
@@ -28,64 +29,6 @@
 #include "os/thread.h"
 
 /* ---- Lists ------------------------------------------------------------------------------ */
-
-void crn_changes_close(cairn_t *c, struct crn_changes *l)
-{
-	crn_block_free(c->arena, l->at, l->capacity * sizeof(*l->at));
-	crn_fill(l, 0, sizeof(*l));
-}
-
-static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
-	const struct crn_added *added, uintptr_t begin, uintptr_t end, int kind)
-{
-	struct crn_change *change;
-
-	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, l->count + 1, sizeof(*l->at)));
-	change = &l->at[l->count++];
-	crn_fill(change, 0, sizeof(*change));
-	change->piece = *piece;
-	change->piece.begin = begin;
-	change->piece.end = end;
-	change->kind = kind;
-	if (added)
-		change->added = *added;
-	return 0;
-}
-
-int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
-	uintptr_t begin, uintptr_t end, int kind)
-{
-	while (begin < end) {
-		const struct crn_added *added = NULL;
-		uintptr_t stop = end;
-
-		if (piece->flags & CRN_AREA_EXPLICIT)
-			added = crn_added_meets(c, begin, end);
-		if (added)
-			stop = CRN_MIN(end, added->begin > begin ? added->begin : added->end);
-		CRN_TRY(change_add(c, l, piece, added && added->begin <= begin ? added : NULL,
-			begin, stop, kind));
-		begin = stop;
-	}
-	return 0;
-}
-
-void crn_layout_forget(cairn_t *c, const struct crn_added *added)
-{
-	for (size_t k = 0; k < c->marks.count; k++) {
-		struct crn_changes *l = &crn_mark_at(c, k)->changes;
-		size_t left = 0;
-
-		for (size_t i = 0; i < l->count; i++) {
-			const struct crn_added *of = &l->at[i].added;
-
-			if (of->begin != added->begin || of->end != added->end ||
-				of->born != added->born)
-				l->at[left++] = l->at[i];
-		}
-		l->count = left;
-	}
-}
 
 /* Cut [begin, end) out; room for one piece more has been reserved. */
 void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end)
@@ -131,7 +74,7 @@ static bool held_before(const cairn_t *c, uint64_t id, uintptr_t page)
 			if (page < p->begin || page >= p->end)
 				continue;
 			if (l->at[i].kind == CRN_CHANGE_GONE)
-				return true;
+				return !crn_change_younger(&l->at[i], id);
 			if (l->at[i].kind == CRN_CHANGE_BORN || l->at[i].kind == CRN_CHANGE_OPENED)
 				return false;
 		}

@@ -364,6 +364,7 @@ static const struct test_case cases[] = {
 	{ "closed_past", closed_past },
 	{ "exchanged_told", exchanged_told },
 	{ "removed_stays", removed_stays },
+	{ "removed_gone", removed_gone },
 	{ "opened_past", opened_past },
 	{ "closed_unseen", closed_unseen },
 	{ "refused_before", refused_before },

@@ -111,6 +111,7 @@ void other_object_open(void);
 void closed_past(void);
 void exchanged_told(void);
 void removed_stays(void);
+void removed_gone(void);
 void opened_past(void);
 void closed_unseen(void);
 void refused_before(void);

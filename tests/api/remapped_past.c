@@ -90,6 +90,41 @@ void removed_stays(void)
 	}
 }
 
+/* Unmapped after that, or closed, a part of it comes back only to where it was no area any more. */
+void removed_gone(void)
+{
+	uint64_t first = 0, next = 0, more;
+	unsigned char there;
+
+	for (int way = 0; way < 8; way++) {
+		open_all();
+		area = map_at((void *)0x200000000000, PAGES, MAP_FIXED_NOREPLACE);
+		CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
+		memset(area, 7, PAGES * PAGE);
+		CHECK(cairn_checkpoint(c, &first) == CAIRN_TAKEN);
+		CHECK_OK(cairn_area_remove(c, area, PAGES * PAGE));
+		memset(area, 8, PAGES * PAGE);
+		CHECK(cairn_checkpoint(c, &next) == CAIRN_TAKEN);
+		for (int times = 0; times <= (way & 1); times++) {
+			CHECK_OK(times ? cairn_rewind(c, next) : 0);
+			CHECK(is_there() && area[5] == 8 && area[(PAGES - 1) * PAGE] == 8);
+			CHECK(munmap(area, 2 * PAGE) == 0);
+			CHECK(mprotect(area + 2 * PAGE, PAGE, PROT_READ) == 0);
+			CHECK(!(way & 2) || cairn_checkpoint(c, &more) == CAIRN_TAKEN);
+			if ((way & 6) == 6)
+				map_at(area, 1, MAP_FIXED)[5] = 1;
+		}
+		CHECK_OK(cairn_rewind(c, first));
+		for (size_t i = 0; i < 2; i++)
+			CHECK(mincore(area + i * PAGE, PAGE, &there) < 0);
+		CHECK(!memcmp(area + 2 * PAGE, area + 2 * PAGE + 1, (PAGES - 2) * PAGE - 1));
+		CHECK(area[2 * PAGE] == 8 && mprotect(area + 2 * PAGE, PAGE, PROT_NONE) == 0);
+		CHECK_OK(cairn_rewind(c, first));
+		CHECK_OK(cairn_close(c));
+		CHECK(munmap(area, PAGES * PAGE) == 0);
+	}
+}
+
 /*
  * Written and closed between two looks, at which it was not there, or reserved without content. The
  * engine, which is mapped meanwhile, takes addresses from above.

@@ -10,6 +10,7 @@
 #include "os/keeper.h"
 #include "session/engine.h"
 #include "session/files.h"
+#include "session/map_changes.h"
 #include "track/faults.h"
 #include "track/feed.h"
 

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/* Changes of the layout, as they are kept with the mark whose interval they happened in. */
+#include "session/map_changes.h"
+#include "base/copy.h"
+
+void crn_changes_close(cairn_t *c, struct crn_changes *l)
+{
+	crn_block_free(c->arena, l->at, l->capacity * sizeof(*l->at));
+	crn_fill(l, 0, sizeof(*l));
+}
+
+static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
+	const struct crn_added *added, uintptr_t begin, uintptr_t end, int kind)
+{
+	struct crn_change *change;
+
+	CRN_TRY(crn_grow(c, (void **)&l->at, &l->capacity, l->count + 1, sizeof(*l->at)));
+	change = &l->at[l->count++];
+	crn_fill(change, 0, sizeof(*change));
+	change->piece = *piece;
+	change->piece.begin = begin;
+	change->piece.end = end;
+	change->kind = kind;
+	if (added)
+		change->added = *added;
+	return 0;
+}
+
+/* One kind of the past from `begin` on: marks what was an explicit area once; where that ends. */
+static uintptr_t same_past(
+	const cairn_t *c, struct crn_piece *piece, uintptr_t begin, uintptr_t end, int kind)
+{
+	bool ended = kind == CRN_CHANGE_GONE || kind == CRN_CHANGE_PROT;
+
+	for (size_t i = crn_area_from(c, begin); ended && i < c->area_count; i++) {
+		const struct crn_area *a = c->areas[i];
+
+		if (a->begin >= end)
+			break;
+		if (!(a->flags & CRN_AREA_REMOVED))
+			continue;
+		if (a->begin > begin)
+			return a->begin;
+		piece->flags |= CRN_AREA_REMOVED;
+		piece->born = a->born;
+		return CRN_MIN(end, a->end);
+	}
+	return end;
+}
+
+int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
+	uintptr_t begin, uintptr_t end, int kind)
+{
+	while (begin < end) {
+		const struct crn_added *added = NULL;
+		struct crn_piece part = *piece;
+		uintptr_t stop = end;
+
+		if (piece->flags & CRN_AREA_EXPLICIT)
+			added = crn_added_meets(c, begin, end);
+		else
+			stop = same_past(c, &part, begin, end, kind);
+		if (added)
+			stop = CRN_MIN(end, added->begin > begin ? added->begin : added->end);
+		CRN_TRY(change_add(c, l, &part, added && added->begin <= begin ? added : NULL,
+			begin, stop, kind));
+		begin = stop;
+	}
+	return 0;
+}
+
+bool crn_change_younger(const struct crn_change *change, uint64_t id)
+{
+	const struct crn_piece *p = &change->piece;
+
+	return (p->flags & CRN_AREA_EXPLICIT && change->added.born > id) ||
+		(p->flags & CRN_AREA_REMOVED && p->born > id);
+}
+
+void crn_layout_forget(cairn_t *c, const struct crn_added *added)
+{
+	for (size_t k = 0; k < c->marks.count; k++) {
+		struct crn_changes *l = &crn_mark_at(c, k)->changes;
+		size_t left = 0;
+
+		for (size_t i = 0; i < l->count; i++) {
+			const struct crn_added *of = &l->at[i].added;
+
+			if (of->begin != added->begin || of->end != added->end ||
+				of->born != added->born)
+				l->at[left++] = l->at[i];
+		}
+		l->count = left;
+	}
+}
