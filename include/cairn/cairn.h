@@ -251,8 +251,10 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * and then written before the next call.
  * Under "fork" what is written to a file shows at all checkpoints, in private pages of it that the
  * program has never written. What MADV_FREE is given may be dropped by the kernel at any time until
- * it is stored to, also after a restore to before the advice, and nobody is told, under no tracker:
- * use MADV_DONTNEED on tracked memory. Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
+ * it is stored to, also after a restore to before the advice, and nobody is told, under no tracker
+ * ("mprotect" with a keeper alone refuses clean pages of it): use MADV_DONTNEED on tracked memory,
+ * or touch it before the advice, and then restores store to it; not to hot pages that have not
+ * changed, under "uffd" and "mprotect". Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
 
