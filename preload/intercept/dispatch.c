@@ -72,3 +72,22 @@ bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t
 		run_unseen(uc);
 	return true;
 }
+
+/*
+ * Of the SIGSYS that wait the kernel keeps the first one: where a timer's was pending, or one that
+ * somebody has sent, the one that tells of a call was dropped, and the call has not been made. Then
+ * %rip is behind the instruction and %rcx the same, which no way out of a stub leaves so. The
+ * program goes back in front of it, before anything else is done about the signal.
+ */
+void crn_dispatch_again(const struct crn_thread *t, ucontext_t *uc)
+{
+	greg_t *g = uc->uc_mcontext.gregs;
+	uint8_t insn[2];
+
+	if (g[REG_RCX] != g[REG_RIP] || !crn_here.sud || t->in_vfork ||
+		crn_in_own_text((uintptr_t)g[REG_RIP]))
+		return;
+	if (crn_user_copy(insn, (const void *)(uintptr_t)(g[REG_RIP] - 2), sizeof(insn)) == 0 &&
+		insn[0] == 0x0f && insn[1] == 0x05)
+		g[REG_RIP] -= 2;
+}

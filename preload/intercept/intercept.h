@@ -109,6 +109,8 @@ void crn_clone_after(struct crn_regs *regs, struct crn_pending *p);
 /* dispatch.c: syscall user dispatch */
 int crn_dispatch_arm(void);
 bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
+/* A signal that tells of no call: had one begun whose own signal was dropped, it begins again. */
+void crn_dispatch_again(const struct crn_thread *t, ucontext_t *uc);
 
 /*
  * signals.c. The signals that the kernel must never block or the process dies: faults, and SIGSYS,

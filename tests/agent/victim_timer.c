@@ -4,7 +4,7 @@
  * none may end early, late or with EINTR. A signal of the program's own still cuts them short, also
  * when ours comes just as its handler returns.
  *
- *	victim_timer sleep|rest|compute|threads|idle|ignored|signals [SECONDS]
+ *	victim_timer sleep|rest|compute|threads|idle|ignored|signals|calls [SECONDS]
  */
 #include <poll.h>
 #include <pthread.h>
@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/sem.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -320,6 +321,24 @@ static void own_signals_interrupt_each(double until)
 	close(set);
 }
 
+/*
+ * Calls from code that is made at run time, which nothing but dispatch's SIGSYS tells of: one that
+ * is lost to a timer's would seem to return its own number.
+ */
+static void unpatched_calls_are_made(double until)
+{
+	static const uint8_t code[] = {0x48, 0x89, 0xf8, 0x0f, 0x05, 0xc3}; /* mov; syscall; ret */
+	void *place = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long (*call)(long) = (long (*)(long))place, parent = getppid();
+
+	EXPECT(place != MAP_FAILED && parent != SYS_getppid);
+	memcpy(place, code, sizeof(code));
+	while (now() < until)
+		for (int i = 0; i < 1000; i++)
+			EXPECT(call(SYS_getppid) == parent);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "sleep";
@@ -340,6 +359,8 @@ int main(int argc, char **argv)
 		ignored_signals_do_not_interrupt();
 	} else if (!strcmp(what, "signals")) {
 		own_signals_interrupt_each(until);
+	} else if (!strcmp(what, "calls")) {
+		unpatched_calls_are_made(until);
 	} else if (!strcmp(what, "rest")) {
 		each_goes_on_where_it_was();
 	} else if (!strcmp(what, "idle")) {
