@@ -219,6 +219,7 @@ static void remove_locked(cairn_t *c, size_t at)
 	crn_layout_leave_out(c, gone.begin, gone.end);
 	crn_layout_forget(c, &gone);
 	drop(c, at);
+	crn_held_files_drop(c);
 	c->youngest = c->last_id + 1;
 	c->control->maps_stale = true;
 	if (c->mode != CRN_SURFACE_NONE && pass_on(c, gone.begin, gone.end) < 0)

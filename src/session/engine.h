@@ -39,6 +39,7 @@
 #include "journal/journal.h"
 #include "os/host.h"
 #include "os/maps.h"
+#include "session/held_files.h"
 #include "session/session.h"
 #include "speculate/speculate.h"
 #include "track/track.h"
@@ -236,6 +237,7 @@ struct cairn {
 	struct crn_ranges shared;
 	struct crn_named *named; /* sorted, disjoint */
 	size_t named_count, named_capacity;
+	struct crn_held_files held;
 	/* while a restore runs: of threads that have not run in the open interval */
 	struct crn_ranges other_stacks;
 	struct crn_ranges omitted;  /* never part of the surface */
@@ -424,7 +426,7 @@ void crn_in_flight_end(cairn_t *c);
 /* ---- map_layout.c */
 /* No longer tracked, which is not the same as gone: if it is there, the next look finds it. */
 void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end);
-/* [begin, end) is c->fresh from now on, for which there must be room. */
+/* [begin, end) is c->fresh from now on, for which there must be room. Before it is tracked. */
 int crn_layout_reserve(cairn_t *c);
 void crn_layout_learn(cairn_t *c, uintptr_t begin, uintptr_t end);
 
@@ -448,10 +450,8 @@ int crn_layout_adopt(cairn_t *c, const struct crn_piece *p);
 /* Cut [begin, end) out; room for one piece more has been reserved. */
 void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end);
 
-/*
- * Can every change since `id` be undone? 0, CAIRN_ELAYOUT or CAIRN_EMEMORY. Call after
- * CRN_FOLLOW_NOTE. Sets c->place_frames.
- */
+/* Can all changes since `id` be undone? 0, CAIRN_ELAYOUT, _EMEMORY. After CRN_FOLLOW_NOTE. */
+/* Sets c->place_frames. */
 int crn_layout_undoable(cairn_t *c, uint64_t id);
 /* Does a restore to `id` free what is mapped in [begin, end)? */
 bool crn_place_frees(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end);

@@ -131,6 +131,7 @@ void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end)
 
 int crn_layout_reserve(cairn_t *c)
 {
+	CRN_TRY(crn_held_files_take(c, &c->fresh));
 	return crn_grow(c, (void **)&c->layout.at, &c->layout.capacity,
 		c->layout.count + c->fresh.count + 1, sizeof(*c->layout.at));
 }
@@ -227,7 +228,6 @@ static bool continues_stack(cairn_t *c, const struct crn_piece *p)
 	return true;
 }
 
-/* Track the parts of a new piece that no area covers yet. */
 int crn_layout_adopt(cairn_t *c, const struct crn_piece *p)
 {
 	uint32_t flags = (p->flags & CRN_AREA_FLAGS) | (c->maps_known ? CRN_AREA_NEW : 0);
@@ -345,6 +345,7 @@ int crn_layout_replace(cairn_t *c)
 	take_lists(c);
 	c->layout = c->fresh;
 	c->fresh = old;
+	crn_held_files_drop(c);
 	return find_awkward(c);
 }
 

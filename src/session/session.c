@@ -399,6 +399,7 @@ static void tear_down(cairn_t *c)
 	if (c->maps.buffer) {
 		crn_maps_close(&c->maps);
 		crn_files_close(c);
+		crn_held_files_close(c);
 		crn_closed_end(c);
 	}
 	crn_memory_leave(

@@ -90,6 +90,9 @@ int crn_shared_name(cairn_t *c, uintptr_t begin, uintptr_t end)
 	area = (struct crn_area){ .begin = begin, .end = end, .born = c->last_id + 1 };
 	if (n.pages)
 		CRN_TRY(c->ops->area_add(c->tracker, &area));
+	else
+		CRN_TRY(crn_held_file_take(c, begin, n.inode,
+			(uint64_t)n.dev_major << 32 | n.dev_minor));
 	for (k = c->named_count++; k > i; k--)
 		c->named[k] = c->named[k - 1];
 	c->named[i] = n;
@@ -111,5 +114,6 @@ int crn_shared_forget(cairn_t *c, uintptr_t begin, uintptr_t end)
 	c->named_count--;
 	for (; i < c->named_count; i++)
 		c->named[i] = c->named[i + 1];
+	crn_held_files_drop(c);
 	return 0;
 }

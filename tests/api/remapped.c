@@ -361,6 +361,7 @@ static const struct test_case cases[] = {
 	{ "other_object_saved", other_object_saved },
 	{ "other_object_kept", other_object_kept },
 	{ "other_object_open", other_object_open },
+	{ "other_object_number", other_object_number },
 	{ "closed_past", closed_past },
 	{ "exchanged_told", exchanged_told },
 	{ "removed_stays", removed_stays },

@@ -106,6 +106,7 @@ void other_object(void);
 void other_object_saved(void);
 void other_object_kept(void);
 void other_object_open(void);
+void other_object_number(void);
 
 /* ---- remapped_past.c ---- */
 void closed_past(void);

@@ -12,16 +12,21 @@ static int area_file, other_file;
 static uint64_t first;
 static uint8_t at_first[PAGES * PAGE];
 
-static int file_of(uint8_t byte)
+static void fill_file(int fd, uint8_t byte)
 {
-	int fd = test_file();
-
 	for (size_t i = 0; i < PAGES; i++) {
 		uint8_t page[PAGE];
 
 		memset(page, byte + (int)i, PAGE);
 		CHECK(write(fd, page, PAGE) == (ssize_t)PAGE);
 	}
+}
+
+static int file_of(uint8_t byte)
+{
+	int fd = test_file();
+
+	fill_file(fd, byte);
 	return fd;
 }
 
@@ -130,4 +135,66 @@ void other_object_open(void)
 	CHECK_OK(cairn_rewind(c, first));
 	CHECK(!memcmp(area, at_first, sizeof(at_first)));
 	close_area();
+}
+
+/* A file with that name, new: page i is all `byte` + i. */
+static int named_file(const char *name, uint8_t byte)
+{
+	int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	fill_file(fd, byte);
+	return fd;
+}
+
+/* The session comes before the file, so that no process of its has a copy of the mapping. */
+static void *begin_number(const char *name)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	int fd = named_file(name, 1);
+
+	o.tracker = tracker;
+	o.surface = o.strategy = "none";
+	o.keep = 4;
+	c = test_open(&o);
+	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(area != MAP_FAILED && close(fd) == 0);
+	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
+	CHECK(cairn_checkpoint(c, &first) == CAIRN_TAKEN);
+	return area;
+}
+
+static void check_number(const char *name, bool between, int prot)
+{
+	void *at = begin_number(name);
+	uint8_t bytes[PAGES * PAGE];
+	int rc, fd;
+
+	area[5] = 77;
+	CHECK(munmap(at, PAGES * PAGE) == 0 && unlink(name) == 0);
+	fd = named_file(name, 101);
+	map_file(fd, 0, PAGES, prot);
+	if (between)
+		(void)!cairn_checkpoint(c, &id);
+	rc = cairn_rewind(c, first);
+	CHECK(rc == CAIRN_ELAYOUT || rc == CAIRN_EFAILED || rc == CAIRN_EEVICTED);
+	CHECK(pread(fd, bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes));
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		CHECK(bytes[i] == 101 + i / PAGE);
+	CHECK_OK(cairn_close(c));
+	CHECK(munmap(at, PAGES * PAGE) == 0 && close(fd) == 0 && unlink(name) == 0);
+}
+
+/*
+ * The file is deleted, and what is mapped in its place is of a new one, which some file systems
+ * give the same number if nobody has that: not if somebody else has made a file just then.
+ */
+void other_object_number(void)
+{
+	char name[] = "/tmp/remapped.XXXXXX";
+	int fd = mkstemp(name);
+
+	CHECK(fd >= 0 && close(fd) == 0);
+	for (int how = 0; how < 16; how++)
+		check_number(name, how & 1, PROT_READ | (how & 2 ? 0 : PROT_WRITE));
 }
