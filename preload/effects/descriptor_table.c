@@ -94,15 +94,42 @@ static enum crn_fd_kind kind_of(int fd, const struct stat *st)
 	return anonymous_kind(fd);
 }
 
+/* Of these the kernel tells no name of their own. */
+static bool is_numbered(enum crn_fd_kind kind)
+{
+	return kind == CRN_FD_TIMER || kind == CRN_FD_SIGNAL || kind == CRN_FD_INOTIFY;
+}
+
+/* The number by which a duplicate of it is known, or -1. */
+static int name_of_copy(int fd, enum crn_fd_kind kind)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (int i = 0; i < (int)(e->fd_chunks * CRN_FD_CHUNK); i++) {
+		const struct crn_fd *g = entry(i, false);
+
+		if (!g)
+			i |= CRN_FD_CHUNK - 1;
+		else if (g->kind == kind && g->ino == (uint64_t)i && i != fd &&
+			crn_fd_is_copy(fd, i))
+			return i;
+	}
+	return -1;
+}
+
 /*
- * By what an anonymous object is known: the number of the descriptor. An eventfd has one of its own
- * (Linux 5.2), whatever the duplicates.
+ * By what an anonymous object is known: the first number of it that was looked at. An eventfd has
+ * one of its own (Linux 5.2), whatever the duplicates; sets of epoll are told apart by their
+ * mirrors.
  */
-static uint64_t anonymous_name(int fd, enum crn_fd_kind kind)
+static uint64_t anonymous_name(int fd, enum crn_fd_kind kind, bool made)
 {
 	uint64_t name = 0;
 	char id[24];
+	int copy;
 
+	if (is_numbered(kind) && !made && (copy = name_of_copy(fd, kind)) >= 0)
+		return (uint64_t)copy;
 	if (kind != CRN_FD_EVENT || crn_fdinfo(fd, "eventfd-id: ", id, sizeof(id)) < 0)
 		return (uint64_t)fd;
 	for (const char *c = id; *c >= '0' && *c <= '9'; c++)
@@ -112,8 +139,7 @@ static uint64_t anonymous_name(int fd, enum crn_fd_kind kind)
 
 static bool is_anonymous(enum crn_fd_kind kind)
 {
-	return kind == CRN_FD_EPOLL || kind == CRN_FD_EVENT || kind == CRN_FD_TIMER ||
-		kind == CRN_FD_SIGNAL || kind == CRN_FD_INOTIFY;
+	return kind == CRN_FD_EPOLL || kind == CRN_FD_EVENT || is_numbered(kind);
 }
 
 /* The table entry of a regular file; 0 when there is no room, which makes its writes outputs. */
@@ -135,15 +161,15 @@ struct crn_file *crn_file_of(const struct crn_fd *f)
 	return f->file ? &crn_agent->effects->files[f->file] : NULL;
 }
 
-/* `flags`: those of open(2), or -1 if they are not known. */
-static void describe(int fd, struct crn_fd *f, const struct stat *st, long flags)
+/* `flags`: those of open(2), or -1 if not known; `made`: just now, it has no duplicates. */
+static void describe(int fd, struct crn_fd *f, const struct stat *st, long flags, bool made)
 {
 	*f = (struct crn_fd){
 		.kind = (uint8_t)kind_of(fd, st), .dev = st->st_dev, .ino = st->st_ino
 	};
 	if (is_anonymous(f->kind)) {
 		f->dev = 0;
-		f->ino = anonymous_name(fd, f->kind);
+		f->ino = anonymous_name(fd, f->kind, made);
 	}
 	/* What inetd starts has its connection three times. */
 	if (f->kind == CRN_FD_STREAM && fd <= 2)
@@ -164,14 +190,14 @@ static void describe(int fd, struct crn_fd *f, const struct stat *st, long flags
 		f->file = file_slot(st->st_dev, st->st_ino);
 }
 
-static void look(int fd, struct crn_fd *f)
+static void look(int fd, struct crn_fd *f, bool made)
 {
 	struct stat st;
 
 	if (crn_sys2(SYS_fstat, fd, &st) < 0)
 		*f = (struct crn_fd){.kind = CRN_FD_CLOSED};
 	else
-		describe(fd, f, &st, -1);
+		describe(fd, f, &st, -1, made);
 }
 
 struct crn_fd *crn_fd_look(int fd)
@@ -187,13 +213,21 @@ struct crn_fd *crn_fd_look(int fd)
 	if (!f)
 		return (struct crn_fd *)(fd < 0 ? &closed_entry : &other_entry);
 	if (f->kind == CRN_FD_UNKNOWN)
-		look(fd, f);
+		look(fd, f, false);
 	/* do not remember that: numbers come to life in many ways */
 	if (f->kind == CRN_FD_CLOSED) {
 		f->kind = CRN_FD_UNKNOWN;
 		return (struct crn_fd *)&closed_entry;
 	}
 	return f;
+}
+
+void crn_fd_made(int fd)
+{
+	struct crn_fd *f = entry(fd, true);
+
+	if (f)
+		look(fd, f, true);
 }
 
 void crn_fd_forget(int fd)
@@ -225,7 +259,7 @@ void crn_fd_copy(int newfd, int oldfd)
 	if (from && from->kind == CRN_FD_STREAM)
 		from->flags |= CRN_FDF_COPIED;
 	if (to)
-		*to = from && !is_anonymous(from->kind)
+		*to = from && (!is_anonymous(from->kind) || is_numbered(from->kind))
 			? *from
 			: (struct crn_fd){ .kind = CRN_FD_UNKNOWN };
 	if (to) {
@@ -339,6 +373,13 @@ bool crn_fd_has_twin(int fd)
 	return false;
 }
 
+bool crn_fd_is_name(int fd)
+{
+	const struct crn_fd *f = entry(fd, false);
+
+	return f && is_numbered(f->kind) && f->ino == (uint64_t)fd;
+}
+
 /*
  * What an anonymous object is known by is about to be closed. The number of a duplicate, by which
  * all of them know it from now on, or -1.
@@ -431,7 +472,7 @@ void crn_file_opened(int fd, bool fresh, long flags)
 			e->files[i].ino == (uint64_t)st.st_ino)
 			e->files[i].shared_view = !fresh;
 	if (f)
-		describe(fd, f, &st, flags);
+		describe(fd, f, &st, flags, true);
 }
 
 int crn_hold_duplicate(int fd)

@@ -146,7 +146,7 @@ struct crn_fd {
 	int32_t reader;         /* hold says OWN: the number of the other end, as it was */
 	/* input that a wait had announced was dropped, after so many wake-ups, plus 1; 0: none */
 	uint64_t dropped;
-	/* of the object; anonymous ones: 0, and the number of the descriptor or of the eventfd */
+	/* of the object; anonymous ones: 0, and the number of a descriptor or of the eventfd */
 	uint64_t dev, ino;
 };
 
@@ -167,6 +167,8 @@ struct crn_file {
  * changes.
  */
 struct crn_fd *crn_fd_look(int fd);
+/* It has just been made, and has no duplicates: spares asking the kernel for them. */
+void crn_fd_made(int fd);
 /* The number means something else from now on, or nothing. */
 void crn_fd_forget(int fd);
 void crn_fd_forget_range(unsigned from, unsigned to);
@@ -195,6 +197,8 @@ void crn_fd_flags_changed(int fd);
 bool crn_fd_has_twin(int fd);
 /* Are these duplicates? The kernel is asked. */
 bool crn_fd_is_copy(int fd, int other);
+/* Is it a timer or the like, known by this very number? */
+bool crn_fd_is_name(int fd);
 int crn_fd_rename(int fd);
 /* crn_fd.hold of this object (a stream socket), by whatever number: enum crn_fd_hold. */
 void crn_fd_hold_set(int fd, uint8_t hold);
@@ -385,6 +389,8 @@ struct crn_piece *crn_piece_at(uint32_t offset);
  * use any more.
  */
 void crn_stream_closed(int fd);
+/* The number is closed by which duplicates that stay are known, too. */
+void crn_stream_rename(int fd);
 /* Interval ended: drop what was taken. Restore: everything kept is to be given again. */
 void crn_streams_commit(void);
 /* After streams have come from elsewhere. */

@@ -82,8 +82,11 @@ const struct crn_hook crn_hook_create_output = {NULL, made_output_after};
 
 static void create_after(struct crn_call *call)
 {
-	if (call->result >= 0)
-		created(call, (int)call->result, false);
+	if (call->result < 0)
+		return;
+	created(call, (int)call->result, false);
+	if (call->nr == SYS_timerfd_create)
+		crn_fd_made((int)call->result);
 }
 const struct crn_hook crn_hook_create = {NULL, create_after};
 
@@ -181,10 +184,14 @@ static void leave(int fd)
 	struct crn_fd *f = crn_fd_look(fd);
 
 	if (crn_fd_is_pollable(f)) {
+		bool twin = crn_fd_has_twin(fd);
+
 		if (f->kind == CRN_FD_EPOLL)
 			crn_epoll_closed(fd);
 		crn_stream_closed(fd);
-		if (!crn_fd_has_twin(fd))
+		if (crn_fd_is_name(fd))
+			crn_stream_rename(fd);
+		if (!twin)
 			crn_epoll_forget_fd(fd);
 	}
 }

@@ -81,5 +81,9 @@ void crn_legacy_adopt(void)
 	crn_copy(e->pool, l->pool, l->pool_used);
 	e->stream_count = l->stream_count;
 	e->pool_used = l->pool_used;
+	/* Timers and the like are known by the numbers by which the parent knew them. */
+	for (uint32_t i = 0; i < e->stream_count; i++)
+		if (!e->streams[i].dev && e->streams[i].ino <= INT32_MAX)
+			crn_fd_look((int)e->streams[i].ino);
 	crn_streams_count();
 }

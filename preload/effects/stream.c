@@ -517,6 +517,15 @@ void crn_stream_closed(int fd)
 		crn_stream_drop(s);
 }
 
+void crn_stream_rename(int fd)
+{
+	struct crn_stream *s = crn_stream_find(crn_fd_look(fd));
+	int name = crn_fd_rename(fd);
+
+	if (s && name >= 0)
+		s->ino = (uint64_t)name;
+}
+
 /*
  * Move what is still to be given into the spare pool. Only after a restore is there anything at
  * all.

@@ -52,6 +52,6 @@ void tick(void);
 const char *letters(void);
 
 extern const struct row rows_descriptor[], rows_input[], rows_memory[], rows_process[],
-	rows_epoll[], rows_output[], rows_message[], rows_fork[];
+	rows_epoll[], rows_output[], rows_message[], rows_fork[], rows_copies[];
 
 #endif
