@@ -2,7 +2,9 @@
 #include "os/mapped_file.h"
 #include <errno.h>
 #include <linux/stat.h>
+#include <time.h>
 #include "base/bits.h"
+#include "base/copy.h"
 #include "base/status.h"
 #include "os/memory.h"
 #include "os/sys.h"
@@ -77,6 +79,9 @@ int crn_mapped_file_try(struct crn_maps *maps, const struct crn_mapping *was)
 
 #define HANDLE_BYTES 128 /* the kernel's MAX_HANDLE_SZ */
 #define FUSE	     0x65735546u
+#define TICK_MAX     2 /* seconds: FAT's */
+#define LINKS	     "/proc/self/map_files/"
+#define LINK_BYTES   (sizeof(LINKS) + 4 * sizeof(uintptr_t) + 1)
 
 /* struct file_handle. */
 struct handle {
@@ -85,14 +90,21 @@ struct handle {
 	uint8_t at[HANDLE_BYTES];
 };
 
+/* A name, or a link of the kernel's that is to be followed. */
+struct place {
+	const char *name;
+	bool link;
+};
+
 /* 0: there is none. Fowler, Noll and Vo's hash. */
-static uint64_t age_by_handle(const char *name)
+static uint64_t age_by_handle(struct place p)
 {
 	struct handle h = { .bytes = HANDLE_BYTES };
 	uint64_t hash = 0xcbf29ce484222325ull;
 	int mount;
 
-	if (crn_sys5(SYS_name_to_handle_at, AT_FDCWD, name, &h, &mount, 0) < 0)
+	if (crn_sys5(SYS_name_to_handle_at, AT_FDCWD, p.name, &h, &mount,
+		    p.link ? AT_SYMLINK_FOLLOW : 0) < 0)
 		return 0;
 	for (size_t i = offsetof(struct handle, type);
 		i < offsetof(struct handle, at) + CRN_MIN(h.bytes, (uint32_t)HANDLE_BYTES); i++)
@@ -100,61 +112,139 @@ static uint64_t age_by_handle(const char *name)
 	return hash | 1;
 }
 
-static int look_at(const char *name, struct crn_file_identity *out)
+static uint64_t in_ns(const struct statx_timestamp *t)
+{
+	return (uint64_t)t->tv_sec * 1000000000u + t->tv_nsec;
+}
+
+static int look_at(struct place p, struct crn_file_identity *out)
 {
 	struct statx s;
-	long err = crn_sys5(SYS_statx, AT_FDCWD, name, AT_SYMLINK_NOFOLLOW,
-		STATX_INO | STATX_BTIME, &s);
+	long err = crn_sys5(SYS_statx, AT_FDCWD, p.name, p.link ? 0 : AT_SYMLINK_NOFOLLOW,
+		STATX_INO | STATX_BTIME | STATX_CTIME, &s);
 
 	*out = (struct crn_file_identity){ .timed = true };
 	if (err < 0)
 		return (int)err;
 	out->device = (uint64_t)s.stx_dev_major << 32 | s.stx_dev_minor;
 	out->inode = s.stx_ino;
-	if (s.stx_mask & STATX_BTIME)
-		out->age = (uint64_t)s.stx_btime.tv_sec * 1000000000u + s.stx_btime.tv_nsec;
+	out->age = in_ns(s.stx_mask & STATX_BTIME ? &s.stx_btime : &s.stx_ctime);
 	return 0;
 }
 
 /* Of FUSE a handle is good only as long as the kernel knows the file. */
-static bool has_handles(const char *name)
+static bool has_handles(struct place p)
 {
 	uint64_t s[32]; /* more than any struct statfs, which begins with the type */
 
-	return crn_sys2(SYS_statfs, name, s) >= 0 && (uint32_t)s[0] != FUSE;
+	return crn_sys2(SYS_statfs, p.name, s) >= 0 && (uint32_t)s[0] != FUSE;
 }
 
-int crn_file_identify(const char *name, struct crn_file_identity *out)
+/* Another file may have the same time if that is no more than a tick ago. */
+static bool is_past(uint64_t ns)
+{
+	struct {
+		int64_t s, ns;
+	} now;
+
+	return crn_sys2(SYS_clock_gettime, CLOCK_REALTIME, &now) >= 0 &&
+		ns / 1000000000u + TICK_MAX < (uint64_t)now.s;
+}
+
+static int identify(struct place p, struct crn_file_identity *out)
 {
 	uint64_t age = 0;
-	int err = look_at(name, out);
+	int err = look_at(p, out);
 
 	if (err < 0)
 		return err;
-	if (has_handles(name))
-		age = age_by_handle(name);
+	if (has_handles(p))
+		age = age_by_handle(p);
 	if (age) {
 		out->timed = false;
 		out->age = age;
+	} else if (!is_past(out->age)) {
+		out->age = 0;
 	}
 	return 0;
 }
 
-bool crn_file_is(const char *name, const struct crn_file_identity *was)
+static bool leads_to(struct place p, const struct crn_file_identity *was)
 {
 	struct crn_file_identity now;
 
+	if (!was->age)
+		return false;
 	if (!was->timed)
-		return age_by_handle(name) == was->age;
-	return look_at(name, &now) >= 0 && now.device == was->device &&
-		now.inode == was->inode && now.age == was->age;
+		return age_by_handle(p) == was->age;
+	return look_at(p, &now) >= 0 && now.device == was->device && now.inode == was->inode &&
+		now.age == was->age;
 }
 
-bool crn_file_replaces(const char *name, const struct crn_file_identity *was)
+int crn_file_identify(const char *name, struct crn_file_identity *out)
 {
-	struct crn_file_identity now;
+	return identify((struct place){ .name = name }, out);
+}
 
-	return crn_file_identify(name, &now) >= 0 && now.device == was->device &&
-		now.inode == was->inode && now.timed == was->timed && now.age && was->age &&
-		now.age != was->age;
+bool crn_file_is(const char *name, const struct crn_file_identity *was)
+{
+	return leads_to((struct place){ .name = name }, was);
+}
+
+/* ---- By the mapping itself ---------------------------------------------------------------- */
+
+static char *put_hex(char *to, uintptr_t value)
+{
+	unsigned digits = 1;
+
+	while (digits < 2 * sizeof(value) && value >> 4 * digits)
+		digits++;
+	while (digits--)
+		*to++ = "0123456789abcdef"[value >> 4 * digits & 15];
+	return to;
+}
+
+static struct place link_of(char text[LINK_BYTES], uintptr_t begin, uintptr_t end)
+{
+	char *at = text + sizeof(LINKS) - 1;
+
+	crn_copy(text, LINKS, sizeof(LINKS) - 1);
+	at = put_hex(at, begin);
+	*at++ = '-';
+	*put_hex(at, end) = '\0';
+	return (struct place){ .name = text, .link = true };
+}
+
+int crn_mapping_identify(uintptr_t begin, uintptr_t end, struct crn_file_identity *out)
+{
+	char text[LINK_BYTES];
+
+	return identify(link_of(text, begin, end), out);
+}
+
+bool crn_mapping_is(uintptr_t begin, uintptr_t end, const struct crn_file_identity *was)
+{
+	char text[LINK_BYTES];
+
+	return leads_to(link_of(text, begin, end), was);
+}
+
+bool crn_mapping_has_name(const struct crn_maps *maps, const struct crn_mapping *m)
+{
+	struct crn_mapping now;
+	bool same;
+	long at;
+	int fd;
+
+	fd = crn_fd_open(m->name, O_RDONLY | O_NONBLOCK);
+	if (fd < 0)
+		return false;
+	at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE, fd, 0);
+	crn_fd_close(fd);
+	if (at < 0 && at > -4096)
+		return false;
+	same = crn_maps_ask(maps, (uintptr_t)at, &now) > 0 && now.inode == m->inode &&
+		crn_mapping_device(&now) == crn_mapping_device(m);
+	crn_sys2(SYS_munmap, at, CRN_PAGE_SIZE);
+	return same;
 }

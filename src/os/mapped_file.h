@@ -18,18 +18,24 @@ bool crn_mapped_file_same(const struct crn_mapping *m, const struct crn_mapping 
 
 /*
  * A file by more than its number, which a new one may be given when it has been deleted. `age`: of
- * its handle (which has a generation) or, without, its birth time, which is too coarse for files
- * that are made at once; 0 if the file system tells neither.
+ * its handle (which has a generation) or, without, the time of its birth or else of its last
+ * change, if that is long enough ago to be no other file's; 0: nothing tells it from another one.
  */
 struct crn_file_identity {
 	uint64_t device, inode, age; /* the first two as stat shows them: not so all mappings */
-	bool timed;                  /* by its birth time */
+	bool timed;                  /* by a time */
 };
 /* Which file does the name lead to? 0 or -errno. Three system calls. */
 int crn_file_identify(const char *name, struct crn_file_identity *out);
-/* Does it (still) lead to the file that `was`, of known age? One system call if so. */
+/* Does it (still) lead to the file that `was`? False if that cannot be told. One system call. */
 bool crn_file_is(const char *name, const struct crn_file_identity *was);
-/* Does it lead to one of the same number that is another file? Then `was` exists no more. */
-bool crn_file_replaces(const char *name, const struct crn_file_identity *was);
+/*
+ * The same of the whole mapping [begin, end), whatever names its file has: in the first user
+ * namespace, with CAP_CHECKPOINT_RESTORE.
+ */
+int crn_mapping_identify(uintptr_t begin, uintptr_t end, struct crn_file_identity *out);
+bool crn_mapping_is(uintptr_t begin, uintptr_t end, const struct crn_file_identity *was);
+/* Does its name lead to the mapping's file? For file systems whose stat shows other numbers. */
+bool crn_mapping_has_name(const struct crn_maps *maps, const struct crn_mapping *m);
 
 #endif

@@ -9,13 +9,65 @@
 
 #define YOUNG_MAX 64 /* files that are asked for at a checkpoint: a microsecond each */
 
-/* Asked at most once in a look. */
-static bool is_as_it_was(cairn_t *c, struct crn_file_name *n)
+/* All of the mapping that holds m->begin, of which *m may be a part. */
+static struct crn_mapping whole_of(const cairn_t *c, const struct crn_mapping *m)
 {
-	if (n->asked == c->files_asked || !n->is.age)
+	struct crn_mapping all;
+
+	return crn_maps_ask(&c->maps, m->begin, &all) > 0 ? all : *m;
+}
+
+static bool shows_number(const struct crn_mapping *m, const struct crn_file_name *n)
+{
+	return m->inode == n->inode && crn_mapping_device(m) == n->device;
+}
+
+/* Frozen children have all that was mapped: nobody else is given a number of these. */
+static bool numbers_tell(const cairn_t *c)
+{
+	return c->ops->caps & CRN_TRACK_KEEPS;
+}
+
+bool crn_file_known(const cairn_t *c, const struct crn_file_name *n)
+{
+	return n && (n->is.age || numbers_tell(c));
+}
+
+bool crn_file_named(const cairn_t *c, const struct crn_file_name *n)
+{
+	return numbers_tell(c) || crn_file_is(n->text, &n->is);
+}
+
+/*
+ * Is the mapping, which shows its number, of that file? Asked at most once in a look. The name that
+ * it had may lead elsewhere, and to nothing if the file has been deleted: the mapping itself may
+ * tell. What cannot be told counts as another file: its number may have been given to that.
+ */
+static bool is_of(cairn_t *c, struct crn_file_name *n, const struct crn_mapping *m)
+{
+	struct crn_mapping all;
+
+	if (n->exchanged || n->asked == c->files_asked)
 		return !n->exchanged;
 	n->asked = c->files_asked;
-	return !n->exchanged && crn_file_is(n->text, &n->is);
+	if (crn_file_named(c, n) || crn_file_is(m->name, &n->is))
+		return true;
+	all = whole_of(c, m);
+	n->exchanged = !crn_mapping_is(all.begin, all.end, &n->is);
+	return !n->exchanged;
+}
+
+static void identify(cairn_t *c, const struct crn_mapping *m, struct crn_file_name *n)
+{
+	struct crn_mapping all;
+
+	/* A name may lead to another file that lies over it, or ends in " (deleted)". */
+	if (crn_file_identify(n->text, &n->is) >= 0 &&
+		(n->is.inode == m->inode || crn_mapping_has_name(&c->maps, m)))
+		return;
+	all = whole_of(c, m);
+	if (crn_mapping_identify(all.begin, all.end, &n->is) < 0)
+		n->is.age = 0;
 }
 
 static struct crn_file_name *new_name(cairn_t *c, const struct crn_mapping *m)
@@ -36,8 +88,7 @@ static struct crn_file_name *new_name(cairn_t *c, const struct crn_mapping *m)
 		.asked = c->files_asked,
 		.young = c->maps_known };
 	crn_copy(n->text, m->name, length);
-	if (crn_file_identify(n->text, &n->is) < 0)
-		n->is.age = 0; /* it has been deleted: known by its number alone */
+	identify(c, m, n);
 	c->file_names[c->file_name_count++] = n;
 	c->file_names_young += n->young;
 	return n;
@@ -45,16 +96,11 @@ static struct crn_file_name *new_name(cairn_t *c, const struct crn_mapping *m)
 
 struct crn_file_name *crn_file_name_of(cairn_t *c, const struct crn_mapping *m)
 {
-	uint64_t device = crn_mapping_device(m);
-
 	for (size_t i = c->file_name_count; i-- > 0;) {
 		struct crn_file_name *n = c->file_names[i];
 
-		if (n->inode != m->inode || n->device != device || !crn_streq(n->text, m->name))
-			continue;
-		if (is_as_it_was(c, n))
+		if (shows_number(m, n) && crn_streq(n->text, m->name) && is_of(c, n, m))
 			return n;
-		n->exchanged = n->exchanged || crn_file_replaces(n->text, &n->is);
 	}
 	return new_name(c, m);
 }
@@ -94,24 +140,29 @@ void crn_file_names_forget(cairn_t *c)
 	c->file_name_count = c->file_names_kept = left;
 }
 
-/*
- * The name leads elsewhere. Only the mapping itself knows what it is of: by the name that it has
- * now. Of what has been deleted nobody can tell; that is taken for the file that it was.
- */
-static bool is_exchanged(cairn_t *c, struct crn_file_name *n, uintptr_t at)
+bool crn_file_shown(cairn_t *c, const struct crn_piece *p, const struct crn_mapping *m)
 {
-	struct crn_mapping m;
-
-	if (is_as_it_was(c, n) || n->exchanged)
-		return n->exchanged;
-	n->exchanged = crn_maps_find(&c->maps, at, &m) > 0 && m.inode == n->inode &&
-		crn_mapping_device(&m) == n->device && crn_file_replaces(m.name, &n->is);
-	return n->exchanged;
+	return !p->file || is_of(c, p->file, m);
 }
 
+/* If it is mapped there no more, nothing has been found out. */
 bool crn_file_exchanged(cairn_t *c, const struct crn_piece *p)
 {
-	return p->file && is_exchanged(c, p->file, p->begin);
+	struct crn_file_name *n = p->file;
+	struct crn_mapping m;
+
+	if (!n || n->exchanged || n->asked == c->files_asked)
+		return n && n->exchanged;
+	if (crn_file_named(c, n)) {
+		n->asked = c->files_asked;
+		return false;
+	}
+	if (crn_maps_begin(&c->maps, p->begin, 0) < 0)
+		return false;
+	while (crn_maps_next(&c->maps, &m) > 0 && m.begin < p->end)
+		if (shows_number(&m, n))
+			return !is_of(c, n, &m);
+	return false;
 }
 
 bool crn_files_ask(cairn_t *c, bool all)

@@ -189,6 +189,11 @@ static int add_part(cairn_t *c, const struct crn_mapping *m, struct crn_piece *p
 		}
 		if (!p->file && !c->control->watched)
 			p->file = crn_file_name_of(c, m);
+		/* Nothing would tell another file in its place from it. */
+		if (!c->control->watched && !crn_file_known(c, p->file)) {
+			CRN_TRY(crn_surface_add(c, m, p->flags, at, stop));
+			continue;
+		}
 		new = *p;
 		if (known && known->begin <= at && same_file(known, p))
 			new.born = known->born;

@@ -17,11 +17,15 @@ struct crn_file_name {
 	uint64_t asked; /* of c->files_asked, the last time */
 	bool used;
 	bool young;     /* such files are the ones that programs replace */
-	bool exchanged; /* it is no more: its number is another file's */
+	bool exchanged; /* its number is another file's, for all that can be told */
 	char text[];
 };
 /* Asks for the file at most once in a look. NULL: no memory. */
 struct crn_file_name *crn_file_name_of(cairn_t *c, const struct crn_mapping *m);
+/* Will it be told from another file of its number? */
+bool crn_file_known(const cairn_t *c, const struct crn_file_name *n);
+/* Does its name lead to it, of what has its number? */
+bool crn_file_named(const cairn_t *c, const struct crn_file_name *n);
 /* Those that nobody needs any more, if there are many. */
 void crn_file_names_forget(cairn_t *c);
 /*
@@ -30,8 +34,10 @@ void crn_file_names_forget(cairn_t *c);
  * asked, else the young ones: of the others that is found out then. True if one is not.
  */
 bool crn_files_ask(cairn_t *c, bool all);
-/* The file that the piece was of exists no more. */
+/* What is mapped there may be of another file of that number. */
 bool crn_file_exchanged(cairn_t *c, const struct crn_piece *p);
+/* Is the mapping, which shows the number of the piece's file, of that file? */
+bool crn_file_shown(cairn_t *c, const struct crn_piece *p, const struct crn_mapping *m);
 
 /* ---- files.c */
 void crn_files_open(cairn_t *c);

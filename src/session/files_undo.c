@@ -132,7 +132,7 @@ static int find_again(cairn_t *c, const struct crn_piece *p)
 		return refuse(p, "it has no name");
 	crn_own_calls(c, true);
 	err = crn_mapped_file_try(&c->maps, &was);
-	if (err >= 0 && p->file->is.age && !crn_file_is(was.name, &p->file->is))
+	if (err >= 0 && !crn_file_named(c, p->file))
 		err = -ESTALE;
 	crn_own_calls(c, false);
 	return err < 0 ? refuse(p, err == -ESTALE ? "the name is another file's"
@@ -148,15 +148,18 @@ int crn_file_undoable(cairn_t *c, uint64_t id, const struct crn_piece *p)
 	uintptr_t at = p->begin;
 	int more = 1;
 
-	if (crn_file_exchanged(c, p))
-		return refuse(p, "it exists no more");
-	CRN_TRY(crn_maps_begin(&c->maps, at, CRN_MAPS_NO_NAMES));
+	CRN_TRY(crn_maps_begin(&c->maps, at, 0));
 	for (; at < p->end && (more = crn_maps_next(&c->maps, &m)) > 0; at = m.end) {
 		uintptr_t from = CRN_MAX(at, m.begin), to = CRN_MIN(p->end, m.end);
 
 		gone |= m.begin > at;
-		if (from >= to || crn_mapped_file_same(&m, &was))
+		if (from >= to)
 			continue;
+		if (crn_mapped_file_same(&m, &was)) {
+			if (!crn_file_shown(c, p, &m))
+				return refuse(p, "its number may be another file's");
+			continue;
+		}
 		/* All that is tracked there is younger, or stands for what was. */
 		if (crn_must_stay(c, p) || !(crn_place_frees(c, id, from, to) ||
 			crn_areas_cover(c, from, to)))
