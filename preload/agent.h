@@ -134,7 +134,10 @@ struct crn_thread {
 	/* the next SIGSYS is ours: put-off signals are to be delivered */
 	uint32_t trapping;
 	/* across clone and fork, for which all signals are blocked */
-	uint64_t clone_mask, clone_r9;
+	uint64_t clone_mask, clone_r9, clone_rdi;
+	uint64_t clone_args[11]; /* a struct clone_args in the program's place */
+	/* CLONE_CLEAR_SIGHAND of the present clone; of a vfork child: no handler is its own */
+	bool clears_handlers;
 	/* in an after-hook: the call, whose result the context will hold */
 	struct crn_call *call;
 	/* about to end; the slot is free when the kernel knows tid no more */

@@ -122,6 +122,21 @@ void crn_action_take(int sig, struct crn_sigaction *out)
 	crn_spin_unlock(&crn_here.actions_lock);
 }
 
+void crn_actions_clear(bool own)
+{
+	const struct crn_sigaction dfl = { 0 };
+	const struct crn_ksigaction kernel_dfl = { 0 };
+
+	for (int sig = 1; sig <= 64; sig++) {
+		if (crn_here.actions[sig].handler == (uintptr_t)SIG_IGN)
+			continue;
+		if (own)
+			crn_sigaction_put(sig, &dfl);
+		else if (enters(sig, &crn_here.actions[sig]) && !reserved(sig))
+			crn_signal_action(sig, &kernel_dfl, NULL);
+	}
+}
+
 void crn_signals_init(void)
 {
 	struct crn_ksigaction old;
@@ -142,12 +157,15 @@ void crn_signals_init(void)
 /* The vfork child's own table is the kernel's; only our entry must not show in it. */
 static long action_in_vfork(const struct crn_call *c)
 {
+	static const struct crn_sigaction none;
 	struct crn_sigaction old;
 	long r = crn_sys4(c->nr, c->args[0], c->args[1], c->args[2], c->args[3]);
 
 	if (r == 0 && c->args[2] && crn_user_copy(&old, (void *)c->args[2], sizeof(old)) == 0 &&
 		old.handler == (uintptr_t)crn_signal_entry)
-		crn_user_copy((void *)c->args[2], &crn_here.actions[c->args[0]], sizeof(old));
+		crn_user_copy((void *)c->args[2],
+			c->thread->clears_handlers ? &none : &crn_here.actions[c->args[0]],
+			sizeof(old));
 	return r;
 }
 

@@ -8,6 +8,12 @@
 /* The action for a signal about to be delivered; SA_RESETHAND takes effect. */
 void crn_action_take(int sig, struct crn_sigaction *out);
 
+/*
+ * In a child that is born with CLONE_CLEAR_SIGHAND: what has a handler has its default action. Who
+ * does not own the table (a child of vfork) changes the kernel's alone.
+ */
+void crn_actions_clear(bool own);
+
 /* Does its default action end the process? */
 bool crn_signal_is_deadly(int sig);
 

@@ -157,7 +157,10 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		look_again(uc);
 		return;
 	}
-	crn_action_take(sig, &act);
+	if (t->in_vfork && t->clears_handlers)
+		act = (struct crn_sigaction){ 0 }; /* the table is the parent's */
+	else
+		crn_action_take(sig, &act);
 	if (act.handler == (uintptr_t)SIG_IGN && !raised_here(sig, info))
 		return;
 	if (act.handler <= (uintptr_t)SIG_IGN ||

@@ -21,6 +21,7 @@
 #include "os/signal.h"
 #include "os/thread.h"
 #include "session/session.h"
+#include "intercept/actions.h"
 #include "intercept/intercept.h"
 
 #define SLOT_SIZE         (512ul << 10)
@@ -231,10 +232,31 @@ static struct crn_thread *child_prepare(
 		return NULL;
 	child->clone_mask = t->clone_mask;
 	child->clone_r9 = t->clone_r9;
+	child->clone_rdi = t->clone_rdi;
+	child->clears_handlers = t->clears_handlers;
 	child->program_blocked = t->program_blocked;
 	child->in_vfork = !(flags & CLONE_THREAD);
 	child->descriptor = descriptor;
 	return child;
+}
+
+/*
+ * CLONE_CLEAR_SIGHAND would take our handlers away, too, and the child would die of its first call
+ * that no patch covers. The kernel is not told; crn_hook_child does it.
+ */
+static void keep_handlers(
+	struct crn_regs *regs, const struct crn_call *call, struct crn_thread *t, uint64_t flags)
+{
+	size_t size = (size_t)call->args[1];
+
+	t->clears_handlers = false;
+	if (call->nr != SYS_clone3 || !(flags & CLONE_CLEAR_SIGHAND) || flags & CLONE_SIGHAND ||
+		size < CLONE_ARGS_SIZE_VER0 || size > sizeof(t->clone_args) ||
+		crn_user_copy(t->clone_args, (const void *)call->args[0], size) < 0)
+		return;
+	t->clone_args[0] &= ~CLONE_CLEAR_SIGHAND;
+	regs->rdi = (uintptr_t)t->clone_args;
+	t->clears_handlers = true;
 }
 
 /* src/session/surface.c asks: a thread has its rseq area long before it has a robust list. */
@@ -283,6 +305,8 @@ bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_
 		return true;
 	}
 	t->clone_r9 = regs->r9;
+	t->clone_rdi = regs->rdi;
+	keep_handlers(regs, &p->call, t, flags);
 	if (thread) {
 		kind = CRN_CLONE_THREAD;
 		child = child_prepare(&p->call, flags, descriptor);
@@ -309,6 +333,7 @@ void crn_clone_after(struct crn_regs *regs, struct crn_pending *p)
 	regs->r9 = t->clone_r9;
 	if (p->words[0] == CRN_CLONE_VFORK)
 		t->in_vfork = 0;
+	t->clears_handlers = false;
 	if (p->words[0] == CRN_CLONE_THREAD && p->call.result < 0)
 		crn_thread_drop((struct crn_thread *)p->words[1]);
 	crn_signal_mask(SIG_SETMASK, t->clone_mask);
@@ -350,8 +375,13 @@ void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_threa
 	crn_signal_mask(SIG_SETMASK, CRN_SIG_OWN);
 	regs->rip = (uintptr_t)stub + CRN_STUB_RETURN;
 	regs->r9 = t->clone_r9;
+	regs->rdi = t->clone_rdi;
 	if (kind == CRN_CLONE_FORK)
 		forked(t);
+	if (t->clears_handlers)
+		crn_actions_clear(kind == CRN_CLONE_FORK);
+	if (kind == CRN_CLONE_FORK)
+		t->clears_handlers = false;
 	if (kind == CRN_CLONE_FORK)
 		crn_timer_start();
 	if (kind != CRN_CLONE_VFORK && crn_thread_enter(t) < 0)
