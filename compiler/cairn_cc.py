@@ -517,6 +517,8 @@ def arguments(command: Command, cxx: bool) -> list[str]:
         "-Wl,--no-whole-archive",
         *(library(f"{folder}libcairn{part}.a") for part in ("_rt_libc", "_rt", "")),
         "-Wl,--export-dynamic-symbol=__cairn_*",
+        # lld defines what is asked for before it compiles bitcode, and the run-time comes after.
+        "-Wl,-u,__bss_start", "-Wl,-u,_end",
     ]  # fmt: skip
 
 

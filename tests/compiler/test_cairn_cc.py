@@ -180,6 +180,16 @@ class CommandLine(unittest.TestCase):
         self.cc("program.o", "other.o", "-lm", "-o", "out")
         self.assertEqual(self.run_built("out"), RESTORED)
 
+    def test_end_of_variables_is_known(self) -> None:
+        """Else the run-time asks the kernel of each variable that a system call writes."""
+        self.write("reads.c", "#include <unistd.h>\n"
+                   "char into[9]; int main(void) { return read(0, into, 9) < 0; }\n")  # fmt: skip
+        self.cc("-O2", "reads.c")
+        said = subprocess.run(["nm", self.folder / "a.out"], capture_output=True, text=True)
+        kinds = {words[-1]: words[-2] for words in map(str.split, said.stdout.splitlines())}
+        for name in ("_end", "__bss_start"):
+            self.assertIn(kinds[name], "bBdD", name)
+
     def test_archive(self) -> None:
         self.cc("-O1", "-c", "part.c")
         subprocess.run(["ar", "rc", "libpart.a", "part.o"], cwd=self.folder, check=True,
