@@ -25,7 +25,10 @@
 	.endm
 
 	.text
-	HOOK	__cairn_slow, crn_rt_slow		/* (address) */
+	HOOK	crn_hook_slow, crn_rt_slow
+	.hidden	crn_hook_slow
+	.weak	__cairn_slow				/* (address); shadow_slow.S has another */
+	.set	__cairn_slow, crn_hook_slow
 	HOOK	__cairn_range, crn_rt_range		/* (address, length) */
 	HOOK	__cairn_stray, crn_rt_stray		/* (address) */
 	HOOK	__cairn_long, crn_rt_long		/* () */

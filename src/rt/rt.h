@@ -117,6 +117,13 @@ struct crn_rt {
 	 */
 	uintptr_t hooked;
 	intptr_t patience; /* known to the pass: so many hooks, then crn_rt_long is called */
+	/*
+	 * Known to shadow_slow.S: what crn_rt_slow would do is to copy, list and tag. So not while
+	 * a checkpoint is taken, in page mode, or with tags that need more.
+	 */
+	uintptr_t plain;
+	/* Shadow: regions that are saved. */
+	uint64_t *dirty_cur, *dirty_end, *dirty;
 	uintptr_t active;  /* a session is open, and does not rest */
 	/*
 	 * Page mode (track/page_mode.h): memory whose stores the kernel notices, sorted; its hooks
@@ -128,8 +135,7 @@ struct crn_rt {
 	uint64_t break_even; /* CAIRN_BREAK_EVEN: hooks of an interval; 0: as measured */
 	uintptr_t log_base, log_limit; /* all of the log; 0: there is none */
 	uintptr_t log_stop;            /* where the interval ended that is packed */
-	uint64_t *dirty, *dirty_cur, *dirty_end;
-	uint64_t blanks; /* of the entries between: nothing was copied */
+	uint64_t blanks; /* of the entries from dirty on: nothing was copied */
 	uint64_t *tag_pages, *tag_pages_cur, *tag_pages_end; /* NULL: not kept */
 	/*
 	 * A checkpoint is being taken: what signal handlers store now is part of it, and not saved.

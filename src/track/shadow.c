@@ -134,9 +134,17 @@ static void pack(struct crn_packed_log *to)
 	(void)walk(pack_run, to);
 }
 
+static void set_plain(bool plain)
+{
+	struct crn_rt *rt = crn_rt();
+
+	rt->plain = plain && *__cairn_shape.tags != CRN_TAGS_EPOCH && !rt->tag_pages;
+}
+
 /* Of what handlers store from here to `reset` nothing is saved: it is part of the checkpoint. */
 static void stop(void)
 {
+	set_plain(false);
 	crn_rt()->late = false;
 	crn_rt()->ending = true;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -147,6 +155,7 @@ static bool reset(void)
 	crn_tags_reset();
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	crn_rt()->ending = false;
+	set_plain(true);
 	return !crn_rt()->late;
 }
 
@@ -164,6 +173,7 @@ static void clear_shadow(void)
 
 static void rest(void)
 {
+	set_plain(false);
 	crn_rt()->active = false;
 	crn_tags_forget_list();
 	crn_tags_close();
@@ -185,6 +195,7 @@ static int wake(void)
 /* Hooks look at the list of what is paged. */
 static void paged(bool on)
 {
+	set_plain(!on && crn_rt()->active);
 }
 
 /* What most hooks do: they look at a tag. */
@@ -216,6 +227,7 @@ static void shadow_close(void *tracker)
 {
 	struct shadow *t = tracker;
 
+	set_plain(false);
 	crn_rt()->active = crn_rt()->ending = false;
 	crn_memory_leave(crn_rt()->dirty, t->list_size);
 	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
