@@ -13,6 +13,9 @@
  * where nobody can be disconnected (datagrams, a pipe): what was read has been dropped, and what
  * has been read since is something new. Of datagrams that one call has read all are suspect: they
  * are given again one by one, and then only the one that was read last is dropped.
+ *
+ * A pair that the program has made for itself is disconnected at no step. A crash that comes again
+ * then ends the program as it would have, and not by what it finds there.
  */
 #include "effects/effects.h"
 #include "os/clock.h"
@@ -31,7 +34,7 @@ static bool is_repetition(const struct crn_suspect *suspect)
 		return false;
 	if (r->rung_last == CRN_RUNG_ALL)
 		return true;
-	return suspect->fd < 0 || !suspect->socket ||
+	return suspect->fd < 0 || !suspect->socket || suspect->own ||
 		(suspect->ino == r->suspect_ino && suspect->dev == r->suspect_dev);
 }
 

@@ -50,6 +50,7 @@ struct crn_suspect {
 	uint64_t dev, ino;
 	bool socket;
 	bool connection; /* has one peer, who is reset; from others only what was read is dropped */
+	bool own;        /* an end of a pair of the program's own: left as it is, with its input */
 	bool peeked;     /* it was only looked at */
 	uint32_t message; /* the piece that was read last, if that is a message; else 0 */
 	bool several;    /* with others, by one read: nobody knows which of them it was */

@@ -48,7 +48,33 @@ static bool has_looked(void)
 		crn_fd_is_object(e->last_peek.fd, e->last_peek.dev, e->last_peek.ino);
 }
 
-void crn_suspect_find(struct crn_suspect *out)
+/*
+ * Is it a part of the program: an end of a pair that this process has made, or has both ends of? To
+ * disconnect it does not lose a client; a wake-up of an event loop goes with it, or what a child
+ * says. Who has only got one end from whoever forked it serves that process, as others their
+ * clients.
+ */
+static bool is_own_pair(int fd)
+{
+	struct {
+		int32_t pid, uid, gid;
+	} who = {0};
+	unsigned len = sizeof(who);
+	uint64_t peer;
+	struct stat st;
+	int number;
+
+	if (!is_connection(fd) ||
+		crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 ||
+		who.pid <= 0)
+		return false;
+	if (who.pid == crn_agent->pid)
+		return true;
+	peer = crn_sys2(SYS_fstat, fd, &st) == 0 ? crn_local_peer(st.st_ino) : 0;
+	return peer && crn_fd_numbers(crn_agent->pid, "socket", peer, &number, 1) > 0;
+}
+
+static void find(struct crn_suspect *out)
 {
 	struct crn_effects *e = crn_agent->effects;
 	struct crn_fd *f;
@@ -75,6 +101,13 @@ void crn_suspect_find(struct crn_suspect *out)
 		.socket = crn_fd_is_socket(f), .connection = is_connection(e->last_input.fd) };
 	if (!out->connection)
 		out->message = crn_stream_last_message(crn_stream_find(f), &out->several);
+}
+
+void crn_suspect_find(struct crn_suspect *out)
+{
+	find(out);
+	out->own = out->connection && crn_fd_is_object(out->fd, out->dev, out->ino) &&
+		is_own_pair(out->fd);
 }
 
 static void name_peer(int fd, char *out, size_t size)
@@ -183,6 +216,10 @@ void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t siz
 	crn_format(peer, size, "none");
 	if (fd < 0)
 		return;
+	if (suspect->own) {
+		crn_format(peer, size, "its own pair of local sockets (descriptor %d)", fd);
+		return;
+	}
 	if (!suspect->socket) { /* a pipe, a terminal: what was read from it is not given again */
 		drop_input(suspect);
 		crn_format(peer, size, "descriptor %d (its input is dropped)", fd);
@@ -216,11 +253,14 @@ unsigned crn_suspects_reset_all(void)
 			continue; /* a listener; a timer, a signal: nobody's */
 		if (!crn_fd_is_object(fd, s->dev, s->ino))
 			fd = waiting_number(s->dev, s->ino);
-		if (fd >= 0 && crn_fd_is_socket(crn_fd_look(fd)))
+		if (fd >= 0 && crn_fd_is_socket(crn_fd_look(fd))) {
+			if (is_own_pair(fd))
+				continue;
 			count += reset(fd);
+		}
 		drop(s, 0);
 	}
-	if (has_looked())
+	if (has_looked() && !is_own_pair(e->last_peek.fd))
 		count += reset(e->last_peek.fd);
 	crn_agent->recover->resets += count;
 	return count;

@@ -35,6 +35,7 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "../lib/tcp_pair.h"
 
 #define CONNECTIONS 64
 #define FRAME_MAX   32768
@@ -86,9 +87,9 @@ static void on_alarm(int sig)
 static void make_decoys(void)
 {
 	for (int i = 0; i < DECOYS; i++)
-		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, decoys[i]) < 0 ||
+		if (tcp_pair(decoys[i]) < 0 || fcntl(decoys[i][0], F_SETFL, O_NONBLOCK) < 0 ||
 			write(decoys[i][1], "x", 1) != 1)
-			die("socketpair");
+			die("decoy");
 }
 
 /* Less than a hundred a second, and never in step with what it interrupts. */

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "../lib/harness.h"
+#include "../lib/tcp_pair.h"
 
 static volatile int *outside; /* [0] passes; memory that a restore leaves alone */
 
@@ -40,8 +41,7 @@ static void take_input(void)
 	int pair[2];
 	char c;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || write(pair[1], "x", 1) != 1 ||
-		read(pair[0], &c, 1) != 1)
+	if (tcp_pair(pair) || write(pair[1], "x", 1) != 1 || read(pair[0], &c, 1) != 1)
 		_exit(3);
 }
 
@@ -393,7 +393,7 @@ static void crash_behind(int sig, void (*handler)(int))
 	sigaddset(&set, sig);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(sig, handler);
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || write(pair[1], "x", 1) != 1 ||
+	if (tcp_pair(pair) || write(pair[1], "x", 1) != 1 ||
 		kill(getpid(), sig))
 		_exit(3);
 	wake_up();

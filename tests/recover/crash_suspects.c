@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "../lib/harness.h"
+#include "../lib/tcp_pair.h"
 
 static int pipe_ends[2];
 
@@ -31,7 +34,7 @@ static void never_waits(void)
 	char c;
 
 	for (int i = 0; i < 3; i++)
-		if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) ||
+		if (tcp_pair(pairs[i]) ||
 			write(pairs[i][1], i == 1 ? "c" : "s", 1) != 1)
 			_exit(3);
 	for (int i = 0; i < 3; i++) {
@@ -155,7 +158,7 @@ static void looked_at(void)
 	char c;
 
 	for (int i = 0; i < 2; i++)
-		if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i]) ||
+		if (tcp_pair(pairs[i]) ||
 			write(pairs[i][1], i ? "s" : "c", 1) != 1)
 			_exit(3);
 	wake_up();
@@ -221,6 +224,101 @@ static void accepted(void)
 	printf("served %d\n", served);
 }
 
+static volatile int *outside; /* [0] crashes so far; memory that a restore leaves alone */
+static int own[2];
+
+static void crash_once(void)
+{
+	if (!outside[0]++)
+		crash();
+}
+
+/* What a byte of its own has woken it of comes again, and the pair goes on. */
+static void check_own_pair(void)
+{
+	char c;
+
+	if (write(own[1], "z", 1) != 1 || recv(own[0], &c, 1, MSG_DONTWAIT) != 1 || c != 'z')
+		_exit(6);
+}
+
+static void own_pair(void)
+{
+	char c;
+
+	for (int look = 0; look < 2; look++) {
+		outside[0] = 0;
+		if (socketpair(AF_UNIX, look ? SOCK_SEQPACKET : SOCK_STREAM, 0, own) ||
+			write(own[1], "w", 1) != 1)
+			_exit(3);
+		wake_up();
+		wake_up();
+		if (look && recv(own[0], &c, 1, MSG_DONTWAIT | MSG_PEEK) == 1)
+			crash_once();
+		if (recv(own[0], &c, 1, MSG_DONTWAIT) != 1 || c != 'w')
+			_exit(5);
+		crash_once();
+		check_own_pair();
+	}
+	puts("both go on");
+}
+
+/* The same for a pair whose other end a child has; the child has both of one of its parent's. */
+static void own_pair_of_two(void)
+{
+	int up[2], status;
+	pid_t child;
+	char c;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, own) || socketpair(AF_UNIX, SOCK_STREAM, 0, up))
+		_exit(3);
+	child = fork();
+	if (child == 0) {
+		close(up[0]);
+		if (write(own[1], "w", 1) != 1)
+			_exit(3);
+		wake_up();
+		wake_up();
+		if (recv(own[0], &c, 1, MSG_DONTWAIT) != 1 || c != 'w')
+			_exit(5);
+		crash_once();
+		check_own_pair();
+		_exit(write(up[1], "uv", 2) != 2);
+	}
+	close(up[1]);
+	if (waitpid(child, &status, 0) != child || status)
+		_exit(7);
+	outside[0] = 0;
+	wake_up();
+	wake_up();
+	if (recv(up[0], &c, 1, MSG_DONTWAIT) != 1 || c != 'u')
+		_exit(8);
+	crash_once();
+	if (recv(up[0], &c, 1, MSG_DONTWAIT) != 1 || c != 'v')
+		_exit(9);
+	puts("parent and child");
+}
+
+/* It was somebody else: all others are disconnected when it crashes again. */
+static void own_pair_last(void)
+{
+	int client[2], n;
+	char c, w;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, own) || write(own[1], "w", 1) != 1 ||
+		tcp_pair(client) || write(client[1], "c", 1) != 1)
+		_exit(3);
+	wake_up();
+	wake_up();
+	n = (int)recv(client[0], &c, 1, MSG_DONTWAIT);
+	if (recv(own[0], &w, 1, MSG_DONTWAIT) != 1 || w != 'w')
+		_exit(5);
+	if (n == 1)
+		crash();
+	check_own_pair();
+	puts("without the client");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -233,9 +331,15 @@ int main(int argc, char **argv)
 		{ "looked_at", looked_at },
 		{ "looked_at_datagrams", looked_at_datagrams },
 		{ "accepted", accepted },
+		{ "own_pair", own_pair },
+		{ "own_pair_of_two", own_pair_of_two },
+		{ "own_pair_last", own_pair_last },
 		{ NULL, NULL },
 	};
 
+	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (outside == MAP_FAILED)
+		return 3;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	return test_run_case(cases, argv[1]);
 }

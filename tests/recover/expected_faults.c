@@ -13,6 +13,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 #include "../lib/harness.h"
+#include "../lib/tcp_pair.h"
 
 static void wake_up(void)
 {
@@ -24,8 +25,7 @@ static void take_input(void)
 	int pair[2];
 	char c;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || write(pair[1], "x", 1) != 1 ||
-		read(pair[0], &c, 1) != 1)
+	if (tcp_pair(pair) || write(pair[1], "x", 1) != 1 || read(pair[0], &c, 1) != 1)
 		_exit(3);
 }
 

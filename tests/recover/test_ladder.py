@@ -73,6 +73,9 @@ SUSPECTS = {
     "looked_at": Case(0, 1, "served 1"),
     "looked_at_datagrams": Case(0, 2, "answered ab\n"),
     "accepted": Case(0, 1, "served 1"),
+    "own_pair": Case(0, 2, "both go on"),
+    "own_pair_of_two": Case(0, 2, "parent and child"),
+    "own_pair_last": Case(0, 2, "without the client"),
 }
 
 
