@@ -7,13 +7,17 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <mqueue.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/msg.h>
 #include <sys/random.h>
+#include <sys/sem.h>
 #include <sys/sendfile.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -34,6 +38,40 @@ void arc4random_buf(void *to, size_t n);
 _Noreturn void __chk_fail(void);
 
 #include "rt/wrapped.def"
+
+/* ---- Semaphores of System V ------------------------------------------------------------------ */
+
+union semaphore_argument {
+	int value;
+	struct semid_ds *set;
+	unsigned short *values;
+	struct seminfo *limits;
+};
+
+static void keep_values(int id, unsigned short *to)
+{
+	struct semid_ds set;
+
+	if (!semctl(id, 0, IPC_STAT, (union semaphore_argument){ .set = &set }))
+		ARRAY(to, set.sem_nsems)
+}
+
+WRAPPER(int, semctl, int id, int which, int command, ...)
+{
+	union semaphore_argument a;
+	va_list ap;
+
+	va_start(ap, command);
+	a = va_arg(ap, union semaphore_argument);
+	va_end(ap);
+	if (command == GETALL)
+		keep_values(id, a.values);
+	else if (command == IPC_INFO || command == SEM_INFO)
+		OBJECT(a.limits)
+	else if (command == IPC_STAT || command == SEM_STAT || command == SEM_STAT_ANY)
+		OBJECT(a.set)
+	return semctl(id, which, command, a);
+}
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 

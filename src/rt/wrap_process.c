@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Signals, limits, children, users, options of the command line. */
+#include <crypt.h>
 #include <getopt.h>
 #include <grp.h>
 #include <pwd.h>

@@ -11,10 +11,12 @@
 #include <stdlib.h>
 #include <wchar.h>
 #include "base/status.h"
+#include "rt/reach.h"
 #include "rt/wrap.h"
 
 #define SCAN_STRING 4096
 #define POINTERS    64
+#define FORMAT_MAX  1024 /* characters of a wide format */
 #define PAGE        4096ul
 
 /* One conversion: what it stores, and by which argument. */
@@ -95,10 +97,13 @@ static const char *read_conversion(const char *at, struct conversion *c)
 	return *at ? at + 1 : at;
 }
 
-/* Bytes that the conversion may store; `most`: characters that there may be to read. */
-static size_t stored(const struct conversion *c, size_t most)
+/*
+ * Bytes that the conversion may store; `most`: characters that there may be to read; `unit`: bytes
+ * that each becomes, at most.
+ */
+static size_t stored(const struct conversion *c, size_t most, size_t unit)
 {
-	size_t character = c->wide ? sizeof(wchar_t) : 1;
+	size_t character = c->wide ? sizeof(wchar_t) : unit;
 
 	if (c->allocates)
 		return sizeof(void *);
@@ -135,12 +140,22 @@ static void keep_guess(void *to)
 	keep(to, CRN_MIN(SCAN_STRING, PAGE - ((uintptr_t)to & (PAGE - 1))));
 }
 
+/* More than a character may become of each need not be there. */
+static void keep_some(void *to, size_t n, size_t unit)
+{
+	if (unit == 1)
+		keep(to, n);
+	else
+		crn_reach_keep(to, n);
+}
+
 static bool is_guess(const struct conversion *c, size_t most)
 {
 	return (c->kind == 's' || c->kind == '[') && !c->width && !c->allocates && most == SIZE_MAX;
 }
 
-static void keep_scan(struct scan *s, const char *format, va_list ap, size_t most)
+static void keep_scan(
+	struct scan *s, const char *format, va_list ap, size_t most, size_t unit)
 {
 	void *pointers[POINTERS];
 	size_t fetched = 0, next = 0;
@@ -167,7 +182,7 @@ static void keep_scan(struct scan *s, const char *format, va_list ap, size_t mos
 			keep_guess(pointers[place]);
 			s->strings[s->count++] = pointers[place];
 		} else {
-			keep(pointers[place], stored(&c, most));
+			keep_some(pointers[place], stored(&c, most, unit), unit);
 		}
 	}
 }
@@ -190,7 +205,7 @@ static int scan_string(const char *from, const char *format, va_list ap)
 	va_list again;
 
 	va_copy(again, ap);
-	keep_scan(&s, format, again, strlen(from));
+	keep_scan(&s, format, again, strlen(from), 1);
 	va_end(again);
 	return vsscanf(from, format, ap);
 }
@@ -202,7 +217,7 @@ static int scan_stream(FILE *f, const char *format, va_list ap)
 	int count;
 
 	va_copy(again, ap);
-	keep_scan(&s, format, again, SIZE_MAX);
+	keep_scan(&s, format, again, SIZE_MAX, 1);
 	va_end(again);
 	count = vfscanf(f, format, ap);
 	if (count > 0)
@@ -210,60 +225,100 @@ static int scan_stream(FILE *f, const char *format, va_list ap)
 	return count;
 }
 
+/* ---- Wide characters ------------------------------------------------------------------------- */
+
+/* What conversions are made of is ASCII; anything else is any one character. */
+static void keep_wide(struct scan *s, const wchar_t *format, va_list ap, size_t most)
+{
+	char narrow[FORMAT_MAX];
+	size_t n = 0;
+
+	s->count = 0;
+	for (; format[n] && n < FORMAT_MAX - 1; n++)
+		narrow[n] = format[n] < 128 ? (char)format[n] : '?';
+	narrow[n] = 0;
+	if (format[n])
+		crn_rt_give_up((uintptr_t)format, CAIRN_EMEMORY);
+	else
+		keep_scan(s, narrow, ap, most, MB_CUR_MAX);
+}
+
+static int scan_wide_string(const wchar_t *from, const wchar_t *format, va_list ap)
+{
+	struct scan s;
+	va_list again;
+
+	va_copy(again, ap);
+	keep_wide(&s, format, again, wcslen(from));
+	va_end(again);
+	return vswscanf(from, format, ap);
+}
+
+static int scan_wide_stream(FILE *f, const wchar_t *format, va_list ap)
+{
+	struct scan s;
+	va_list again;
+	int count;
+
+	va_copy(again, ap);
+	keep_wide(&s, format, again, SIZE_MAX);
+	va_end(again);
+	count = vfwscanf(f, format, ap);
+	if (count > 0)
+		check_guesses(&s);
+	return count;
+}
+
 /* ---- By the names that headers give them ----------------------------------------------------- */
 
-#define FROM_STRING(name)                                               \
-	WRAPPER(int, name, const char *from, const char *format, ...)   \
+#define FROM_STRING(name, type, how)                                    \
+	WRAPPER(int, name, const type *from, const type *format, ...)   \
 	{                                                               \
 		va_list ap;                                             \
 		int count;                                              \
                                                                         \
 		va_start(ap, format);                                   \
-		count = scan_string(from, format, ap);                  \
+		count = how(from, format, ap);                          \
 		va_end(ap);                                             \
 		return count;                                           \
 	}
-#define FROM_STREAM(name, f, ...)                                       \
-	WRAPPER(int, name, __VA_ARGS__ const char *format, ...)       \
+#define FROM_STREAM(name, type, how, f, ...)                            \
+	WRAPPER(int, name, __VA_ARGS__ const type *format, ...)         \
 	{                                                               \
 		va_list ap;                                             \
 		int count;                                              \
                                                                         \
 		va_start(ap, format);                                   \
-		count = scan_stream(f, format, ap);                     \
+		count = how(f, format, ap);                             \
 		va_end(ap);                                             \
 		return count;                                           \
 	}
 
-FROM_STRING(sscanf)
-FROM_STRING(__isoc99_sscanf)
-FROM_STRING(__isoc23_sscanf)
-FROM_STREAM(fscanf, f, FILE *f,)
-FROM_STREAM(__isoc99_fscanf, f, FILE *f,)
-FROM_STREAM(__isoc23_fscanf, f, FILE *f,)
-FROM_STREAM(scanf, stdin, )
-FROM_STREAM(__isoc99_scanf, stdin, )
-FROM_STREAM(__isoc23_scanf, stdin, )
-
-#define BY_LIST(name, type, from, how)                                      \
-	WRAPPER(int, name, type from, const char *format, va_list ap)       \
-	{                                                                   \
-		return how(from, format, ap);                               \
+#define BY_LIST(name, type, from_type, how)                                    \
+	WRAPPER(int, name, from_type from, const type *format, va_list ap)     \
+	{                                                                      \
+		return how(from, format, ap);                                  \
+	}
+#define BY_LIST_OF_INPUT(name, type, how)                                      \
+	WRAPPER(int, name, const type *format, va_list ap)                     \
+	{                                                                      \
+		return how(stdin, format, ap);                                 \
 	}
 
-BY_LIST(vsscanf, const char *, from, scan_string)
-BY_LIST(__isoc99_vsscanf, const char *, from, scan_string)
-BY_LIST(__isoc23_vsscanf, const char *, from, scan_string)
-BY_LIST(vfscanf, FILE *, from, scan_stream)
-BY_LIST(__isoc99_vfscanf, FILE *, from, scan_stream)
-BY_LIST(__isoc23_vfscanf, FILE *, from, scan_stream)
+#define EACH_NAME(prefix)                                                      \
+	FROM_STRING(prefix##sscanf, char, scan_string)                         \
+	FROM_STRING(prefix##swscanf, wchar_t, scan_wide_string)                \
+	FROM_STREAM(prefix##fscanf, char, scan_stream, f, FILE *f,)            \
+	FROM_STREAM(prefix##fwscanf, wchar_t, scan_wide_stream, f, FILE *f,)   \
+	FROM_STREAM(prefix##scanf, char, scan_stream, stdin, )                 \
+	FROM_STREAM(prefix##wscanf, wchar_t, scan_wide_stream, stdin, )        \
+	BY_LIST(prefix##vsscanf, char, const char *, scan_string)              \
+	BY_LIST(prefix##vswscanf, wchar_t, const wchar_t *, scan_wide_string)  \
+	BY_LIST(prefix##vfscanf, char, FILE *, scan_stream)                    \
+	BY_LIST(prefix##vfwscanf, wchar_t, FILE *, scan_wide_stream)           \
+	BY_LIST_OF_INPUT(prefix##vscanf, char, scan_stream)                    \
+	BY_LIST_OF_INPUT(prefix##vwscanf, wchar_t, scan_wide_stream)
 
-WRAPPER(int, vscanf, const char *format, va_list ap)
-{
-	return scan_stream(stdin, format, ap);
-}
-
-WRAPPER(int, __isoc99_vscanf, const char *format, va_list ap)
-{
-	return scan_stream(stdin, format, ap);
-}
+EACH_NAME()
+EACH_NAME(__isoc99_)
+EACH_NAME(__isoc23_)

@@ -49,6 +49,8 @@ static const char *text = "The quick brown fox jumps over the lazy dog, and over
 static int file = -1;       /* holds `text`, 200 times */
 static int ends[2];         /* a socket pair */
 
+#include "libc_tables.h"
+
 /* ---- Cases: what they write lies from `at` on; they return something of their result ------- */
 
 static long strings(char *at)
@@ -480,7 +482,9 @@ static const struct libc_case {
 	{ "clocks", clocks, 1 }, { "files", files_told, 1 }, { "reads", reads, 0 },
 	{ "received", received, 0 }, { "selected", selected, 0 }, { "named", named, 0 },
 	{ "signals", signals, 1 }, { "waited", waited, 0 }, { "locked", locked, 0 },
-	{ "converted", converted, 0 }, { "stream", stream, 0 },
+	{ "converted", converted, 0 }, { "stream", stream, 0 }, { "treed", treed, 0 },
+	{ "hashed", hashed, 0 }, { "queued", queued, 0 }, { "enciphered", enciphered, 0 },
+	{ "scanned wide", scanned_wide, 0 },
 };
 
 /* ---- The run --------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ def build(compiler: str, args: argparse.Namespace, output: str, *words: str) -> 
     source = Path(__file__).parent / "libc_calls.c"
     subprocess.run(
         [compiler, f"-{args.level}", "-D_GNU_SOURCE", "-fno-builtin", f"-I{args.root}/include",
-         str(source), "-o", output, *words, "-lm", *(["-m32"] if args.m32 else [])],
+         str(source), "-o", output, *words, "-lm", *(["-m32"] if args.m32 else ["-lcrypt"])],
         check=True,
     )  # fmt: skip
 
