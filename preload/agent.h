@@ -25,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include "cairn/cairn.h"
 
 /* General registers of a thread at a system call, as the program sees them. Order is the stub's. */
@@ -75,6 +77,7 @@ struct crn_pending {
 	long original[6]; /* the argument registers as the program loaded them */
 	uint64_t began_ns; /* timer.c: when its timeout began; 0: nobody asks */
 	uint64_t words[2]; /* intercept/: what stands in for a mask of the program */
+	long moved;     /* cut_short.c: bytes, by those parts of the call that are over */
 	bool after;     /* effects/ asked for its after-hook */
 	bool waits;     /* the call waits under words[0] as its signal mask */
 	bool masked;    /* words stand in for a mask with reserved signals */
@@ -148,6 +151,9 @@ struct crn_thread {
 	uint32_t interrupted_spec;   /* the site at which crn_enter_interrupted runs */
 	int32_t timers[CRN_SITES_MAX]; /* timer.c: its timers by site, plus 1; 0: none */
 	uint64_t rest[2];   /* timer.c: a struct timespec, what is left of a timeout */
+	/* cut_short.c: what is left of a call */
+	struct iovec rest_iov[64];
+	struct msghdr rest_msg;
 	int32_t late_timer, late_timer_pid; /* late_timer.c; of which process: 0 there is none */
 	/* effects/: the last interval in which a call of this thread was seen */
 	uint32_t interval;

@@ -128,6 +128,7 @@ static void call_from_regs(struct crn_pending *p, const struct crn_regs *regs, c
 	call->waits = 0;
 	p->began_ns = crn_timer_began_ns(call);
 	p->rsp = regs->rsp;
+	p->moved = 0;
 	p->waits = false;
 	p->masked = false;
 	p->left = false;
@@ -292,6 +293,10 @@ void crn_hook_after(struct crn_regs *regs, const uint8_t *stub)
 		return;
 	args_to_regs(regs, p->original);
 	p->call.result = (long)regs->rax;
+	if (p->moved) {
+		p->call.result = p->moved + CRN_MAX(p->call.result, 0l);
+		regs->rax = (uint64_t)p->call.result;
+	}
 	switch (owner_of(p->call.nr)) {
 	case SIGNALS:
 		crn_signal_call_after(regs, p);

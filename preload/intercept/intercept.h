@@ -171,6 +171,8 @@ uint64_t crn_timer_began_ns(const struct crn_call *call);
 void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
 /* A call that our signal cut short before it slept: make it again, nobody has noticed. */
 void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t);
+/* cut_short.c: a call has just returned, perhaps too early: make one for the rest. */
+void crn_go_on(struct crn_thread *t, struct crn_pending *p, greg_t *g);
 
 /* context.c */
 void crn_context_init(void);

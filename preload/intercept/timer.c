@@ -299,13 +299,18 @@ void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 	struct crn_pending *p;
 	long args[4];
 
-	if (!crn_in_stubs(rip) || g[REG_RAX] != -EINTR ||
+	if (!crn_in_stubs(rip) || (g[REG_RAX] != -EINTR && g[REG_RAX] <= 0) ||
 		(at != CRN_STUB_CALL + 2 && at != CRN_STUB_BARE + 2))
 		return;
 	p = pending_at(t, (uint64_t)g[REG_RSP]);
 	/* A handler of the program has run, is to run, or is put off until behind the call. */
 	if (t->last_nr < 0 || t->put_off || others_come(p, uc))
 		return;
+	if (g[REG_RAX] > 0) {
+		if (p)
+			crn_go_on(t, p, g);
+		return;
+	}
 	g[REG_RAX] = p ? p->call.nr : t->last_nr;
 	g[REG_RIP] -= 2;
 	if (!p || !p->began_ns)

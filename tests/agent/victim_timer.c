@@ -4,7 +4,7 @@
  * none may end early, late or with EINTR. A signal of the program's own still cuts them short, also
  * when ours comes just as its handler returns.
  *
- *	victim_timer sleep|rest|compute|threads|idle|ignored|signals|calls [SECONDS]
+ *	victim_timer sleep|rest|compute|threads|idle|ignored|signals|calls|whole [SECONDS]
  */
 #include <poll.h>
 #include <pthread.h>
@@ -19,9 +19,11 @@
 #include <sys/mman.h>
 #include <sys/sem.h>
 #include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <linux/futex.h>
 #include <time.h>
@@ -339,6 +341,125 @@ static void unpatched_calls_are_made(double until)
 			EXPECT(call(SYS_getppid) == parent);
 }
 
+#define BULK  (2 << 20)
+#define PARTS 8
+
+static char bulk[BULK], got[BULK];
+
+static void cut_up(char *bytes, struct iovec parts[PARTS])
+{
+	for (int i = 0; i < PARTS; i++)
+		parts[i] = (struct iovec){bytes + i * (BULK / PARTS), BULK / PARTS};
+}
+
+static long move_write(int fd)
+{
+	return write(fd, bulk, BULK);
+}
+
+static long move_send(int fd)
+{
+	return send(fd, bulk, BULK, MSG_NOSIGNAL);
+}
+
+static long move_writev(int fd)
+{
+	struct iovec parts[PARTS];
+
+	cut_up(bulk, parts);
+	return writev(fd, parts, PARTS);
+}
+
+static long move_sendmsg(int fd)
+{
+	struct iovec parts[PARTS];
+	struct msghdr m = {.msg_iov = parts, .msg_iovlen = PARTS};
+
+	cut_up(bulk, parts);
+	return sendmsg(fd, &m, 0);
+}
+
+static long move_sendfile(int fd)
+{
+	int file = memfd_create("bulk", 0);
+	off_t at = 0;
+	long n;
+
+	EXPECT(file >= 0 && write(file, bulk, BULK) == BULK);
+	n = sendfile(fd, file, &at, BULK);
+	EXPECT(close(file) == 0 && at == BULK);
+	return n;
+}
+
+static long move_recv(int fd)
+{
+	return recv(fd, got, BULK, MSG_WAITALL);
+}
+
+static long move_recvmsg(int fd)
+{
+	struct iovec parts[PARTS];
+	struct msghdr m = {.msg_iov = parts, .msg_iovlen = PARTS};
+
+	cut_up(got, parts);
+	return recvmsg(fd, &m, MSG_WAITALL);
+}
+
+static const struct {
+	const char *name;
+	long (*run)(int fd);
+	bool pipe, reads;
+} moves[] = {
+	{"write to a pipe", move_write, true, false}, {"write", move_write, false, false},
+	{"send", move_send, false, false}, {"writev to a pipe", move_writev, true, false},
+	{"writev", move_writev, false, false}, {"sendmsg", move_sendmsg, false, false},
+	{"sendfile", move_sendfile, false, false}, {"recv", move_recv, false, true},
+	{"recvmsg", move_recvmsg, false, true},
+};
+
+/* The other end takes its time, so that a call waits again and again. */
+static void slow_end(int fd, bool writes)
+{
+	const long step = 16 << 10;
+
+	for (long at = 0, n; at < BULK; at += n) {
+		usleep(500);
+		n = writes ? write(fd, bulk + at, (size_t)(BULK - at < step ? BULK - at : step))
+			   : read(fd, got + at, (size_t)(BULK - at < step ? BULK - at : step));
+		if (n <= 0)
+			_exit(1);
+	}
+	_exit(memcmp(writes ? bulk : got, bulk, BULK) != 0);
+}
+
+/* A call that moves all of its bytes, as it does where no signal comes, does so under our timer. */
+static void all_is_moved(void)
+{
+	for (size_t i = 0; i < BULK; i++)
+		bulk[i] = (char)(i * 7 ^ i >> 12);
+	for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
+		int end[2], status;
+		long n;
+		pid_t child;
+
+		EXPECT((moves[i].pipe ? pipe(end) : socketpair(AF_UNIX, SOCK_STREAM, 0, end)) == 0);
+		memset(got, 0, BULK);
+		child = fork();
+		EXPECT(child >= 0);
+		if (!child) {
+			close(end[1]);
+			slow_end(end[0], moves[i].reads);
+		}
+		close(end[0]);
+		n = moves[i].run(end[1]);
+		if (n != BULK)
+			dprintf(2, "%s: %ld of %d\n", moves[i].name, n, BULK);
+		EXPECT(n == BULK && (!moves[i].reads || memcmp(got, bulk, BULK) == 0));
+		close(end[1]);
+		EXPECT(waitpid(child, &status, 0) == child && status == 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "sleep";
@@ -361,6 +482,8 @@ int main(int argc, char **argv)
 		own_signals_interrupt_each(until);
 	} else if (!strcmp(what, "calls")) {
 		unpatched_calls_are_made(until);
+	} else if (!strcmp(what, "whole")) {
+		all_is_moved();
 	} else if (!strcmp(what, "rest")) {
 		each_goes_on_where_it_was();
 	} else if (!strcmp(what, "idle")) {
