@@ -156,6 +156,22 @@ long crn_pagemap_populated(
 	return populated_without(pagemap, cursor, end, CRN_PAGE_PFNZERO, 0, runs, max);
 }
 
+uintptr_t crn_pagemap_first(int pagemap, uintptr_t begin, uintptr_t end)
+{
+	struct crn_page_run run;
+	struct crn_scan scan = {
+		.category_anyof_mask = CRN_PAGE_PRESENT | CRN_PAGE_SWAPPED,
+		.return_mask = CRN_PAGE_PRESENT | CRN_PAGE_SWAPPED,
+		.max_pages = 1,
+	};
+	uintptr_t walked = begin;
+	long count = begin < end ? scan_runs(pagemap, &scan, &walked, end, &run, 1) : 0;
+
+	if (count < 0)
+		return begin;
+	return count ? run.begin : walked;
+}
+
 long crn_pagemap_own(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
 {

@@ -110,6 +110,12 @@ long crn_pagemap_populated(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
 /*
+ * The first page of [begin, end) that may hold something, or end. On any error (no PAGEMAP_SCAN) it
+ * is begin.
+ */
+uintptr_t crn_pagemap_first(int pagemap, uintptr_t begin, uintptr_t end);
+
+/*
  * The pages of [*cursor, end), of a private mapping of a file, that are the process's own copies,
  * as runs; cursor as above. Runs written, or -errno.
  */

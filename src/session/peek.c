@@ -232,36 +232,49 @@ static int load_kept(cairn_t *c, uint64_t to, uintptr_t page, void *frame)
 	return 0;
 }
 
+/* The two frames hold one page at each time. */
+static int compare_page(
+	cairn_t *c, uint64_t to, struct change_walk *w, uintptr_t page, void *a, void *b)
+{
+	int r = c->ops->kept_peek(c->tracker, w->from, page, a, CRN_PAGE_SIZE);
+
+	if (r >= 0)
+		r = load_kept(c, to, page, b);
+	if (r == CAIRN_ENOTAREA)
+		return 0;
+	return r < 0 ? r : change_page(&w->walk, page, a, b);
+}
+
 /*
  * A tracker that keeps its own checkpoints has no list of changed pages: compare all that were
- * tracked both times. The two frames hold one page at each time.
+ * tracked both times, but for those that it knows to be the same.
  */
-static int compare_kept(
-	cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w, void *a, void *b)
+static int compare_kept(cairn_t *c, uint64_t to, struct change_walk *w, void *a, void *b)
 {
-	uintptr_t page = 0, end = 0;
+	uintptr_t begin = 0, end = 0, stop;
+	int r = 1;
 
-	while (c->ops->kept_next(c->tracker, from, end, &page, &end)) {
-		for (; page < end; page += CRN_PAGE_SIZE) {
-			int r = c->ops->kept_peek(c->tracker, from, page, a, CRN_PAGE_SIZE);
-
-			if (r >= 0)
-				r = load_kept(c, to, page, b);
-			if (r == CAIRN_ENOTAREA)
-				continue;
+	while (c->ops->kept_next(c->tracker, w->from, end, &begin, &end)) {
+		for (; begin < end; begin = stop) {
+			stop = end;
+			r = c->ops->kept_differs(c->tracker, w->from, to, &begin, &stop);
 			CRN_TRY(r);
-			r = change_page(&w->walk, page, a, b);
-			if (r)
-				return r;
+			if (!r)
+				break;
+			for (uintptr_t page = begin; page < stop; page += CRN_PAGE_SIZE) {
+				r = compare_page(c, to, w, page, a, b);
+				if (r)
+					return r;
+			}
 		}
 	}
 	return 0;
 }
 
-static int changes_kept(cairn_t *c, uint64_t from, uint64_t to, struct change_walk *w)
+static int changes_kept(cairn_t *c, uint64_t to, struct change_walk *w)
 {
 	void *a = crn_frame_alloc(c->arena), *b = crn_frame_alloc(c->arena);
-	int err = a && b ? compare_kept(c, from, to, w, a, b) : CAIRN_EMEMORY;
+	int err = a && b ? compare_kept(c, to, w, a, b) : CAIRN_EMEMORY;
 
 	if (a)
 		crn_frame_free(c->arena, a);
@@ -281,8 +294,10 @@ static int changes_locked(cairn_t *c, uint64_t from, uint64_t to, struct change_
 		return -EINVAL;
 	if (c->ops->caps & CRN_TRACK_STORES)
 		return CAIRN_EUNSUPPORTED; /* it knows no list of all memory to compare */
-	if (c->ops->caps & CRN_TRACK_KEEPS)
-		return changes_kept(c, from, to, w);
+	if (c->ops->caps & CRN_TRACK_KEEPS) {
+		CRN_TRY(to == CAIRN_NOW ? crn_layout_follow(c, CRN_FOLLOW_ADOPT) : 0);
+		return changes_kept(c, to, w);
+	}
 	CRN_TRY(crn_mappings_check(c, 0, UINTPTR_MAX));
 	if (to != CAIRN_NOW)
 		return crn_journal_walk(c->journal, from, to, &w->walk);

@@ -211,6 +211,7 @@ const struct crn_tracker_ops crn_tracker_fork = {
 	.kept_stage = fork_kept_stage,
 	.kept_restore = fork_kept_restore,
 	.kept_next = fork_kept_next,
+	.kept_differs = fork_kept_differs,
 	.kept_peek = fork_kept_peek,
 	.kept_written = fork_kept_written,
 	.page = { .collect = fork_collect },

@@ -59,6 +59,23 @@ static int put(struct fork_tracker *t, const struct fork_source *from, uintptr_t
 	return 0;
 }
 
+/* Neither has anything there. */
+static bool both_absent(const uint64_t *mine, const uint64_t *theirs, size_t count)
+{
+	uint64_t any = 0;
+
+	for (size_t i = 0; i < count; i++)
+		any |= mine[i] | theirs[i];
+	return !(any & ~ENTRY_NOISE);
+}
+
+/* Where one of two has something again; sparse memory is large. */
+static uintptr_t skip_hole(int one, int other, uintptr_t begin, uintptr_t end)
+{
+	end = crn_pagemap_first(one, begin, end);
+	return crn_pagemap_first(other, begin, end);
+}
+
 /* [begin, end) is at most FORK_BATCH pages and may differ: compare, put what does. */
 static int restore_run(
 	struct fork_tracker *t, const struct fork_source *from, uintptr_t begin, uintptr_t end)
@@ -92,6 +109,7 @@ static int restore_run(
 	return 0;
 }
 
+/* 1: there is nothing in either. */
 static int restore_batch(
 	struct fork_tracker *t, const struct fork_source *from, uintptr_t begin, uintptr_t end)
 {
@@ -113,7 +131,7 @@ static int restore_batch(
 				t, from, begin + i * CRN_PAGE_SIZE, begin + k * CRN_PAGE_SIZE));
 		i = k + 1;
 	}
-	return 0;
+	return !from->placed && both_absent(mine, theirs, count);
 }
 
 static int restore_range(
@@ -123,8 +141,14 @@ static int restore_range(
 
 	from->anonymous = !(r->flags & CRN_AREA_FILE);
 	from->placed = r->placed;
-	for (uintptr_t at = r->begin; at < r->end; at += step)
-		CRN_TRY(restore_batch(t, from, at, CRN_MIN(at + step, r->end)));
+	for (uintptr_t at = r->begin; at < r->end;) {
+		int absent = restore_batch(t, from, at, CRN_MIN(at + step, r->end));
+
+		CRN_TRY(absent);
+		at = CRN_MIN(at + step, r->end);
+		if (absent)
+			at = skip_hole(t->pagemap, from->pagemap, at, r->end);
+	}
 	return 0;
 }
 
@@ -215,6 +239,64 @@ int fork_kept_next(
 		*end = r->end;
 		found = 1;
 	}
+	return found;
+}
+
+/* The first run that may differ, of at most FORK_BATCH pages. */
+static int differs(int one, int other, uintptr_t *begin, uintptr_t *end)
+{
+	uint64_t a[FORK_BATCH], b[FORK_BATCH];
+
+	while (*begin < *end) {
+		size_t count = CRN_MIN(crn_pages(*end - *begin), (size_t)FORK_BATCH), i = 0, k;
+
+		if (crn_pagemap_entries(one, *begin, a, count) < 0 ||
+			crn_pagemap_entries(other, *begin, b, count) < 0)
+			return 1;
+		while (i < count && entries_equal(a[i], b[i], false))
+			i++;
+		for (k = i; k < count && !entries_equal(a[k], b[k], false); k++)
+			;
+		if (k > i) {
+			*end = *begin + k * CRN_PAGE_SIZE;
+			*begin += i * CRN_PAGE_SIZE;
+			return 1;
+		}
+		*begin += count * CRN_PAGE_SIZE;
+		if (both_absent(a, b, count))
+			*begin = skip_hole(one, other, *begin, *end);
+	}
+	return 0;
+}
+
+/*
+ * What is in neither is the same if both times it is a part of one range; of a file that somebody
+ * has cut short it may have been lost.
+ */
+int fork_kept_differs(
+	void *tracker, uint64_t from, uint64_t to, uintptr_t *begin, uintptr_t *end)
+{
+	struct fork_tracker *t = tracker;
+	const struct fork_snapshot *s = fork_snapshot_find(t, from);
+	const struct fork_snapshot *newer = fork_snapshot_find(t, to);
+	const struct fork_range *r = fork_range_at(t, from, *begin);
+	bool now = to == FORK_LAST_OPEN;
+	int one, other = t->pagemap, found;
+
+	if (!s || !r || r->placed || fork_range_cuttable(r) || *end > r->end ||
+		(now ? r->last != FORK_LAST_OPEN : !newer || !fork_range_holds(r, to)) ||
+		crn_keeper_mend(t->env->keeper) < 0)
+		return 1;
+	one = crn_frozen_pagemap(s->pid);
+	if (!now)
+		other = crn_frozen_pagemap(newer->pid);
+	found = one < 0 || other < 0 ? 1 : differs(one, other, begin, end);
+	crn_fd_close(one);
+	if (!now)
+		crn_fd_close(other);
+	/* The kernel may have taken it away while we looked: then it has nothing, and had. */
+	if (crn_frozen_dies(s->pid) || (!now && crn_frozen_dies(newer->pid)))
+		return CAIRN_EFAILED;
 	return found;
 }
 

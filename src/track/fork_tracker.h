@@ -153,6 +153,8 @@ int fork_kept_stage(void *tracker, uint64_t id, bool moved);
 int fork_kept_restore(void *tracker, uint64_t id);
 int fork_kept_next(
 	void *tracker, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
+int fork_kept_differs(
+	void *tracker, uint64_t from, uint64_t to, uintptr_t *begin, uintptr_t *end);
 int fork_kept_peek(void *tracker, uint64_t id, uintptr_t addr, void *buf, size_t len);
 int fork_kept_written(void *tracker, uint64_t id, uintptr_t addr, size_t len);
 

@@ -309,6 +309,13 @@ struct crn_tracker_ops {
 	/* The first range from addr on that checkpoint `id` held: 1, or 0 at the end. */
 	int (*kept_next)(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
 	/*
+	 * The first run of pages in [*begin, *end), a part of what kept_next has answered for
+	 * `from`, that may be different at `to` (CAIRN_NOW: now): 1, 0 if there is none, or
+	 * negative. The layout has been followed.
+	 */
+	int (*kept_differs)(
+		void *t, uint64_t from, uint64_t to, uintptr_t *begin, uintptr_t *end);
+	/*
 	 * Copy [addr, addr+len) as it was at `id`. CAIRN_ENOTAREA if it did not hold all of that.
 	 */
 	int (*kept_peek)(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);

@@ -31,6 +31,9 @@ void case_late_advice(void);
 void case_advice_parts(void);
 void case_advice_file(void);
 
+/* ---- frozen_sparse.c */
+void case_sparse(void);
+
 /* ---- frozen_deaths.c */
 void case_exit(void);
 void case_sigkill(void);

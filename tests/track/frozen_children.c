@@ -505,6 +505,7 @@ int main(int argc, char **argv)
 		{ "late_advice", case_late_advice },
 		{ "advice_parts", case_advice_parts },
 		{ "advice_file", case_advice_file },
+		{ "sparse", case_sparse },
 		{ "file", case_file },
 		{ "cut_file", case_cut_file },
 		{ "cut_unwritten", case_cut_unwritten },
