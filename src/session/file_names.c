@@ -142,14 +142,31 @@ void crn_file_names_forget(cairn_t *c)
 
 bool crn_file_shown(cairn_t *c, const struct crn_piece *p, const struct crn_mapping *m)
 {
-	return !p->file || is_of(c, p->file, m);
+	bool is;
+
+	crn_own_calls(c, true);
+	is = !p->file || is_of(c, p->file, m);
+	crn_own_calls(c, false);
+	return is;
 }
 
-/* If it is mapped there no more, nothing has been found out. */
+/* What of [begin, end) shows its number: is it another file's? Else nothing has been found out. */
+static bool shows_another(cairn_t *c, struct crn_file_name *n, uintptr_t begin, uintptr_t end)
+{
+	struct crn_mapping m;
+
+	if (crn_maps_begin(&c->maps, begin, 0) < 0)
+		return false;
+	while (crn_maps_next(&c->maps, &m) > 0 && m.begin < end)
+		if (shows_number(&m, n))
+			return !is_of(c, n, &m);
+	return false;
+}
+
 bool crn_file_exchanged(cairn_t *c, const struct crn_piece *p)
 {
 	struct crn_file_name *n = p->file;
-	struct crn_mapping m;
+	bool another;
 
 	if (!n || n->exchanged || n->asked == c->files_asked)
 		return n && n->exchanged;
@@ -157,12 +174,11 @@ bool crn_file_exchanged(cairn_t *c, const struct crn_piece *p)
 		n->asked = c->files_asked;
 		return false;
 	}
-	if (crn_maps_begin(&c->maps, p->begin, 0) < 0)
-		return false;
-	while (crn_maps_next(&c->maps, &m) > 0 && m.begin < p->end)
-		if (shows_number(&m, n))
-			return !is_of(c, n, &m);
-	return false;
+	/* They take the lock of the address space, as a writer might. */
+	crn_own_calls(c, true);
+	another = shows_another(c, n, p->begin, p->end);
+	crn_own_calls(c, false);
+	return another;
 }
 
 bool crn_files_ask(cairn_t *c, bool all)
