@@ -247,8 +247,7 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * So is what is done to a file under an area (write, ftruncate): it shows in shared memory, and in
  * private pages that nobody has written. Cutting a file short takes the others along, too:
  * "async" puts them back. The others refuse what is past by then (CAIRN_ELAYOUT, CAIRN_EFAILED),
- * and the next checkpoint is good again; feed "bpf-images" does not find out if such a page is read
- * and then written before the next call.
+ * and the next checkpoint is good again.
  * Under "fork" what is written to a file shows at all checkpoints, in private pages of it that the
  * program has never written. What MADV_FREE is given may be dropped by the kernel at any time until
  * it is stored to, also after a restore to before the advice, and nobody is told, under no tracker

@@ -97,6 +97,10 @@ static void note_image(void *arg, const struct crn_image *image)
 		lose(u, w, image->page, CAIRN_EFAILED);
 		return;
 	}
+	if (a->own && image->old && !undo_cut_image(a, image->page, image->old)) {
+		lose(u, w, image->page, CAIRN_EFAILED);
+		return;
+	}
 	frame = image->old ? crn_frame_alloc(u->env->arena) : NULL;
 	if (image->old && !frame) {
 		lose(u, w, image->page, CAIRN_EMEMORY);

@@ -84,7 +84,8 @@ static void prefer_image(void *arg, const struct crn_image *image)
 	word = get(w);
 	if (word & UNDO_BUSY)
 		return; /* not the first */
-	if (image->old && image->calm && undo_frame(word)) {
+	if (image->old && image->calm && undo_frame(word) &&
+		undo_cut_image(a, image->page, image->old)) {
 		crn_copy_page(undo_frame(word), image->old);
 	} else if (!image->calm || !(image->absent && word & UNDO_EMPTY)) {
 		undo_frame_drop(o->u, word);

@@ -7,8 +7,11 @@
  *
  * Each such area has a bit for every page: was it the process's own when it was last closed? What a
  * clean page is now is asked of the pagemap: when the past is looked at, and before it is saved.
+ * Nobody asks before a program in the kernel takes an image: under feed bpf-images a sum of what
+ * the page held tells whether the image is that.
  */
 #include "base/arena.h"
+#include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "os/guarded.h"
@@ -17,6 +20,7 @@
 
 #define RUNS_MAX  32
 #define WORD_BITS 64u
+#define SUM_PRIME 0x9e3779b97f4a7c15ull
 
 static size_t bit_of(const struct undo_area *a, uintptr_t page)
 {
@@ -88,6 +92,70 @@ static long own_runs(
 	return count;
 }
 
+/* ---- What it held ------------------------------------------------------------------------- */
+
+/* Never 0. Any one word that differs makes another sum. */
+static uint64_t sum_of(const void *page)
+{
+	const uint64_t *words = page;
+	uint64_t lanes[4] = { 1, 2, 3, 4 };
+
+	for (size_t i = 0; i < CRN_PAGE_SIZE / sizeof(*words); i += 4)
+		for (size_t k = 0; k < 4; k++)
+			lanes[k] = (lanes[k] ^ words[i + k]) * SUM_PRIME,
+			lanes[k] ^= lanes[k] >> 29;
+	for (size_t k = 1; k < 4; k++)
+		lanes[0] = (lanes[0] ^ lanes[k]) * SUM_PRIME;
+	return lanes[0] ? lanes[0] : 1;
+}
+
+static void note_sums(struct undo_area *a, uintptr_t begin, uintptr_t end)
+{
+	uint64_t *copy = a->sums + bit_of(a, a->end);
+
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
+		a->sums[bit_of(a, page)] =
+			crn_guarded_copy(copy, (const void *)page, CRN_PAGE_SIZE) < 0
+				? 0
+				: sum_of(copy);
+}
+
+static void forget_sums(struct undo_area *a, uintptr_t begin, uintptr_t end)
+{
+	crn_fill(&a->sums[bit_of(a, begin)], 0,
+		(bit_of(a, end) - bit_of(a, begin)) * sizeof(*a->sums));
+}
+
+/*
+ * Pages of [begin, end) have sums since they were closed. Whoever has stored to one meanwhile had
+ * an image taken of what was there before that.
+ */
+static void check_sums(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
+{
+	struct crn_page_run runs[RUNS_MAX];
+	long count = 0;
+
+	for (uintptr_t at = begin; a->sums && at < end && count >= 0;) {
+		count = crn_pagemap_written(u->pagemap, &at, end, false, runs, RUNS_MAX);
+		if (count < 0)
+			forget_sums(a, begin, end);
+		for (long i = 0; i < count; i++)
+			forget_sums(a, runs[i].begin, runs[i].end);
+	}
+}
+
+bool undo_cut_image(const struct undo_area *a, uintptr_t page, const void *image)
+{
+	uint64_t sum = a->sums && is_set(a, page) ? a->sums[bit_of(a, page)] : 0;
+
+	if (!sum || sum == sum_of(image))
+		return true;
+	crn_error("the page at %lx was the file's again, which has been cut short, when it was "
+		  "written: what had been there before is gone", page);
+	return false;
+}
+
 /* Where nobody tells, nothing is expected to stay. */
 static void note(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
@@ -98,8 +166,11 @@ static void note(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin,
 	put_bits(a, begin, end, false);
 	while (cursor < end && count >= 0) {
 		count = own_runs(u, &cursor, end, runs);
-		for (long i = 0; i < count; i++)
+		for (long i = 0; i < count; i++) {
 			put_bits(a, runs[i].begin, runs[i].end, true);
+			if (a->sums)
+				note_sums(a, runs[i].begin, runs[i].end);
+		}
 	}
 }
 
@@ -107,6 +178,7 @@ int undo_cut_begin(struct crn_undo_pages *u, struct undo_area *a)
 {
 	const uint32_t kind = CRN_AREA_FILE | CRN_AREA_SHARED;
 	size_t words = (bit_of(a, a->end) + WORD_BITS - 1) / WORD_BITS;
+	size_t sums = bit_of(a, a->end) * sizeof(*a->sums) + CRN_PAGE_SIZE;
 
 	/* The agent knows of each call that cuts a file. */
 	if ((a->area->flags & kind) != CRN_AREA_FILE || !a->guard || !u->env->areas_alone)
@@ -115,8 +187,18 @@ int undo_cut_begin(struct crn_undo_pages *u, struct undo_area *a)
 	if (!a->own)
 		return CAIRN_EMEMORY;
 	a->own_bytes = words * sizeof(*a->own);
+	if (u->feed) {
+		a->sums = crn_block_alloc(u->env->arena, sums);
+		a->sum_bytes = a->sums ? sums : 0;
+	}
+	if (u->feed && !a->sums) {
+		crn_block_free(u->env->arena, a->own, a->own_bytes);
+		a->own = NULL;
+		return CAIRN_EMEMORY;
+	}
 	u->private_files++;
 	note(u, a, a->begin, a->end);
+	check_sums(u, a, a->begin, a->end);
 	return 0;
 }
 
@@ -125,29 +207,37 @@ void undo_cut_end(struct crn_undo_pages *u, struct undo_area *a)
 	if (!a->own)
 		return;
 	crn_block_free(u->env->arena, a->own, a->own_bytes);
-	a->own = NULL;
+	crn_block_free(u->env->arena, a->sums, a->sum_bytes);
+	a->own = a->sums = NULL;
 	u->private_files--;
 }
 
 void undo_cut_note(struct crn_undo_pages *u, size_t count)
 {
 	struct undo_area *a = NULL;
+	uintptr_t first = 0;
 	size_t n;
 
 	for (size_t i = 0; i < count; i += n) {
 		uintptr_t begin = u->saved[i], end = begin + CRN_PAGE_SIZE;
 
-		a = undo_area_of(u, a, begin);
+		if (!a || begin >= a->end) {
+			first = begin;
+			a = undo_area_of(u, a, begin);
+		}
 		for (n = 1; i + n < count && u->saved[i + n] == end && end < a->end; n++)
 			end += CRN_PAGE_SIZE;
 		if (a->own)
 			note(u, a, begin, end);
+		if (i + n == count || u->saved[i + n] >= a->end)
+			check_sums(u, a, first, end);
 	}
 }
 
 void undo_cut_note_page(struct crn_undo_pages *u, struct undo_area *a, uintptr_t page)
 {
 	note(u, a, page, page + CRN_PAGE_SIZE);
+	check_sums(u, a, page, page + CRN_PAGE_SIZE);
 }
 
 /* ---- Has it gone? -------------------------------------------------------------------------- */

@@ -95,6 +95,9 @@ struct undo_area {
 	size_t object_count, object_capacity;
 	uint64_t *own;    /* a bit for each page of a private file mapping (undo_cut.c), or NULL */
 	size_t own_bytes;
+	/* Feed bpf-images: sums of what these held when they were closed, 0 for unknown; a page. */
+	uint64_t *sums;
+	size_t sum_bytes;
 	size_t word_bytes;
 	undo_word *words; /* one a page */
 };
@@ -310,6 +313,8 @@ int undo_cut_look(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin
 	undo_gone_fn fn);
 /* The same for a clean page that has just been copied: is that not its old content? Any context. */
 bool undo_cut_lost(const struct crn_undo_pages *u, const struct undo_area *a, uintptr_t page);
+/* Is an image of the clean page what it held when it was closed? Where that is known. */
+bool undo_cut_image(const struct undo_area *a, uintptr_t page, const void *image);
 /* It was not, and its old content is lost. Any context. */
 void undo_cut_found(struct crn_undo_pages *u, uintptr_t page);
 bool undo_past_gone(void *t);

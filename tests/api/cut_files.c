@@ -9,6 +9,10 @@
 #include <unistd.h>
 #include "../lib/harness.h"
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
 #define PAGE  4096ul
 #define PAGES 200ul
 #define CUT   70ul /* the first page that goes */
@@ -105,6 +109,16 @@ static void check_loss(void)
 	}
 }
 
+/* A strategy may have copied it: then it is not lost. */
+static void check_hot(void)
+{
+	int rc = cairn_rewind(c, id);
+
+	CHECK(rc == 0 || rc == CAIRN_ELAYOUT || rc == CAIRN_EFAILED);
+	if (rc == 0)
+		check_restored(true);
+}
+
 /* Own when the area was added, or since an interval that has ended. */
 static void clean_goes(void)
 {
@@ -128,18 +142,27 @@ static void clean_goes(void)
 /* A store to such a page, or a touch, would save the wrong old content. */
 static void saved_after(void)
 {
-	for (int how = 0; how < 4; how++) {
+	for (int how = 0; how < 6; how++) {
 		begin_session();
+		if (how > 3) { /* its own since an interval that has ended */
+			area[198 * PAGE + 8] = 'w';
+			checkpoint();
+		}
 		cut(197);
-		if (how == 3 && !images) /* which would have an image of what the file has now */
+		if (how == 3 || how == 4)
 			CHECK(area[198 * PAGE + 8] == 0);
-		if (how == 0 || how == 3)
+		if (how == 5)
+			(void)madvise(area + 190 * PAGE, 10 * PAGE, MADV_POPULATE_READ);
+		if (how == 0 || how > 2)
 			area[198 * PAGE] = 1;
 		if (how == 1)
 			CHECK_OK(cairn_area_touch(c, area + 198 * PAGE, PAGE));
 		if (how == 2)
 			CHECK_OK(cairn_area_touch(c, area + 190 * PAGE, 10 * PAGE));
-		check_loss();
+		if (how > 3 && strcmp(options.strategy, "none") != 0)
+			check_hot();
+		else
+			check_loss();
 		end();
 	}
 }
