@@ -35,6 +35,10 @@ static bool take(struct crn_guests *guests, struct crn_guest *g, struct crn_gues
 	atomic_signal_fence(memory_order_seq_cst);
 	if (!atomic_compare_exchange_strong(&g->owner, &was, tid))
 		return false;
+	if (was && atomic_load(&guests->present) & bit_of(guests, g)) {
+		atomic_store(&g->owner, was); /* another one has been here, and died, since */
+		return false;
+	}
 	g->list = (uintptr_t)&v->list;
 	atomic_store(&g->inside, 0);
 	for (int i = 0; i < CRN_GUEST_NOTES; i++)
@@ -75,6 +79,6 @@ void crn_guest_leave(struct crn_guests *guests, struct crn_guest_visit *v)
 
 void crn_guest_bury(struct crn_guests *guests, struct crn_guest *g)
 {
+	/* The word stays: as soon as the bit has gone it may be somebody else's. */
 	atomic_fetch_and(&guests->present, ~bit_of(guests, g));
-	atomic_store(&g->owner, 0);
 }

@@ -24,6 +24,7 @@ enum crn_guest_note {
 	CRN_GUEST_PAGE,  /* what it is at */
 	CRN_GUEST_FRAME, /* what it has taken */
 	CRN_GUEST_NEXT,  /* the word that it is about to write */
+	CRN_GUEST_OPENS, /* what it is at with everybody else kept out, and perhaps pages beside */
 	CRN_GUEST_NOTES,
 };
 

@@ -52,7 +52,7 @@ static enum verdict not_refused(const struct crn_undo_pages *u, uintptr_t page)
 
 /* Claim a clean page for this thread; anything but CLAIMED is the verdict already. */
 static enum verdict claim(const struct crn_undo_pages *u, const struct undo_area *a,
-	uintptr_t page, uintptr_t *word)
+	uintptr_t page, const struct crn_guest *g, uintptr_t *word)
 {
 	undo_word *w = undo_word_of(a, page);
 	unsigned round = 0;
@@ -65,7 +65,7 @@ static enum verdict claim(const struct crn_undo_pages *u, const struct undo_area
 		if (*word & (UNDO_SEALED | UNDO_OPEN))
 			return not_refused(u, page);
 		if (!(*word & UNDO_BUSY)) {
-			if (atomic_compare_exchange_weak(w, word, *word | UNDO_BUSY))
+			if (atomic_compare_exchange_weak(w, word, *word | undo_busy_by(u, g)))
 				return CLAIMED;
 			continue;
 		}
@@ -90,7 +90,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 	bool cut;
 
 	note(g, CRN_GUEST_PAGE, page);
-	verdict = claim(u, a, page, &word);
+	verdict = claim(u, a, page, g, &word);
 	if (verdict != CLAIMED)
 		return verdict;
 	frame = crn_frame_alloc(u->env->arena);
@@ -225,9 +225,13 @@ static bool serve_crowded(
 		undo_gate_shut(u, UNDO_CLOSED_BY_HANDLER, guest);
 	else if (atomic_load(&u->inside))
 		return true; /* not closed yet: the store comes again */
+	else if (undo_guest_died(u))
+		undo_guests_settle(u, guest);
 	a = undo_find(u, page);
+	note(guest, CRN_GUEST_OPENS, page);
 	if (a && !(atomic_load(undo_word_of(a, page)) & UNDO_OPEN))
 		err = undo_open_range(u, a, page, page + CRN_PAGE_SIZE);
+	note(guest, CRN_GUEST_OPENS, 0);
 	atomic_fetch_add_explicit(&u->faults, 1, memory_order_relaxed);
 	if (!mine)
 		undo_gate_unshut(u);

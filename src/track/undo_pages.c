@@ -81,14 +81,13 @@ void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how, struct crn_g
 
 	for (; !atomic_compare_exchange_weak(&u->closed, &open, value); open = 0) {
 		if (undo_closer_died(u, open) &&
-			atomic_compare_exchange_strong(&u->closed, &open, value)) {
-			undo_guest_was_closing(u, open);
+			atomic_compare_exchange_strong(&u->closed, &open, value))
 			break;
-		}
 		if (open)
 			wait_while(&u->closed, open, &round);
 	}
-	atomic_store_explicit(&u->closer, undo_thread_pointer(u), memory_order_relaxed);
+	/* A guest has the thread pointer of its parent, which would take itself for the closer. */
+	atomic_store_explicit(&u->closer, guest ? 0 : undo_thread_pointer(u), memory_order_relaxed);
 	for (round = 0; (seen = atomic_load(&u->inside));)
 		wait_while(&u->inside, seen, &round);
 	if (crn_unlikely(atomic_load(&u->guests->present)))

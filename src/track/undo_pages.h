@@ -49,7 +49,7 @@ struct crn_undo_pages;
 struct undo_object;
 
 enum undo_flags {
-	UNDO_BUSY = 1u << 0,   /* a handler is copying it */
+	UNDO_BUSY = 1u << 0,   /* a handler is copying it: undo_busy_by, or its frame */
 	UNDO_OPEN = 1u << 1,   /* stores run; the frame holds the content at interval_begin */
 	UNDO_HOT = 1u << 2,    /* copied at every checkpoint, never protected */
 	UNDO_ZERO = 1u << 3,   /* open, and the old content is zeros: no frame */
@@ -165,6 +165,7 @@ struct crn_undo_pages {
 	uint64_t eager;
 	_Atomic uint32_t closed, inside; /* the gate: enum undo_closed; threads inside */
 	struct crn_guests *guests;       /* others */
+	_Atomic uint32_t guests_closed;  /* how often they have shut the gate */
 	uint32_t depth;                  /* of the session's closing; its lock */
 	_Atomic uintptr_t closer;        /* thread pointer of who closed it, 0 if unknown */
 	_Atomic uintptr_t reader;        /* and of who is in undo_gate_close_to_read */
@@ -241,7 +242,7 @@ int undo_protect_closed(
  */
 enum undo_closed {
 	UNDO_CLOSED_BY_CALL = 1,
-	UNDO_CLOSED_BY_HANDLER = 2, /* | (which guest + 1) << 8, if it is one */
+	UNDO_CLOSED_BY_HANDLER = 2, /* | (which guest + 1) << 8 | a count << 16, if it is one */
 };
 bool undo_gate_enter(struct crn_undo_pages *u, struct crn_guest *guest);
 /* The same without a look whether it is closed. */
@@ -430,11 +431,11 @@ bool undo_store_fault(
 /* ---- undo_guests.c: who is inside the gate and may be killed alone ---- */
 /* The value of `closed`. */
 uint32_t undo_closed_by(
-	const struct crn_undo_pages *u, enum undo_closed how, const struct crn_guest *guest);
+	struct crn_undo_pages *u, enum undo_closed how, const struct crn_guest *guest);
 /* Would it be closed for ever? */
 bool undo_closer_died(const struct crn_undo_pages *u, uint32_t closed);
-/* Somebody else has the gate now: what that one has done must be looked at. */
-void undo_guest_was_closing(struct crn_undo_pages *u, uint32_t closed);
+/* A clean page's word while it is copied: UNDO_BUSY, and by whom, where a frame will be. */
+uintptr_t undo_busy_by(const struct crn_undo_pages *u, const struct crn_guest *guest);
 /* The gate has been shut: wait for those inside but `self`, and put right what dead ones left. */
 void undo_guests_settle(struct crn_undo_pages *u, const struct crn_guest *self);
 /* A page has been UNDO_BUSY for a while: is it so because somebody died? Then close the gate. */
