@@ -5,8 +5,10 @@
  * goes on with the rest, and its result is the sum. Where the part has another reason (a descriptor
  * that does not block, an end) the rest moves nothing, and the result stands.
  */
+#include <linux/major.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include "base/bits.h"
 #include "os/sys.h"
@@ -18,6 +20,15 @@ static bool is_regular(long fd)
 	struct stat st;
 
 	return crn_sys2(SYS_fstat, fd, &st) < 0 || S_ISREG(st.st_mode);
+}
+
+/* /dev/zero and its kin, which never run dry. */
+static bool is_endless(long fd)
+{
+	struct stat st;
+
+	return crn_sys2(SYS_fstat, fd, &st) >= 0 && S_ISCHR(st.st_mode) &&
+		major(st.st_rdev) == MEM_MAJOR;
 }
 
 /* A message is whole, whatever its size. */
@@ -78,6 +89,18 @@ static bool go_on_with(struct crn_thread *t, long nr, greg_t *g, size_t moved)
 	size_t n;
 
 	switch (nr) {
+	case SYS_getrandom:
+		if (moved >= (size_t)g[REG_RSI])
+			return false;
+		g[REG_RDI] += (greg_t)moved;
+		g[REG_RSI] -= (greg_t)moved;
+		return true;
+	case SYS_read:
+		if (moved >= (size_t)g[REG_RDX] || !is_endless(g[REG_RDI]))
+			return false;
+		g[REG_RSI] += (greg_t)moved;
+		g[REG_RDX] -= (greg_t)moved;
+		return true;
 	case SYS_recvfrom:
 		if (!(g[REG_R10] & MSG_WAITALL))
 			return false;
@@ -118,7 +141,7 @@ static bool go_on_with(struct crn_thread *t, long nr, greg_t *g, size_t moved)
 
 void crn_go_on(struct crn_thread *t, struct crn_pending *p, greg_t *g)
 {
-	greg_t before[] = { g[REG_RSI], g[REG_RDX], g[REG_R10] };
+	greg_t before[] = { g[REG_RSI], g[REG_RDX], g[REG_R10] }; /* rdi changes with success */
 	long moved = (long)g[REG_RAX];
 
 	if (moved <= 0 || !p->after)

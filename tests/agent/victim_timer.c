@@ -6,6 +6,7 @@
  *
  *	victim_timer sleep|rest|compute|threads|idle|ignored|signals|calls|whole [SECONDS]
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -17,6 +18,7 @@
 #include <sys/epoll.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/sem.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
@@ -417,6 +419,22 @@ static const struct {
 	{"recvmsg", move_recvmsg, false, true},
 };
 
+/* What the kernel makes itself comes whole, too. */
+static void all_is_made(void)
+{
+	static const char none[32];
+	const size_t size = 16 << 20;
+	char *to = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int zeros = open("/dev/zero", O_RDONLY);
+
+	EXPECT(to != MAP_FAILED && zeros >= 0);
+	for (int i = 0; i < 8; i++) {
+		EXPECT(getrandom(to, size, 0) == (ssize_t)size && memcmp(to + size - 32, none, 32));
+		EXPECT(read(zeros, to, size) == (ssize_t)size && !memcmp(to + size - 32, none, 32));
+	}
+	close(zeros);
+}
+
 /* The other end takes its time, so that a call waits again and again. */
 static void slow_end(int fd, bool writes)
 {
@@ -484,6 +502,7 @@ int main(int argc, char **argv)
 		unpatched_calls_are_made(until);
 	} else if (!strcmp(what, "whole")) {
 		all_is_moved();
+		all_is_made();
 	} else if (!strcmp(what, "rest")) {
 		each_goes_on_where_it_was();
 	} else if (!strcmp(what, "idle")) {
