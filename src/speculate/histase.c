@@ -6,9 +6,12 @@
  *	ave_stride	mean length of the runs of consecutive written pages, of one interval
  *	his_stride	the first ave_stride; then his_stride * alpha + ave_stride * (1 - alpha)
  *
- * A fault opens the run of his_stride pages that starts at the faulting page (so that a stride of
- * one names no other page), and his_stride / 3 pages before it, within the 2 MiB. An interval that
- * writes nothing in a region leaves its stride alone: such regions are not scanned.
+ * A fault opens the run of his_stride pages that starts at the faulting page, and his_stride / 3
+ * pages before it, within the 2 MiB. The paper counts a stride's first page in its length (3.2);
+ * "within his_stride forwards" leaves open whether the faulting page is that one. It must be: of
+ * SPECweb, most of whose strides are one page long, it is said that few faults are predicted, and
+ * with high precision, while one page more would be granted at each fault, mostly in vain. An
+ * interval that writes nothing in a region leaves its stride alone: such regions are not scanned.
  *
  * Where writes are only learnt at the checkpoint, the same runs, around the first page of each run
  * that was written, are hot in the next interval instead.
