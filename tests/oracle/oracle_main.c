@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * oracle --row ROW --tracker TRACKER [--strategy STRATEGY] [--feed FEED] [--seed S]
+ * oracle --row ROW --tracker TRACKER [--strategy STRATEGY] [--feed FEED] [--record FILE] [--seed S]
  *        [--keep K] [--steps N] [--explicit] [--verbose]
  * oracle --list
  *
@@ -14,13 +14,14 @@
 #include <sys/personality.h>
 #include <sys/socket.h>
 #include "oracle.h"
+#include "session/session.h"
 
 #define BIG_PAGES  1000ul
 #define MEMORY_MAX        (3ul << 20)  /* 768 frames */
 #define MEMORY_MAX_IMAGES (10ul << 20) /* 2 MiB are slots, which no record can have */
 
 static bool verbose, explicit_areas, protect;
-static const char *strategy, *feed;
+static const char *strategy, *feed, *record;
 
 /* snprintf and write: dprintf allocates, and the heap is compared as well. */
 void oracle_say(const char *what, uint64_t id)
@@ -133,6 +134,8 @@ static void open_session(void)
 	}
 	o.surface = W->all ? "all" : "none";
 	W->c = test_open(&o);
+	if (record)
+		CHECK_OK(crn_trace_start(W->c, record));
 	oracle_learn_engine();
 }
 
@@ -312,6 +315,7 @@ static void parse(int argc, char **argv, struct arguments *a)
 		{ "tracker", required_argument, NULL, 't' },
 		{ "strategy", required_argument, NULL, 'S' },
 		{ "feed", required_argument, NULL, 'f' },
+		{ "record", required_argument, NULL, 'R' },
 		{ "seed", required_argument, NULL, 's' },
 		{ "keep", required_argument, NULL, 'k' },
 		{ "steps", required_argument, NULL, 'n' },
@@ -345,6 +349,9 @@ static void parse(int argc, char **argv, struct arguments *a)
 			break;
 		case 'f':
 			feed = optarg;
+			break;
+		case 'R':
+			record = optarg;
 			break;
 		case 'e':
 			explicit_areas = true;
