@@ -348,6 +348,17 @@ static void case_killed(void)
 	expect_none();
 }
 
+/* A session with a checkpoint, at which all pages hold 1. */
+static uint64_t open_with_checkpoint(void)
+{
+	uint64_t id;
+
+	open_session();
+	write_all(1);
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	return id;
+}
+
 /* All references are gone: that is said, never passed over. */
 static void expect_lost(uint64_t id)
 {
@@ -368,11 +379,8 @@ static void expect_lost(uint64_t id)
 
 static void case_killed_and_closed(void)
 {
-	uint64_t id;
+	uint64_t id = open_with_checkpoint();
 
-	open_session();
-	write_all(1);
-	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	kill_twin();
 	kill_keeper();
 	expect_lost(id);
@@ -381,11 +389,8 @@ static void case_killed_and_closed(void)
 /* What has been unmapped cannot be tracked again: that is found out before anything is mapped. */
 static void case_killed_and_unmapped(void)
 {
-	uint64_t id;
+	uint64_t id = open_with_checkpoint();
 
-	open_session();
-	write_all(1);
-	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	kill_keeper();
 	close_all();
 	write_all(2);
@@ -400,11 +405,8 @@ static void case_killed_and_unmapped(void)
 /* The twin has the files as well. */
 static void case_twin_left(void)
 {
-	uint64_t id;
+	uint64_t id = open_with_checkpoint();
 
-	open_session();
-	write_all(1);
-	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	kill_keeper();
 	close_all();
 	write_all(2);

@@ -102,23 +102,6 @@ static void case_killed(void)
 	without_children(kill_newborns);
 }
 
-/* Whoever calls it never comes back: what stops him could as well be a SIGSTOP. */
-static void hold_callers(uint32_t nr)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-		syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
-			&program) < 0)
-		test_skip("seccomp listeners (Linux 5.0)");
-}
-
 static void hold_newborns(void)
 {
 	hold_callers(SYS_setsid);
@@ -145,11 +128,8 @@ static void case_twin_killed(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		test_skip("seccomp filters (CONFIG_SECCOMP_FILTER)");
+	filter_install(code, sizeof(code) / sizeof(code[0]), 0);
 	alarm(LIMIT / 3); /* it is not even two seconds */
 	open_session(2);
 	expect_rewind(checkpoint(1), 1);
