@@ -17,6 +17,7 @@
  * (another thread maps memory just there, the kernel's own memory is short) ends the process with
  * a line that says so: half a restore is no state that a program may see.
  */
+#include <errno.h>
 #include "session/engine.h"
 #include "session/files.h"
 #include "session/map_changes.h"
@@ -185,6 +186,29 @@ static int undoable(cairn_t *c, uint64_t id, const struct crn_change *change)
 	return place_available(c, id, p);
 }
 
+/*
+ * What the program has sealed (mseal) keeps its protection for good; setting the one that it has
+ * shows that. Not where a tracker has taken permissions away, which that would give back.
+ */
+static int protectable(cairn_t *c, const struct crn_piece *was)
+{
+	int err = 0;
+
+	if (!(c->ops->caps & CRN_TRACK_SEES_KERNEL))
+		return 0;
+	crn_own_calls(c, true);
+	for (size_t i = 0; i < c->layout.count && err != -EPERM; i++) {
+		const struct crn_piece *now = &c->layout.at[i];
+		uintptr_t begin = CRN_MAX(was->begin, now->begin);
+		uintptr_t end = CRN_MIN(was->end, now->end);
+
+		if (begin < end && now->prot != was->prot)
+			err = crn_memory_protect((void *)begin, end - begin, now->prot);
+	}
+	crn_own_calls(c, false);
+	return err == -EPERM ? CAIRN_ELAYOUT : 0;
+}
+
 /* Opened, and somebody still needs what is there. */
 static bool stays(const cairn_t *c, const struct crn_change *change)
 {
@@ -213,7 +237,11 @@ int crn_layout_undoable(cairn_t *c, uint64_t id)
 		for (size_t i = 0; i < l->count; i++) {
 			if (is_file(&l->at[i], id) && !stays(c, &l->at[i]))
 				CRN_TRY(crn_file_undoable(c, id, &l->at[i].piece));
-			if (l->at[i].kind != CRN_CHANGE_GONE || crn_change_younger(&l->at[i], id))
+			if (crn_change_younger(&l->at[i], id))
+				continue;
+			if (l->at[i].kind == CRN_CHANGE_PROT)
+				CRN_TRY(protectable(c, &l->at[i].piece));
+			if (l->at[i].kind != CRN_CHANGE_GONE)
 				continue;
 			CRN_TRY(undoable(c, id, &l->at[i]));
 			explicit_parts += l->at[i].piece.flags & CRN_AREA_EXPLICIT ? 1 : 0;

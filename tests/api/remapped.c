@@ -350,6 +350,7 @@ static const struct test_case cases[] = {
 	{ "exchanged_taken", exchanged_taken },
 	{ "mixed", mixed },
 	{ "closed_end", closed_end },
+	{ "sealed_page", sealed_page },
 	{ "closed_hot", closed_hot },
 	{ "open_hole", open_hole },
 	{ "touched", touched },

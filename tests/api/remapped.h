@@ -91,6 +91,7 @@ void exchanged_refused(void);
 void exchanged_taken(void);
 void mixed(void);
 void closed_end(void);
+void sealed_page(void);
 void closed_hot(void);
 void open_hole(void);
 

@@ -329,6 +329,32 @@ void closed_end(void)
 	CHECK_OK(cairn_close(c));
 }
 
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
+
+/* A page is closed to stores and sealed (Linux 6.10): what it was it cannot become again. */
+void sealed_page(void)
+{
+	int rc;
+
+	open_area();
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	area[5] = 2;
+	CHECK(mprotect(area + 7 * PAGE, PAGE, PROT_READ) == 0);
+	if (syscall(SYS_mseal, area + 7 * PAGE, PAGE, 0) < 0) {
+		puts("skipped: no mseal");
+		return;
+	}
+	rc = cairn_rewind(c, id);
+	CHECK(rc == CAIRN_ELAYOUT && area[5] == 2);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	area[5] = 3;
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(area[5] == 2);
+	CHECK_OK(cairn_close(c));
+}
+
 /* Pages that are written in each interval are closed, and copied at checkpoints all the same. */
 void closed_hot(void)
 {
