@@ -138,10 +138,13 @@ struct crn_rt {
 	uint64_t blanks; /* of the entries from dirty on: nothing was copied */
 	uint64_t *tag_pages, *tag_pages_cur, *tag_pages_end; /* NULL: not kept */
 	/*
-	 * A checkpoint is being taken: what signal handlers store now is part of it, and not saved.
-	 * `late`: they did.
+	 * A checkpoint is being taken: what signal handlers of its thread store now is part of it,
+	 * and not saved. `late`: they did. Hooks of other threads wait for its end.
 	 */
 	bool ending, late;
+	uintptr_t ender; /* its thread pointer; 0: hooks are of one thread */
+	int pid;         /* of the session's process: a forked child waits for nobody */
+	int saving;      /* hooks of threads that are at it; below 0: too many were forgotten */
 	bool told;   /* of this interval it is known that it cannot be undone */
 	uint64_t open, oldest; /* checkpoints: that begins the open interval; oldest kept */
 	/* Of deferred.c, if set: at a checkpoint; before and after a restore to id. */

@@ -19,6 +19,7 @@
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/status.h"
+#include "os/thread.h"
 #include "rt/program_maps.h"
 
 #ifndef CRN_SHIFT /* for readers' tools alone */
@@ -102,14 +103,59 @@ static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
 	return true;
 }
 
+#define WAITS_MAX 1000000u
+
+/*
+ * Who comes to a barrier, or for a lock, while another thread takes a checkpoint stores behind it:
+ * all is to be looked at again, and saved for the next interval. False: there is none, or it does
+ * not end.
+ */
+static __attribute__((noinline)) bool outlasts(struct crn_rt *rt)
+{
+	if (!rt->active || !rt->ender || rt->ender == (uintptr_t)__builtin_thread_pointer() ||
+		rt->pid != crn_getpid())
+		return false;
+	for (unsigned i = 0; i < WAITS_MAX; i++) {
+		if (!*(volatile bool *)&rt->ending)
+			return true;
+		crn_yield();
+	}
+	return false;
+}
+
+/*
+ * The checkpoint waits for those who save. False: one has been taken meanwhile. *late: one is being
+ * taken, and nothing is saved.
+ */
+static inline __attribute__((always_inline)) bool begin_save(struct crn_rt *rt, bool *late)
+{
+	if (CRN_THREADS)
+		__atomic_fetch_add(&rt->saving, 1, __ATOMIC_SEQ_CST);
+	*late = *(volatile bool *)&rt->ending;
+	if (!CRN_THREADS || crn_likely(!*late))
+		return true;
+	__atomic_fetch_sub(&rt->saving, 1, __ATOMIC_SEQ_CST);
+	if (outlasts(rt))
+		return false;
+	__atomic_fetch_add(&rt->saving, 1, __ATOMIC_SEQ_CST);
+	return true;
+}
+
+static inline __attribute__((always_inline)) void end_save(struct crn_rt *rt)
+{
+	if (CRN_THREADS)
+		__atomic_fetch_sub(&rt->saving, 1, __ATOMIC_SEQ_CST);
+}
+
 /* True if nothing is to be saved now. In page mode of one region, or word, at a time. */
-static inline __attribute__((always_inline)) bool rests(struct crn_rt *rt, uintptr_t at, size_t len)
+static inline __attribute__((always_inline)) bool rests(struct crn_rt *rt, uintptr_t at, size_t len,
+	bool late)
 {
 	if (crn_unlikely(crn_rt_strays(at, len)))
 		crn_rt_stray(CRN_MAX(at, (uintptr_t)rt));
-	if (crn_unlikely(rt->ending))
+	if (crn_unlikely(late))
 		rt->late = true;
-	return rt->ending || crn_unlikely(crn_rt_paged(rt, at));
+	return late || crn_unlikely(crn_rt_paged(rt, at));
 }
 
 /* So many entries, a region each, before the `count` tags are set. False: a list is full. */
@@ -162,13 +208,14 @@ static void save_each(uintptr_t region, size_t count);
  * a region counts as clean, and whoever is first saves it whole. If a handler has begun page mode
  * meanwhile, it may have stored there since, and what was read is worth nothing.
  */
-static inline __attribute__((always_inline)) void save(uintptr_t region, size_t count)
+static inline __attribute__((always_inline)) void save_now(uintptr_t region, size_t count,
+	bool late)
 {
 	struct crn_rt *rt = &__cairn_rt;
 	uintptr_t tag = (uintptr_t)crn_rt_tag(region, CRN_SHIFT);
 	uint8_t value = saved(rt);
 
-	if (rests(rt, region, count * REGION))
+	if (rests(rt, region, count * REGION, late))
 		return;
 	if (crn_likely(rt->active)) {
 		copy(region, count, tag, value);
@@ -186,11 +233,23 @@ static inline __attribute__((always_inline)) void save(uintptr_t region, size_t 
 	crn_tags_set((void *)tag, count, value);
 }
 
+/* False: a checkpoint has been taken meanwhile. */
+static inline __attribute__((always_inline)) bool save(uintptr_t region, size_t count)
+{
+	bool late;
+
+	if (!begin_save(&__cairn_rt, &late))
+		return false;
+	save_now(region, count, late);
+	end_save(&__cairn_rt);
+	return true;
+}
+
 static __attribute__((noinline)) void save_each(uintptr_t region, size_t count)
 {
 	for (uintptr_t end = region + count * REGION; region < end; region += REGION)
 		if (*crn_rt_tag(region, CRN_SHIFT) != saved(&__cairn_rt))
-			save(region, 1);
+			save_now(region, 1, false);
 }
 
 /* What was read before counts: the region is saved, if it was not, with this content. */
@@ -219,7 +278,8 @@ void crn_rt_save_old(uintptr_t addr, size_t len, const void *old)
 
 void crn_rt_slow(uintptr_t addr)
 {
-	save(addr & ~(REGION - 1), 1);
+	while (!save(addr & ~(REGION - 1), 1))
+		;
 }
 
 /* Tags from `at` on, as many as there are, that say "saved" (or that do not). A word at a time. */
@@ -253,8 +313,11 @@ void crn_rt_range(uintptr_t addr, size_t len)
 		if (n)
 			continue;
 		n = same_tags(tag, CRN_MIN(left, most), value, false);
-		if (crn_likely(n)) /* else a signal handler has saved it meanwhile */
-			save((uintptr_t)tag << CRN_SHIFT, n);
+		/* Not if a signal handler has saved it meanwhile. */
+		if (crn_unlikely(n && !save((uintptr_t)tag << CRN_SHIFT, n))) {
+			crn_rt_range(addr, len);
+			return;
+		}
 	}
 }
 
@@ -305,13 +368,13 @@ static void put(uintptr_t at, uint64_t content, uint64_t which)
  * SAFETY: as save() of larger regions. What was read before a byte's tag is seen clean is old
  * content. `wanted` has all bits of the bytes that are stored to.
  */
-static void save_bytes(uintptr_t at, uint64_t wanted)
+static void save_bytes_now(uintptr_t at, uint64_t wanted, bool late)
 {
 	struct crn_rt *rt = &__cairn_rt;
 	uintptr_t tag = (uintptr_t)crn_rt_tag(at, CRN_SHIFT);
 	uint64_t value = saved(rt) * EACH_BYTE, content, clean;
 
-	if (rests(rt, at, WORD))
+	if (rests(rt, at, WORD, late))
 		return;
 	content = *(const volatile word *)at;
 	clean = clean_bytes(*(const volatile word *)tag, value, wanted);
@@ -329,6 +392,18 @@ static void save_bytes(uintptr_t at, uint64_t wanted)
 		}
 	}
 	put(tag, value, clean);
+}
+
+/* False: a checkpoint has been taken meanwhile. */
+static bool save_bytes(uintptr_t at, uint64_t wanted)
+{
+	bool late;
+
+	if (!begin_save(&__cairn_rt, &late))
+		return false;
+	save_bytes_now(at, wanted, late);
+	end_save(&__cairn_rt);
+	return true;
 }
 
 /* As of larger regions, word by word. */
@@ -371,8 +446,12 @@ void crn_rt_range(uintptr_t addr, size_t len)
 			wanted &= ~0ul << 8 * (addr - w);
 		if (w + WORD > end)
 			wanted &= ~0ul >> 8 * (w + WORD - end);
-		if ((*(const volatile word *)crn_rt_tag(w, CRN_SHIFT) ^ value) & wanted)
-			save_bytes(w, wanted);
+		if (!((*(const volatile word *)crn_rt_tag(w, CRN_SHIFT) ^ value) & wanted))
+			continue;
+		if (crn_unlikely(!save_bytes(w, wanted))) {
+			crn_rt_range(addr, len);
+			return;
+		}
 	}
 }
 

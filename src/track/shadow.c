@@ -15,8 +15,11 @@
 #include "base/status.h"
 #include "os/host.h"
 #include "os/memory.h"
+#include "os/thread.h"
 #include "track/kept_intervals.h"
 #include "track/tags.h"
+
+#define HOOK_WAITS 100000u
 
 struct shadow {
 	struct crn_kept kept; /* first */
@@ -141,13 +144,31 @@ static void set_plain(bool plain)
 	rt->plain = plain && *__cairn_shape.tags != CRN_TAGS_EPOCH && !rt->tag_pages;
 }
 
+/*
+ * Of other threads, which are soon done. One that a signal handler has interrupted, which takes
+ * this checkpoint, or has left it by a jump, is not: nobody waits for it twice.
+ */
+static void await_hooks(struct crn_rt *rt)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < HOOK_WAITS; i++) {
+		if (__atomic_load_n(&rt->saving, __ATOMIC_SEQ_CST) <= 0)
+			return;
+		crn_yield();
+	}
+	__atomic_store_n(&rt->saving, 0, __ATOMIC_SEQ_CST);
+}
+
 /* Of what handlers store from here to `reset` nothing is saved: it is part of the checkpoint. */
 static void stop(void)
 {
 	set_plain(false);
 	crn_rt()->late = false;
+	crn_rt()->ender = __cairn_shape.threads ? (uintptr_t)__builtin_thread_pointer() : 0;
 	crn_rt()->ending = true;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (crn_rt()->ender && crn_rt()->active)
+		await_hooks(crn_rt());
 }
 
 static bool reset(void)
@@ -185,6 +206,7 @@ static int wake(void)
 {
 	int err;
 
+	crn_rt()->pid = __cairn_shape.threads ? crn_getpid() : 0;
 	stop();
 	err = crn_tags_open();
 	if (err < 0)
