@@ -360,7 +360,7 @@ static int async_collect(void *tracker, uintptr_t addr, size_t len)
 	int err;
 
 	CRN_TRY(crn_keeper_mend(t->env->keeper));
-	err = count_seen(t, begin, end, &count);
+	err = crn_async_any_huge(t, begin, end) ? -EPERM : count_seen(t, begin, end, &count);
 	if (err == -EPERM) { /* a part is not registered, perhaps any more: repaired by the whole */
 		t->mixed |= t->dirty.count > 0;
 		t->owed = true; /* the list may hold both kinds from now on */

@@ -33,6 +33,7 @@ struct crn_span {
 	uintptr_t begin, end;
 	uint32_t flags; /* enum crn_area_flags */
 	bool watched;
+	bool huge; /* pages of hugetlbfs: compared with the mirror (async_huge.c) */
 	struct crn_area *area; /* of a stack: grows with it */
 };
 
@@ -69,7 +70,7 @@ struct crn_async {
 	struct crn_range_list owned, owned_now;
 	bool has_private_files;
 	bool has_cuttable; /* some are not of loaded objects: cutting such a file drops them, too */
-	bool has_huge; /* pages of hugetlbfs: a fault opens all of one, and a feed tells of 4 KiB */
+	bool has_huge; /* some span: a fault opens all of a page there, and a feed tells of 4 KiB */
 
 	struct crn_range_list gone; /* vanished in this interval, still mirrored */
 
@@ -191,6 +192,11 @@ int crn_async_finish_drops(struct crn_async *t);
  * CAIRN_EMEMORY: nothing has changed.
  */
 int crn_async_leave_out_empty(struct crn_async *t);
+
+/* ---- async_huge.c ---- */
+/* Note as written what differs from the mirror in spans of huge pages. 0 or CAIRN_EMEMORY. */
+int crn_async_compare_huge(struct crn_async *t);
+bool crn_async_any_huge(const struct crn_async *t, uintptr_t begin, uintptr_t end);
 
 /* ---- async_hot.c: under a strategy ---- */
 /* interval_end */

@@ -212,11 +212,14 @@ static int arm(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	return err;
 }
 
-/* The same for what may consist of huge pages, to be looked at by scans alone. */
-static int arm_backed(struct crn_async *t, uintptr_t begin, uintptr_t end)
+/* The same for what may consist of huge pages, somewhere: an area may be of many mappings. */
+static int arm_backed(struct crn_async *t, struct crn_span *s)
 {
-	CRN_TRY(arm(t, begin, end));
-	t->has_huge |= t->feed && !crn_uffd_protect_single(t->uffd, begin);
+	CRN_TRY(arm(t, s->begin, s->end));
+	s->huge = false;
+	for (uintptr_t p = s->begin; p < s->end && !s->huge; p = (p | (CRN_ASYNC_CHUNK - 1)) + 1)
+		s->huge = !crn_uffd_protect_single(t->uffd, p);
+	t->has_huge |= s->huge;
 	return 0;
 }
 
@@ -247,14 +250,16 @@ static int watch_anonymous(struct crn_async *t, uintptr_t begin, uintptr_t end, 
 }
 
 /* Of a file, or shared: an absent page is not zeros. */
-static int watch_backed(
-	struct crn_async *t, uintptr_t begin, uintptr_t end, bool shared, bool changed)
+static int watch_backed(struct crn_async *t, struct crn_span *s, bool changed)
 {
+	bool shared = s->flags & CRN_AREA_SHARED;
+	uintptr_t begin = s->begin, end = s->end;
+
 	if (changed)
 		CRN_TRY(crn_range_list_add(&t->dirty, begin, end));
 	if (!shared)
 		CRN_TRY(crn_async_swap_in(t, begin, end));
-	CRN_TRY(arm_backed(t, begin, end));
+	CRN_TRY(arm_backed(t, s));
 	if (!shared) {
 		t->has_private_files = true;
 		CRN_TRY(disarm_if(t, begin, end,
@@ -277,7 +282,7 @@ static int watch(struct crn_async *t, struct crn_span span, bool changed)
 	t->owed |= changed;
 	CRN_TRY(spans_reserve(t, 1));
 	CRN_TRY(crn_mirror_cover(&t->mirror, span.begin, span.end));
-	err = backed ? watch_backed(t, span.begin, span.end, span.flags & CRN_AREA_SHARED, changed)
+	err = backed ? watch_backed(t, &span, changed)
 		     : watch_anonymous(t, span.begin, span.end, changed);
 	return err < 0 ? err : span_add(t, span); /* room was reserved */
 }

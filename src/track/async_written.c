@@ -55,6 +55,7 @@ static int scan_run(struct crn_async *t, struct crn_range_list *l, uintptr_t beg
 	uintptr_t cursor = begin;
 
 	while (cursor < end) {
+		uintptr_t from = cursor;
 		long n;
 
 		if (crn_range_list_reserve(l, SCAN_ROOM) < 0 && l->count == l->capacity)
@@ -66,6 +67,8 @@ static int scan_run(struct crn_async *t, struct crn_range_list *l, uintptr_t beg
 			return (int)n;
 		}
 		l->count += (size_t)n;
+		if (cursor == from && !n)
+			return -EINVAL; /* a part of a huge page, for ever */
 	}
 	return 0;
 }
@@ -562,6 +565,8 @@ int crn_async_find_written(struct crn_async *t, bool protect)
 		t->mixed |= t->dirty.count > 0;
 		t->scans++;
 		CRN_TRY(look_everywhere(t, protect));
+		if (crn_unlikely(t->has_huge))
+			CRN_TRY(crn_async_compare_huge(t));
 	} else {
 		CRN_TRY(compare_open(t));
 	}

@@ -15,6 +15,7 @@
 #define STEPS 12
 
 static cairn_t *c;
+static struct cairn_options o = CAIRN_OPTIONS_INIT;
 static uint8_t copy[STEPS][HUGE];
 
 static uint8_t *map_huge(void)
@@ -62,6 +63,104 @@ static void huge(void)
 	}
 	for (int i = STEPS - 1; i >= 0; i--)
 		go_back(id[i], at, copy[i]);
+}
+
+enum drop { DROP_ADVICE, DROP_HOLE, DROP_CUT, DROPS };
+
+static void drop_pages(enum drop how, int fd, uint8_t *at)
+{
+	if (how == DROP_ADVICE)
+		CHECK(!madvise(at, HUGE, MADV_DONTNEED));
+	else if (how == DROP_HOLE)
+		CHECK(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, HUGE));
+	else
+		CHECK(!ftruncate(fd, 0) && !ftruncate(fd, HUGE));
+}
+
+static uint8_t *map_huge_file(int kind, int *fd)
+{
+	uint8_t *at;
+
+	*fd = memfd_create("page_kinds", MFD_HUGETLB);
+	at = *fd < 0 || ftruncate(*fd, HUGE) ? MAP_FAILED
+		: mmap(NULL, HUGE, PROT_READ | PROT_WRITE, kind, *fd, 0);
+	if (at == MAP_FAILED)
+		test_skip("huge pages of 2 MiB (vm.nr_hugepages)");
+	return at;
+}
+
+/* What was written before the checkpoint alone, since it, or both; and is read before the call. */
+static void drop_once(int kind, enum drop how, bool store_since, bool read_since, bool between)
+{
+	uint64_t id, next;
+	uint8_t *at;
+	int fd;
+
+	at = map_huge_file(kind, &fd);
+	for (size_t i = 0; i < HUGE; i += PAGE)
+		at[i] = (uint8_t)(1 + i / PAGE);
+	CHECK_OK(cairn_area_add(c, at, HUGE));
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	memcpy(copy[0], at, HUGE);
+	if (store_since)
+		store(at, 3);
+	drop_pages(how, fd, at);
+	if (read_since)
+		for (size_t i = 0; i < HUGE; i += PAGE)
+			(void)*(volatile uint8_t *)(at + i);
+	if (between)
+		CHECK_RC(cairn_checkpoint(c, &next), CAIRN_TAKEN);
+	go_back(id, at, copy[0]);
+	/* And it is watched as before. */
+	store(at, 5);
+	go_back(id, at, copy[0]);
+	CHECK_OK(cairn_area_remove(c, at, HUGE));
+	CHECK(!munmap(at, HUGE));
+	close(fd);
+}
+
+/* Neither the missing page nor the new one of zeros is written to the kernel. */
+static void huge_dropped(void)
+{
+	for (unsigned i = 0; i < 16u * DROPS; i++)
+		drop_once(i & 1 ? MAP_SHARED : MAP_PRIVATE, (enum drop)(i / 16), i & 2, i & 4,
+			i & 8);
+}
+
+/* An area of ordinary pages around a huge one, of which some parts are written at each turn. */
+static void beside_once(uint8_t *at, int advice)
+{
+	uint64_t id;
+
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	memcpy(copy, at, 3 * HUGE);
+	store(at, 1);
+	for (size_t i = 0; i < 10; i += 2)
+		at[HUGE + i * PAGE] += 3;
+	CHECK(!madvise(at + HUGE, HUGE, advice));
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(!memcmp(copy, at, 3 * HUGE));
+	for (size_t i = 0; i < 5; i++)
+		at[HUGE + i * PAGE] += 3;
+}
+
+static void huge_beside(void)
+{
+	uint8_t *free = mmap(NULL, 4 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, prot = PROT_READ | PROT_WRITE;
+	uint8_t *at = free + HUGE - (uintptr_t)free % HUGE;
+
+	CHECK(free != MAP_FAILED);
+	CHECK(mmap(at, 3 * HUGE, prot, flags, -1, 0) == at);
+	if (mmap(at + HUGE, HUGE, prot, flags | MAP_HUGETLB, -1, 0) == MAP_FAILED)
+		test_skip("huge pages of 2 MiB (vm.nr_hugepages)");
+	memset(at, 1, 3 * HUGE);
+	CHECK_OK(cairn_close(c));
+	o.strategy = "histase";
+	c = test_open(&o);
+	CHECK_OK(cairn_area_add(c, at, 3 * HUGE));
+	for (int i = 0; i < 20; i++)
+		beside_once(at, i % 2 ? MADV_REMOVE : MADV_DONTNEED);
 }
 
 /* The program's memory is as usable as before. */
@@ -124,8 +223,6 @@ static void swap_out(uint8_t *page)
 		test_skip("swap");
 }
 
-static struct cairn_options o = CAIRN_OPTIONS_INIT;
-
 /*
  * Own pages that lie on swap when a checkpoint looks for them, and when a mapping is new. One that
  * is dropped then becomes the file's, without a fault.
@@ -165,6 +262,8 @@ int main(int argc, char **argv)
 	static const struct test_case cases[] = {
 		{ "swapped", swapped },
 		{ "huge", huge },
+		{ "huge_dropped", huge_dropped },
+		{ "huge_beside", huge_beside },
 		{ "huge_refused", huge_refused },
 		{ "mergeable", mergeable },
 		{ NULL, NULL },
