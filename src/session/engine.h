@@ -77,6 +77,7 @@ enum crn_piece_flags {
 	CRN_PIECE_REFUSED = 1u << 17, /* the tracker cannot take it (said once in the log) */
 	CRN_PIECE_NOTED = 1u << 18,   /* in a change: born just before a restore, not tracked yet */
 	CRN_PIECE_DOUBT = 1u << 19,   /* of a file: it may have been written since it was scanned */
+	CRN_PIECE_STAYS = 1u << 20,   /* noted, and tracked for a restore that is prepared */
 };
 
 struct crn_pieces {
@@ -453,6 +454,8 @@ void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end);
 /* Can all changes since `id` be undone? 0, CAIRN_ELAYOUT, _EMEMORY. After CRN_FOLLOW_NOTE. */
 /* Sets c->place_frames. */
 int crn_layout_undoable(cairn_t *c, uint64_t id);
+/* After a restore that was refused: what it had begun to track is only noted again. */
+int crn_layout_unprepare(cairn_t *c);
 /* Does a restore to `id` free what is mapped in [begin, end)? */
 bool crn_place_frees(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end);
 /*

@@ -153,10 +153,39 @@ static int prepare_to_stay(cairn_t *c, struct crn_piece *p, bool open_interval)
 	if (is_dropped(c, p))
 		return 0;
 	/* What the tracker cannot take may stay, but not serve for an older one. */
-	if (p->flags & CRN_PIECE_NOTED && crn_layout_adopt(c, p) == CAIRN_EMEMORY)
-		return CAIRN_EMEMORY;
-	p->flags &= ~CRN_PIECE_NOTED;
+	if (p->flags & CRN_PIECE_NOTED) {
+		p->flags ^= CRN_PIECE_NOTED | CRN_PIECE_STAYS;
+		if (crn_layout_adopt(c, p) == CAIRN_EMEMORY)
+			return CAIRN_EMEMORY;
+	}
 	return open_interval ? 0 : disown(c, p, false);
+}
+
+/* The tracker may still hold what an older mapping had there at the newest checkpoint. */
+static int let_go(cairn_t *c, const struct crn_piece *p, bool open_interval)
+{
+	if (open_interval && c->ops->area_gone)
+		return crn_area_vanish(c, p->begin, p->end, NULL);
+	return crn_area_forget(c, p->begin, p->end);
+}
+
+/*
+ * The layout does not have these mappings: one that goes after the restore was refused would not be
+ * missed, and the tracker would take what comes in its place for it.
+ */
+int crn_layout_unprepare(cairn_t *c)
+{
+	struct crn_changes *l = &crn_mark_newest(c)->changes;
+
+	for (size_t i = 0; i < l->count; i++) {
+		struct crn_piece *p = &l->at[i].piece;
+
+		if (!(p->flags & CRN_PIECE_STAYS))
+			continue;
+		CRN_TRY(let_go(c, p, true));
+		p->flags ^= CRN_PIECE_NOTED | CRN_PIECE_STAYS;
+	}
+	return 0;
 }
 
 /* It was not tracked before. */
@@ -298,11 +327,7 @@ static bool undo_born(cairn_t *c, uint64_t id, const struct crn_piece *p, bool o
 		stay(c, id, p, open_interval);
 		return false;
 	}
-	/* The tracker may still hold what an older mapping had there at the newest checkpoint. */
-	if (open_interval && c->ops->area_gone)
-		err = crn_area_vanish(c, p->begin, p->end, NULL);
-	else
-		err = crn_area_forget(c, p->begin, p->end);
+	err = let_go(c, p, open_interval);
 	if (err < 0)
 		crn_half_way("forget a newer mapping at", p->begin, err);
 	return (p->flags & (CRN_PIECE_NOTED | CRN_PIECE_HEAP)) == CRN_PIECE_NOTED;

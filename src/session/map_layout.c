@@ -503,6 +503,7 @@ static int follow(cairn_t *c, enum crn_follow how)
 		look |= crn_files_ask(c, restores);
 	if (!look)
 		return 0;
+	CRN_TRY(crn_layout_unprepare(c));
 	c->files_look = c->last_id + (how == CRN_FOLLOW_ADOPT);
 	c->files_doubt = c->maps_known;
 	c->files_kept = false;

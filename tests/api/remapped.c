@@ -367,6 +367,7 @@ static const struct test_case cases[] = {
 	{ "exchanged_told", exchanged_told },
 	{ "removed_stays", removed_stays },
 	{ "removed_gone", removed_gone },
+	{ "stays_refused", stays_refused },
 	{ "opened_past", opened_past },
 	{ "closed_unseen", closed_unseen },
 	{ "refused_before", refused_before },

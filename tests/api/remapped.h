@@ -114,6 +114,7 @@ void closed_past(void);
 void exchanged_told(void);
 void removed_stays(void);
 void removed_gone(void);
+void stays_refused(void);
 void opened_past(void);
 void closed_unseen(void);
 void refused_before(void);
