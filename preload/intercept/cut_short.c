@@ -14,21 +14,26 @@
 #include "os/sys.h"
 #include "intercept/intercept.h"
 
-/* Regular files are not cut short by signals, but by limits, which would have something to say. */
-static bool is_regular(long fd)
+#define KMSG_MINOR 11
+
+/*
+ * Regular files are not cut short by signals, but by limits, which would have something to say. An
+ * object without a type (an eventfd) takes what it takes of a longer buffer.
+ */
+static bool takes_once(long fd)
 {
 	struct stat st;
 
-	return crn_sys2(SYS_fstat, fd, &st) < 0 || S_ISREG(st.st_mode);
+	return crn_sys2(SYS_fstat, fd, &st) < 0 || S_ISREG(st.st_mode) || !(st.st_mode & S_IFMT);
 }
 
-/* /dev/zero and its kin, which never run dry. */
+/* /dev/zero and its kin, which never run dry; but /dev/kmsg gives a message at a time. */
 static bool is_endless(long fd)
 {
 	struct stat st;
 
 	return crn_sys2(SYS_fstat, fd, &st) >= 0 && S_ISCHR(st.st_mode) &&
-		major(st.st_rdev) == MEM_MAJOR;
+		major(st.st_rdev) == MEM_MAJOR && minor(st.st_rdev) != KMSG_MINOR;
 }
 
 /* A message is whole, whatever its size. */
@@ -39,6 +44,21 @@ static bool is_stream(long fd)
 
 	return crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 &&
 		type == SOCK_STREAM;
+}
+
+/* SO_PEEK_OFF: the next look sees what comes behind this one. */
+static bool looks_move(long fd)
+{
+	int at = -1;
+	socklen_t len = sizeof(at);
+
+	return crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_PEEK_OFF, &at, &len) == 0 && at >= 0;
+}
+
+/* Bytes that it has given do not come again, and it waits for all. */
+static bool takes_all(long fd, greg_t flags)
+{
+	return (flags & MSG_WAITALL) && is_stream(fd) && (!(flags & MSG_PEEK) || looks_move(fd));
 }
 
 /*
@@ -67,15 +87,22 @@ static size_t rest_of(struct crn_thread *t, const struct iovec *from, size_t cou
 	return n;
 }
 
-/* The same for a message; what went along with its bytes has gone. */
-static bool rest_of_message(struct crn_thread *t, greg_t *g, size_t moved)
+/*
+ * The same for a message. What went along with its bytes has gone, and the address has come. What
+ * else may come along with the rest would be lost: the kernel has overwritten how much room there
+ * was for that.
+ */
+static bool rest_of_message(struct crn_thread *t, greg_t *g, size_t moved, bool comes)
 {
 	struct msghdr m;
 
-	if (crn_user_copy(&m, (const void *)(uintptr_t)g[REG_RSI], sizeof(m)) < 0)
+	if (crn_user_copy(&m, (const void *)(uintptr_t)g[REG_RSI], sizeof(m)) < 0 ||
+		(comes && m.msg_control))
 		return false;
 	m.msg_iovlen = rest_of(t, m.msg_iov, m.msg_iovlen, moved);
 	m.msg_iov = t->rest_iov;
+	if (comes)
+		m.msg_name = NULL;
 	m.msg_control = NULL;
 	m.msg_controllen = 0;
 	t->rest_msg = m;
@@ -102,26 +129,29 @@ static bool go_on_with(struct crn_thread *t, long nr, greg_t *g, size_t moved)
 		g[REG_RDX] -= (greg_t)moved;
 		return true;
 	case SYS_recvfrom:
-		if (!(g[REG_R10] & MSG_WAITALL))
+		if (!takes_all(g[REG_RDI], g[REG_R10]) || moved >= (size_t)g[REG_RDX])
 			return false;
-		/* fall through */
+		g[REG_R8] = 0; /* the address has come, and its room is overwritten */
+		g[REG_RSI] += (greg_t)moved;
+		g[REG_RDX] -= (greg_t)moved;
+		return true;
 	case SYS_sendto:
 		if (!is_stream(g[REG_RDI]))
 			return false;
 		/* fall through */
 	case SYS_write:
-		if (moved >= (size_t)g[REG_RDX] || is_regular(g[REG_RDI]))
+		if (moved >= (size_t)g[REG_RDX] || takes_once(g[REG_RDI]))
 			return false;
 		g[REG_RSI] += (greg_t)moved;
 		g[REG_RDX] -= (greg_t)moved;
 		return true;
 	case SYS_sendfile:
-		if (moved >= (size_t)g[REG_R10] || is_regular(g[REG_RDI]))
+		if (moved >= (size_t)g[REG_R10] || takes_once(g[REG_RDI]))
 			return false;
 		g[REG_R10] -= (greg_t)moved; /* the offset has moved on */
 		return true;
 	case SYS_writev:
-		if (is_regular(g[REG_RDI]))
+		if (takes_once(g[REG_RDI]))
 			return false;
 		n = rest_of(t, (const struct iovec *)(uintptr_t)g[REG_RSI], (size_t)g[REG_RDX],
 			moved);
@@ -129,13 +159,46 @@ static bool go_on_with(struct crn_thread *t, long nr, greg_t *g, size_t moved)
 		g[REG_RDX] = (greg_t)n;
 		return n != 0;
 	case SYS_recvmsg:
-		if (!(g[REG_RDX] & MSG_WAITALL))
-			return false;
-		/* fall through */
+		return takes_all(g[REG_RDI], g[REG_RDX]) && rest_of_message(t, g, moved, true);
 	case SYS_sendmsg:
-		return is_stream(g[REG_RDI]) && rest_of_message(t, g, moved);
+		return is_stream(g[REG_RDI]) && rest_of_message(t, g, moved, false);
 	default:
 		return false;
+	}
+}
+
+/* Waits for all, and takes nothing: the call for the rest is the same one. */
+static bool looks(long nr, const greg_t *g, size_t seen)
+{
+	const long how = MSG_WAITALL | MSG_PEEK;
+
+	return nr == SYS_recvfrom && (g[REG_R10] & how) == how && seen < (size_t)g[REG_RDX] &&
+		is_stream(g[REG_RDI]) && !looks_move(g[REG_RDI]);
+}
+
+/*
+ * A handler of the program ends a call that has moved a part, and SA_RESTART does not change that;
+ * the call for the rest, which has moved nothing, the kernel would make again.
+ */
+void crn_rest_ends(const struct crn_thread *t, int sig, ucontext_t *uc)
+{
+	greg_t *g = uc->uc_mcontext.gregs;
+	uintptr_t rip = (uintptr_t)g[REG_RIP];
+
+	if (!crn_in_stubs(rip) || rip - (uintptr_t)crn_stub_of(rip) != CRN_STUB_CALL ||
+		(t->program_blocked & CRN_SIG(sig)) ||
+		crn_here.actions[sig].handler <= (uintptr_t)SIG_IGN)
+		return;
+	for (uint32_t i = t->pending_count; i-- > 0;) {
+		const struct crn_pending *p = &t->pending[i];
+
+		if (p->rsp != (uint64_t)g[REG_RSP])
+			continue;
+		if (p->after && p->moved) {
+			g[REG_RIP] += 2;
+			g[REG_RAX] = 0;
+		}
+		return;
 	}
 }
 
@@ -146,6 +209,12 @@ void crn_go_on(struct crn_thread *t, struct crn_pending *p, greg_t *g)
 
 	if (moved <= 0 || !p->after)
 		return;
+	if (looks(p->call.nr, g, (size_t)moved)) {
+		g[REG_R8] = 0; /* the address has come */
+		g[REG_RAX] = p->call.nr;
+		g[REG_RIP] -= 2;
+		return;
+	}
 	if (go_on_with(t, p->call.nr, g, (size_t)moved)) {
 		p->moved += moved;
 		g[REG_RAX] = p->call.nr;

@@ -34,6 +34,7 @@ static void run_unseen(ucontext_t *uc)
 			g[REG_RAX], g[REG_RIP] - 2);
 	g[REG_RAX] = crn_sys6(
 		g[REG_RAX], g[REG_RDI], g[REG_RSI], g[REG_RDX], g[REG_R10], g[REG_R8], g[REG_R9]);
+	g[REG_RCX] = 0; /* crn_dispatch_again: it has been made */
 }
 
 /* int $0x80 in a 64-bit program: its numbers are i386's, its pointers 32 bits. */

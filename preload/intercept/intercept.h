@@ -173,6 +173,8 @@ void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
 void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t);
 /* cut_short.c: a call has just returned, perhaps too early: make one for the rest. */
 void crn_go_on(struct crn_thread *t, struct crn_pending *p, greg_t *g);
+/* A signal of the program's comes: before the call for the rest, it is over. */
+void crn_rest_ends(const struct crn_thread *t, int sig, ucontext_t *uc);
 
 /* context.c */
 void crn_context_init(void);

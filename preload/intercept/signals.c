@@ -412,6 +412,8 @@ void crn_signal_serve(int sig, siginfo_t *info, void *ucontext)
 		return;
 	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_exit_jump)
 		g[REG_RIP] = (greg_t)t->target;
+	if (!t->in_vfork && !raised_here(sig, info))
+		crn_rest_ends(t, sig, uc);
 	if (!t->in_vfork && !raised_here(sig, info) && crn_amid_call(t, uc)) {
 		put_off(t, info, sig, uc);
 		return;
