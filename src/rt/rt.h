@@ -92,6 +92,9 @@ struct crn_rt_shape {
 	bool threads;                             /* built with -fcairn-threads */
 };
 
+#define CRN_RT_SAVERS 256
+#define CRN_RT_SAVES  0xfffful
+
 /*
  * One page, which the kernel wipes in a forked child: zeros are the inert state.
  *
@@ -144,7 +147,7 @@ struct crn_rt {
 	bool ending, late;
 	uintptr_t ender; /* its thread pointer; 0: hooks are of one thread */
 	int pid;         /* of the session's process: a forked child waits for nobody */
-	int saving;      /* hooks of threads that are at it; below 0: too many were forgotten */
+	uintptr_t saving[CRN_RT_SAVERS]; /* threads in hooks: crn_rt_saver, and how many hooks */
 	bool told;   /* of this interval it is known that it cannot be undone */
 	uint64_t open, oldest; /* checkpoints: that begins the open interval; oldest kept */
 	/* Of deferred.c, if set: at a checkpoint; before and after a restore to id. */
@@ -180,6 +183,15 @@ bool crn_rt_guarded(void);
 static inline struct crn_rt *crn_rt(void)
 {
 	return __cairn_shape.state;
+}
+
+/*
+ * A word of `saving` whose low bits are not 0 is of the thread that the others name: nobody else
+ * counts there, so a checkpoint knows which hooks are its own thread's, and waits for all others.
+ */
+static inline uintptr_t crn_rt_saver(uintptr_t thread)
+{
+	return thread << 16;
 }
 
 static inline uint8_t *crn_rt_tag(uintptr_t addr, uint32_t shift)

@@ -15,6 +15,7 @@
  * A tag of a clean region is not what saved() says. How all become clean at the checkpoint is
  * track/tags.c.
  */
+#include <errno.h>
 #include "rt/rt.h"
 #include "base/bits.h"
 #include "base/copy.h"
@@ -123,28 +124,97 @@ static __attribute__((noinline)) bool outlasts(struct crn_rt *rt)
 	return false;
 }
 
-/*
- * The checkpoint waits for those who save. False: one has been taken meanwhile. *late: one is being
- * taken, and nothing is saved.
- */
-static inline __attribute__((always_inline)) bool begin_save(struct crn_rt *rt, bool *late)
+#define SEARCHES_MAX (1u << 24)
+
+static uintptr_t own_saver(void)
 {
-	if (CRN_THREADS)
-		__atomic_fetch_add(&rt->saving, 1, __ATOMIC_SEQ_CST);
+	return crn_rt_saver((uintptr_t)__builtin_thread_pointer());
+}
+
+/* A word of `saving` that is free, or the thread's own: it has interrupted a hook, or left one. */
+static uintptr_t *count_hook(struct crn_rt *rt)
+{
+	uintptr_t own = own_saver(), *at, n;
+
+	for (unsigned i = (uint32_t)(own >> 22) * 0x9e3779b1u >> 24, tries = 0;; i++, tries++) {
+		at = &rt->saving[i % CRN_RT_SAVERS];
+		n = __atomic_load_n(at, __ATOMIC_RELAXED);
+		if (crn_unlikely(tries >= SEARCHES_MAX)) /* all were left by jumps: forget one */
+			n &= ~CRN_RT_SAVES;
+		else if (tries % CRN_RT_SAVERS == CRN_RT_SAVERS - 1)
+			crn_yield();
+		if (n & CRN_RT_SAVES && ((n & ~CRN_RT_SAVES) != own || !(~n & CRN_RT_SAVES)))
+			continue;
+		if (crn_unlikely(tries >= SEARCHES_MAX)) {
+			__atomic_store_n(at, own + 1, __ATOMIC_SEQ_CST);
+			return at;
+		}
+		if (__atomic_compare_exchange_n(at, &n, n & CRN_RT_SAVES ? n + 1 : own + 1, false,
+			    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			return at;
+	}
+}
+
+/* False: it was forgotten. */
+static bool uncount_hook(uintptr_t *at)
+{
+	uintptr_t own = own_saver(), n = __atomic_load_n(at, __ATOMIC_RELAXED);
+
+	while (n & CRN_RT_SAVES && (n & ~CRN_RT_SAVES) == own)
+		if (__atomic_compare_exchange_n(at, &n, n - 1, false, __ATOMIC_SEQ_CST,
+			    __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+/*
+ * The checkpoint waits for those who save: *at is for end_save. False: one has been taken
+ * meanwhile. *late: one is being taken, and nothing is saved.
+ */
+static inline __attribute__((always_inline)) bool begin_save(struct crn_rt *rt, bool *late,
+	uintptr_t **at)
+{
+	*at = CRN_THREADS ? count_hook(rt) : NULL;
 	*late = *(volatile bool *)&rt->ending;
 	if (!CRN_THREADS || crn_likely(!*late))
 		return true;
-	__atomic_fetch_sub(&rt->saving, 1, __ATOMIC_SEQ_CST);
+	(void)uncount_hook(*at);
 	if (outlasts(rt))
 		return false;
-	__atomic_fetch_add(&rt->saving, 1, __ATOMIC_SEQ_CST);
+	*at = count_hook(rt);
 	return true;
 }
 
-static inline __attribute__((always_inline)) void end_save(struct crn_rt *rt)
+/*
+ * False: a checkpoint has waited too long for this hook, and been taken meanwhile. Tags that it has
+ * set may say "saved" of what is in no list.
+ */
+static inline __attribute__((always_inline)) bool end_save(uintptr_t *at)
 {
-	if (CRN_THREADS)
-		__atomic_fetch_sub(&rt->saving, 1, __ATOMIC_SEQ_CST);
+	return !CRN_THREADS || crn_likely(uncount_hook(at));
+}
+
+/*
+ * What was forgotten is to be saved once more. Others may have stored behind its tags: so the
+ * interval cannot be undone.
+ */
+static __attribute__((noinline)) void unsave(struct crn_rt *rt, uintptr_t addr, uintptr_t tag,
+	size_t count)
+{
+	uintptr_t *at;
+	bool late;
+
+	do {
+		while (!begin_save(rt, &late, &at))
+			;
+		if (rt->active) {
+			if (late)
+				rt->late = true;
+			else
+				lost(rt, addr, -EINTR);
+			crn_tags_set((void *)tag, count, 0);
+		}
+	} while (!end_save(at));
 }
 
 /* True if nothing is to be saved now. In page mode of one region, or word, at a time. */
@@ -236,13 +306,16 @@ static inline __attribute__((always_inline)) void save_now(uintptr_t region, siz
 /* False: a checkpoint has been taken meanwhile. */
 static inline __attribute__((always_inline)) bool save(uintptr_t region, size_t count)
 {
+	uintptr_t *at;
 	bool late;
 
-	if (!begin_save(&__cairn_rt, &late))
+	if (!begin_save(&__cairn_rt, &late, &at))
 		return false;
 	save_now(region, count, late);
-	end_save(&__cairn_rt);
-	return true;
+	if (end_save(at))
+		return true;
+	unsave(&__cairn_rt, region, (uintptr_t)crn_rt_tag(region, CRN_SHIFT), count);
+	return false;
 }
 
 static __attribute__((noinline)) void save_each(uintptr_t region, size_t count)
@@ -397,13 +470,16 @@ static void save_bytes_now(uintptr_t at, uint64_t wanted, bool late)
 /* False: a checkpoint has been taken meanwhile. */
 static bool save_bytes(uintptr_t at, uint64_t wanted)
 {
+	uintptr_t *saver;
 	bool late;
 
-	if (!begin_save(&__cairn_rt, &late))
+	if (!begin_save(&__cairn_rt, &late, &saver))
 		return false;
 	save_bytes_now(at, wanted, late);
-	end_save(&__cairn_rt);
-	return true;
+	if (end_save(saver))
+		return true;
+	unsave(&__cairn_rt, at, (uintptr_t)crn_rt_tag(at, CRN_SHIFT), WORD);
+	return false;
 }
 
 /* As of larger regions, word by word. */

@@ -13,13 +13,14 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "os/clock.h"
 #include "os/host.h"
 #include "os/memory.h"
 #include "os/thread.h"
 #include "track/kept_intervals.h"
 #include "track/tags.h"
 
-#define HOOK_WAITS 100000u
+#define HOOK_WAIT_NS 200000000u
 
 struct shadow {
 	struct crn_kept kept; /* first */
@@ -145,18 +146,31 @@ static void set_plain(bool plain)
 }
 
 /*
- * Of other threads, which are soon done. One that a signal handler has interrupted, which takes
- * this checkpoint, or has left it by a jump, is not: nobody waits for it twice.
+ * Of other threads, which are soon done; by the clock, as each yield may take a time slice of
+ * somebody's. One that was left by a jump is not: nobody waits for it twice. If it comes to its end
+ * after all it sees that, and the interval cannot be undone. Own ones are interrupted, or were
+ * left.
  */
 static void await_hooks(struct crn_rt *rt)
 {
+	uintptr_t own = crn_rt_saver(rt->ender);
+
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	for (unsigned i = 0; i < HOOK_WAITS; i++) {
-		if (__atomic_load_n(&rt->saving, __ATOMIC_SEQ_CST) <= 0)
-			return;
-		crn_yield();
+	for (uintptr_t *s = rt->saving; s < rt->saving + CRN_RT_SAVERS; s++) {
+		uint64_t until = 0;
+		uintptr_t n;
+
+		while ((n = __atomic_load_n(s, __ATOMIC_SEQ_CST)) & CRN_RT_SAVES &&
+			(n & ~CRN_RT_SAVES) != own) {
+			if (!until)
+				until = crn_clock_kernel_ns() + HOOK_WAIT_NS;
+			if (crn_clock_kernel_ns() < until)
+				crn_yield();
+			else
+				(void)__atomic_compare_exchange_n(s, &n, 0, false,
+					__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		}
 	}
-	__atomic_store_n(&rt->saving, 0, __ATOMIC_SEQ_CST);
 }
 
 /* Of what handlers store from here to `reset` nothing is saved: it is part of the checkpoint. */
