@@ -42,9 +42,12 @@ static int take(cairn_t *c, uintptr_t addr, uint64_t inode, uint64_t device)
 	if (crn_maps_find(&c->maps, addr, &m) <= 0 || is_counted(&m))
 		return 0;
 	err = crn_second_mapping(&at, m.begin);
-	/* What cannot be mapped once more (memory of a device) is no file with a number to lose. */
+	/*
+	 * What cannot be mapped once more (memory of a device) is no file with a number to lose.
+	 * Locked memory (-EAGAIN: RLIMIT_MEMLOCK) is not refused for a page of ours.
+	 */
 	if (err < 0)
-		return err == -ENOMEM || err == -EAGAIN ? CAIRN_EMEMORY : 0;
+		return err == -ENOMEM ? CAIRN_EMEMORY : 0;
 	h.at = (uintptr_t)at;
 	if (shows(&c->maps, &h))
 		c->held.at[c->held.count++] = h;
