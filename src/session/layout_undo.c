@@ -489,7 +489,8 @@ static void forget_changes(cairn_t *c, uint64_t id)
 	const uint32_t stays = CRN_AREA_EXPLICIT | CRN_AREA_STACK | CRN_AREA_REMOVED;
 	struct crn_changes *target = &crn_mark_find(c, id)->changes;
 
-	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id >= id;)
+	crn_changes_keep_reserved(c, id, target);
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id > id;)
 		crn_mark_at(c, k)->changes.count = 0;
 	for (size_t i = 0; i < c->layout.count; i++) {
 		const struct crn_piece *p = &c->layout.at[i];

@@ -93,3 +93,48 @@ void crn_layout_forget(cairn_t *c, const struct crn_added *added)
 		l->count = left;
 	}
 }
+
+static bool is_reserved(const cairn_t *c, const struct crn_piece *p)
+{
+	size_t i = crn_ranges_from(&c->reserved, p->begin);
+
+	return i < c->reserved.count && c->reserved.at[i].begin <= p->begin &&
+		c->reserved.at[i].end >= p->end;
+}
+
+static bool is_listed(const struct crn_changes *l, size_t count, const struct crn_change *change)
+{
+	const struct crn_piece *p = &change->piece;
+
+	for (size_t i = 0; i < count; i++)
+		if (l->at[i].piece.begin <= p->begin && l->at[i].piece.end >= p->end)
+			return true;
+	return false;
+}
+
+void crn_changes_keep_reserved(cairn_t *c, uint64_t id, struct crn_changes *target)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < target->count; i++) {
+		const struct crn_change *change = &target->at[i];
+
+		if (change->kind == CRN_CHANGE_RESERVED && !is_reserved(c, &change->piece) &&
+			!is_listed(target, left, change))
+			target->at[left++] = *change;
+	}
+	target->count = left;
+	for (size_t k = c->marks.count; k-- > 0 && crn_mark_at(c, k)->id > id;) {
+		const struct crn_changes *l = &crn_mark_at(c, k)->changes;
+
+		for (size_t i = 0; i < l->count; i++) {
+			const struct crn_piece *p = &l->at[i].piece;
+
+			/* Without memory for it, they will be free. */
+			if (l->at[i].kind == CRN_CHANGE_RESERVED && !is_reserved(c, p) &&
+				!is_listed(target, target->count, &l->at[i]))
+				(void)crn_change_add(c, target, p, p->begin, p->end,
+					CRN_CHANGE_RESERVED);
+		}
+	}
+}

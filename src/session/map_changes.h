@@ -14,6 +14,11 @@ int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *pi
 /* It was no area at `id`, or it is not any more what it was then: a restore leaves it alone. */
 bool crn_change_younger(const struct crn_change *change, uint64_t id);
 void crn_changes_close(cairn_t *c, struct crn_changes *l);
+/*
+ * Once all changes since `id` have been undone: `target`, its mark's, keeps the reservations where
+ * something stays, for that may go later, and nothing else.
+ */
+void crn_changes_keep_reserved(cairn_t *c, uint64_t id, struct crn_changes *target);
 /* The area was removed: what has become of it is not to be undone. */
 void crn_layout_forget(cairn_t *c, const struct crn_added *added);
 

@@ -161,6 +161,27 @@ static void reserved_since(void)
 		CHECK_U64(at[i], 1);
 }
 
+/*
+ * What holds an excluded byte stays where addresses were reserved. The rest of it goes once it is a
+ * mapping of its own.
+ */
+static void reserved_under_excluded(void)
+{
+	uint8_t *at = reserve(NULL, 4, 0);
+
+	checkpoint(&kept->id);
+	map_at(at, 4, MAP_FIXED);
+	CHECK_OK(cairn_area_exclude(c, at, 1));
+	at[0] = 3;
+	CHECK_OK(cairn_rewind(c, kept->id));
+	CHECK(madvise(at, PAGE, MADV_RANDOM) == 0);
+	for (int again = 0; again < 3; again++) {
+		CHECK_OK(cairn_rewind(c, kept->id));
+		CHECK(at[0] == 3);
+	}
+	check_reserved(at + PAGE, 3);
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -181,5 +202,6 @@ int main(int argc, char **argv)
 	reserved();
 	reserved_under_others();
 	reserved_since();
+	reserved_under_excluded(); /* the last, for the byte stays excluded */
 	return 0;
 }
