@@ -230,7 +230,8 @@ CRN_API CRN_MUST_CHECK int cairn_area_remove(cairn_t *c, void *addr, size_t len)
 /*
  * The bytes [addr, addr+len) keep their present value over restores and rewinds (counters, logs,
  * caches). Byte-exact. cairn_peek still shows their past. A mapping that has come since stays
- * mapped, all of it, if it holds any of them. Errors: -EINVAL, CAIRN_EMEMORY.
+ * mapped, all of it, if it holds any of them. So does, with what was written to it since, one of a
+ * file that was closed to stores then and has been opened. Errors: -EINVAL, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len);
 
