@@ -436,7 +436,7 @@ struct behind {
 	bool named; /* its end is in the surface, and of a file or what continues one */
 	uintptr_t header; /* where the first mapping of the file `object` begins */
 	uint64_t object;
-	uintptr_t limit; /* where .bss ends; 0: not asked yet */
+	uintptr_t limit; /* where .bss ends; 0: not asked yet; 1: there is none */
 };
 
 static void now_behind(struct behind *b, const struct crn_mapping *m)
@@ -447,8 +447,9 @@ static void now_behind(struct behind *b, const struct crn_mapping *m)
 		b->header = m->begin;
 		b->object = m->inode;
 	}
+	/* Without its header nobody knows of a .bss: what lies behind is somebody else's. */
 	if (m->inode)
-		b->limit = b->object == m->inode ? 0 : UINTPTR_MAX;
+		b->limit = b->object == m->inode ? 0 : 1;
 }
 
 /* Where what continues the mapping before ends: m->begin if nothing does. */
@@ -489,7 +490,7 @@ static int add_mapping(
 
 static int read_maps(cairn_t *c)
 {
-	struct behind b = { .limit = UINTPTR_MAX };
+	struct behind b = { .limit = 1 };
 	struct crn_mapping m;
 	int more;
 

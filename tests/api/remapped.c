@@ -368,6 +368,7 @@ static const struct test_case cases[] = {
 	{ "removed_stays", removed_stays },
 	{ "removed_gone", removed_gone },
 	{ "stays_refused", stays_refused },
+	{ "in_front", in_front },
 	{ "opened_past", opened_past },
 	{ "closed_unseen", closed_unseen },
 	{ "refused_before", refused_before },

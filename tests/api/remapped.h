@@ -115,6 +115,7 @@ void exchanged_told(void);
 void removed_stays(void);
 void removed_gone(void);
 void stays_refused(void);
+void in_front(void);
 void opened_past(void);
 void closed_unseen(void);
 void refused_before(void);

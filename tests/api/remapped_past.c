@@ -286,3 +286,26 @@ void stays_refused(void)
 	CHECK_OK(cairn_close(c));
 	CHECK(munmap(area, 4 * PAGE) == 0 && close(fd) == 0 && close(named) == 0);
 }
+
+/* Surface "program": no memory that a part of a file was put in front of is a loaded object's. */
+void in_front(void)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	int fd = test_file();
+
+	CHECK(ftruncate(fd, 2 * PAGE) == 0);
+	area = map_at((void *)0x200000000000, 2, MAP_FIXED_NOREPLACE);
+	area[PAGE] = 5;
+	o.tracker = tracker;
+	o.surface = "program";
+	o.strategy = "none";
+	CHECK(munmap(area, PAGE) == 0);
+	c = test_open(&o);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK(mmap(area, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, PAGE) == area);
+	area[PAGE] = 6;
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(area[PAGE] == 6);
+	CHECK_OK(cairn_close(c));
+	CHECK(munmap(area, 2 * PAGE) == 0 && close(fd) == 0);
+}
