@@ -21,8 +21,8 @@ WAITS = [sys.executable, "-c",
 failures = 0
 
 
-def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    done = subprocess.run([CAIRN, "run", *arguments], capture_output=True, text=True, timeout=200,
+def run(*arguments: str, cairn: str = CAIRN, **environment: str) -> tuple[int, str, str]:
+    done = subprocess.run([cairn, "run", *arguments], capture_output=True, text=True, timeout=200,
                           env={**os.environ, **environment})
     return done.returncode, done.stdout, done.stderr
 
@@ -140,12 +140,22 @@ def test_programs(folder: Path) -> None:
     expect(got == (3, "from the script here\n", ""), "a script runs, its status is its own", got)
 
 
-def says(words: str, *command: str) -> None:
+def says(words: str, *command: str, cairn: str = CAIRN) -> None:
     """This, executed below a program with sites, is run without the agent, and one line says so."""
-    got = run("--at", "wait", "--", *command)
+    got = run("--at", "wait", "--", *command, cairn=cairn)
     lines = got[2].splitlines()
     right = got[0] == 0 and (len(lines) == 1 and words in lines[0] if words else not lines)
     expect(right, f"{' '.join(command)[-60:]}: '{words or 'nothing'}'", got)
+
+
+def open_to_all(folder: Path) -> str:
+    """The command, with its agent, where every user may read it: the build may be below /root."""
+    folder.chmod(0o755)
+    for room in ("bin", "lib"):
+        (folder / room).mkdir()
+    for name in ("bin/cairn", "lib/libcairn-agent.so"):
+        shutil.copy(BUILD / name, folder / name)
+    return str(folder / "bin" / "cairn")
 
 
 def test_executed(folder: Path) -> None:
@@ -171,7 +181,8 @@ def test_executed(folder: Path) -> None:
         says("real and its effective user or group differ", sys.executable, "-c",
              f"import os; {half}; os.execv('/bin/true', ['true'])")
     says("", sys.executable, "-c",
-         "import os; os.setresuid(65534, 65534, 0); os.execv('/bin/true', ['true'])")
+         "import os; os.setresuid(65534, 65534, 0); os.execv('/bin/true', ['true'])",
+         cairn=open_to_all(folder))
 
 
 def test_trackers() -> None:
