@@ -241,6 +241,13 @@ def rule_columns(tree: Tree) -> Iterator[Breach]:
                 yield str(path), number, "trailing blank"
 
 
+def rule_text(tree: Tree) -> Iterator[Breach]:
+    """Every file is text: what programs write (traces, profiles, objects) stays out."""
+    for path in tree.files:
+        if b"\0" in (tree.root / path).read_bytes():
+            yield str(path), 1, "not text"
+
+
 def rule_machine_paths(tree: Tree) -> Iterator[Breach]:
     """No file names a path of the machine that it was written on."""
     for path in tree.files:
@@ -326,6 +333,7 @@ RULES: list[Callable[[Tree], Iterator[Breach]]] = [
     rule_spdx,
     rule_dead_files,
     rule_columns,
+    rule_text,
     rule_machine_paths,
     rule_todo,
     rule_function_length,

@@ -39,6 +39,7 @@ PLANTED = {
     "unique_names": ("tests/page.c", ""),
     "dead_files": ("src/os/forgotten.c", ""),
     "columns": ("src/os/write.c", "/* " + "x" * 100 + " */\n"),
+    "text": ("profile", "cairntrc\0"),
     "machine_paths": ("src/os/write.c", "/* /ro" "ot/notes */\n"),
     "todo": ("src/os/write.c", "/* TO" "DO: later */\n"),
     "function_length": ("src/os/write.c", "int f(void)\n{\n" + "\tf();\n" * 70 + "}\n"),
