@@ -206,9 +206,9 @@ class Server:
         return len(self.recoveries())
 
     def last_words(self) -> str:
-        """The agent's last line."""
+        """The last line of `cairn run` or of the agent."""
         lines = self.errors.read_text(errors="replace").splitlines() if self.errors.exists() else []
-        said = [line for line in lines if line.startswith("cairn: ")]
+        said = [line for line in lines if line.startswith(("cairn: ", "cairn run: "))]
         return said[-1] if said else "no checkpoint was taken, and nothing said why"
 
     def tail(self) -> str:
