@@ -26,7 +26,8 @@ static void bug_null(void)
 	*(volatile int *)p = 1;
 }
 
-/* A pointer whose high bits were scribbled over: not an address at all (#GP, and si_addr says 0).
+/*
+ * A pointer whose high bits were scribbled over: not an address at all (#GP, and si_addr says 0).
  */
 static void bug_wild(void)
 {
@@ -102,7 +103,8 @@ static void bug_bus(void)
 	truncated[0] = 1;
 }
 
-/* Not a bug: the signal of one, sent. Nothing is wrong with the memory, so nothing may be undone.
+/*
+ * Not a bug: the signal of one, sent. Nothing is wrong with the memory, so nothing may be undone.
  */
 static void bug_raise(void)
 {

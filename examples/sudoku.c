@@ -95,8 +95,10 @@ static bool cell_remove(struct board *b, int at, uint64_t value)
 	return c->value || c->candidate_count > 0;
 }
 
-/* Tell every peer of the cells in the queue; false at a contradiction (the queue is then left as it
- * is). */
+/*
+ * Tell every peer of the cells in the queue; false at a contradiction (the queue is then left as it
+ * is).
+ */
 static bool propagate(struct board *b)
 {
 	while (b->queue) {
@@ -204,8 +206,10 @@ void sudoku_new(void *arena, size_t size, uint32_t seed)
 	for (int i = 0; i < CLUES; i++) {
 		int row = order[i] / SUDOKU_SIDE, col = order[i] % SUDOKU_SIDE;
 
-		/* The textbook full grid: each row the one above shifted by a box, each band by
-		 * one. */
+		/*
+		 * The textbook full grid: each row the one above shifted by a box, each band by
+		 * one.
+		 */
 		b->cells[order[i]].clue = names[(row % BOX * BOX + row / BOX + col) % VALUES];
 		cell_set(b, order[i], b->cells[order[i]].clue);
 	}

@@ -25,8 +25,10 @@ struct guess {
 };
 
 struct guess_ops {
-	/* Before a try: remember the arena. GUESS_TRY: go ahead; the others: somebody else tried
-	 * already. */
+	/*
+	 * Before a try: remember the arena. GUESS_TRY: go ahead; the others: somebody else tried
+	 * already.
+	 */
 	enum guess_verdict (*enter)(struct guess *guess);
 	/* The try failed: put the arena back (or end the process that tried). */
 	void (*fail)(struct guess *guess);
@@ -34,7 +36,8 @@ struct guess_ops {
 	void (*succeed)(struct guess *guess);
 };
 
-/* Lay out a puzzle in the arena (zeroed by this). The same seed gives the same puzzle and search.
+/*
+ * Lay out a puzzle in the arena (zeroed by this). The same seed gives the same puzzle and search.
  */
 void sudoku_new(void *arena, size_t size, uint32_t seed);
 

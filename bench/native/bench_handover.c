@@ -145,8 +145,10 @@ static void journal_round(struct bench *b, bool count)
 		series_add(&b->ours, begin, tick());
 }
 
-/* What a restore to the oldest kept checkpoint stores: every page once, copied to where the floor
- * copies to. */
+/*
+ * What a restore to the oldest kept checkpoint stores: every page once, copied to where the floor
+ * copies to.
+ */
 static int store_page(struct crn_walk *self, uintptr_t page, const void *at_from, const void *at_to)
 {
 	struct bench *b = *(struct bench **)(self + 1);
@@ -179,7 +181,8 @@ static void run(unsigned pages, uint32_t keep)
 	open_bench(&b, pages, keep);
 	for (unsigned i = 0; i < keep + 16; i++)
 		journal_round(&b, false);
-	/* In blocks: each side with the cache that it makes for itself, both under the same noise.
+	/*
+	 * In blocks: each side with the cache that it makes for itself, both under the same noise.
 	 */
 	for (unsigned i = 0; i < rounds; i++) {
 		for (int n = 0; n < 32; n++)

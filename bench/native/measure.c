@@ -148,8 +148,10 @@ void pick_pages(uint32_t *pages, size_t count, size_t total, uint32_t seed)
 {
 	uint64_t state = seed * 0x9e3779b97f4a7c15ull + 1;
 
-	/* One page out of each of `count` equal stretches: scattered, and different by
-	 * construction. */
+	/*
+	 * One page out of each of `count` equal stretches: scattered, and different by
+	 * construction.
+	 */
 	for (size_t i = 0; i < count; i++) {
 		size_t begin = i * total / count, end = (i + 1) * total / count;
 

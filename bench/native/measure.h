@@ -20,8 +20,10 @@
 /* Sizes: full, or small enough to prove in a second that a benchmark still works. */
 extern bool toy;
 
-/* Reads --toy; keeps the process on one CPU; measures what a pair of tick() costs. Exits on bad
- * usage. */
+/*
+ * Reads --toy; keeps the process on one CPU; measures what a pair of tick() costs. Exits on bad
+ * usage.
+ */
 void measure_begin(int argc, char **argv);
 
 /* Cycles of the time stamp counter, ordered against what is around it. */
@@ -60,8 +62,10 @@ void emit(const char *table, const char *row, struct series *s, uint64_t per, co
 /* The row cannot be had here; says why. */
 void emit_missing(const char *table, const char *row, const char *why);
 
-/* Anonymous memory of 4 KiB pages, populated with something that is not zero. Exits if there is
- * none. */
+/*
+ * Anonymous memory of 4 KiB pages, populated with something that is not zero. Exits if there is
+ * none.
+ */
 char *map_pages(size_t bytes);
 
 /* `count` different pages of `total`, scattered, always the same for the same seed. */

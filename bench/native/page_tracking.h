@@ -21,8 +21,10 @@ const char *tracking_open(struct tracking *t, void *base, size_t bytes);
 /* And track it no more. */
 void tracking_close(struct tracking *t);
 
-/* How many pages of the range were written since they were protected; protects them again if asked
- * to. */
+/*
+ * How many pages of the range were written since they were protected; protects them again if asked
+ * to.
+ */
 long tracking_scan(struct tracking *t, void *base, size_t bytes, bool protect);
 
 /* The same; the first `room` runs of them, and how many these are. Negative: it failed. */

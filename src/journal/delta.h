@@ -22,7 +22,8 @@
 /* A longer delta is not worth it: two of these fill a frame (CRN_FIFO_CAPACITY). */
 #define CRN_DELTA_MAX 2040u
 
-/* What a delta from one page to another will note: made first, because only then its size is known.
+/*
+ * What a delta from one page to another will note: made first, because only then its size is known.
  */
 struct crn_delta_plan {
 	uint64_t lines;

@@ -64,8 +64,7 @@ static void chain_end(struct chain *c, const void *present)
 	}
 }
 
-/* ---- One page ---------------------------------------------------------------------------------
- */
+/* ---- One page -------------------------------------------------------------------------------- */
 
 static const struct crn_entry *search_run(const struct crn_entry *e, size_t count, uintptr_t page)
 {
@@ -88,8 +87,10 @@ bool crn_journal_staged(const struct crn_journal *j, uintptr_t page)
 	return search_run(j->staging, j->staging_count, page) != NULL;
 }
 
-/* The entry of a page in a record, or NULL. Whole frames of smaller addresses are skipped by their
- * last entry. */
+/*
+ * The entry of a page in a record, or NULL. Whole frames of smaller addresses are skipped by their
+ * last entry.
+ */
 static const struct crn_entry *record_find(
 	const struct crn_journal *j, const struct crn_record *r, uintptr_t page)
 {
@@ -130,8 +131,7 @@ int crn_journal_look(struct crn_journal *j, uint64_t id, uintptr_t page, const v
 	return found;
 }
 
-/* ---- Every page ---------------------------------------------------------------------------------
- */
+/* ---- Every page ------------------------------------------------------------------------------ */
 
 struct merge {
 	struct crn_journal *j;
@@ -208,8 +208,10 @@ static const void *present_of(struct crn_walk *walk, uintptr_t page)
 	return walk->present ? walk->present(walk, page) : (const void *)page;
 }
 
-/* All entries of the page on top: fold them and show the page if [from, to) wrote it. `to` is an
- * index. */
+/*
+ * All entries of the page on top: fold them and show the page if [from, to) wrote it. `to` is an
+ * index.
+ */
 static int walk_page(struct merge *m, uint32_t to, struct crn_walk *walk)
 {
 	struct crn_journal *j = m->j;
@@ -261,8 +263,7 @@ int crn_journal_walk(struct crn_journal *j, uint64_t from, uint64_t to, struct c
 	return 0;
 }
 
-/* ---- Small questions and the check -------------------------------------------------------------
- */
+/* ---- Small questions and the check ----------------------------------------------------------- */
 
 bool crn_journal_has(const struct crn_journal *j, uint64_t id)
 {

@@ -63,7 +63,8 @@ struct crn_journal {
 	uint32_t first, count;
 	struct crn_fifo entries, deltas;
 
-	/* The open record: unsorted entries in one growing block, until it is committed or walked.
+	/*
+	 * The open record: unsorted entries in one growing block, until it is committed or walked.
 	 */
 	enum crn_open_record open_kind;
 	struct crn_record open;

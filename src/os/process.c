@@ -150,8 +150,10 @@ int crn_frozen_take(struct crn_frozen_control *control)
 	if (!crn_fd_is(control->line.fd, &control->line.id))
 		line_take(control);
 	mask = crn_signals_block();
-	/* SAFETY: signals are blocked in both, so that no handler runs on the child's copy of the
-	 * stack. */
+	/*
+	 * SAFETY: signals are blocked in both, so that no handler runs on the child's copy of the
+	 * stack.
+	 */
 	__atomic_store_n(&control->state, 0, __ATOMIC_RELAXED);
 	pid = (int)crn_frozen_clone(control, crn_getpid());
 	crn_signal_mask(SIG_SETMASK, mask);

@@ -41,8 +41,10 @@ struct fork_source {
 	bool staged; /* to be stored later */
 };
 
-/* Equal entries are equal pages: both absent, the same swap slot, or the same frame (0 if we may
- * not see it). */
+/*
+ * Equal entries are equal pages: both absent, the same swap slot, or the same frame (0 if we may
+ * not see it).
+ */
 static bool entries_equal(uint64_t a, uint64_t b, bool placed)
 {
 	a &= ~ENTRY_NOISE;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Mappings that come, go, move, grow and change protection; deep stacks; children with sessions of
- * their own. */
+/*
+ * Mappings that come, go, move, grow and change protection; deep stacks; children with sessions of
+ * their own.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>

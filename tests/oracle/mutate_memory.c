@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The ways in which bytes of a mapping change: stores, and everything that the kernel or others
- * write. */
+/*
+ * The ways in which bytes of a mapping change: stores, and everything that the kernel or others
+ * write.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

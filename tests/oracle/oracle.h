@@ -121,8 +121,10 @@ enum compare_how {
 	COMPARE_REWOUND,  /* the caller's stack is as it was before the call */
 	COMPARE_REFUSED,  /* nothing at all may have changed */
 };
-/* Live memory against `want`; `before` is what was there before the call. Reports and exits on a
- * difference. */
+/*
+ * Live memory against `want`; `before` is what was there before the call. Reports and exits on a
+ * difference.
+ */
 void snapshot_compare(const struct snapshot *want, const struct snapshot *before, uintptr_t frame,
 	enum compare_how how);
 bool snapshot_noise(uintptr_t addr); /* rseq, tid word, robust list, the caller's stack */
@@ -130,11 +132,15 @@ bool snapshot_noise(uintptr_t addr); /* rseq, tid word, robust list, the caller'
 /* Ranges that the surface covers now, by address, into W->spans. */
 size_t surface_spans(void);
 void oracle_learn_engine(void);
-/* Is every page of the snapshot mapped and writable now? If not, a restore may answer
- * CAIRN_ELAYOUT. */
+/*
+ * Is every page of the snapshot mapped and writable now? If not, a restore may answer
+ * CAIRN_ELAYOUT.
+ */
 bool snapshot_mapped(const struct snapshot *s);
-/* Learn from the kernel which regions are (still) there and writable: a restore may bring mappings
- * back. */
+/*
+ * Learn from the kernel which regions are (still) there and writable: a restore may bring mappings
+ * back.
+ */
 void regions_refresh(void);
 
 /* ---- The world --------------------------------------------------------------- */
@@ -277,8 +283,10 @@ void behind_with_faults(void *addr, size_t len);
 void fill_random(uint8_t *buf, size_t len);
 
 void note_gone(const void *addr, size_t len);
-/* Has the mapping at addr been replaced since that checkpoint? Then its past may be lost, if that
- * is said. */
+/*
+ * Has the mapping at addr been replaced since that checkpoint? Then its past may be lost, if that
+ * is said.
+ */
 bool gone_since(uintptr_t addr, uint64_t id);
 struct region *region_make(uint32_t kind, size_t len);
 void region_register(struct region *r);

@@ -12,7 +12,8 @@ static void model_forget(uint32_t count)
 	W->kept_count -= count;
 }
 
-/* Under a memory limit the engine may evict early; never more than it says, and never the newest.
+/*
+ * Under a memory limit the engine may evict early; never more than it says, and never the newest.
  */
 static void model_evict(void)
 {
@@ -137,7 +138,8 @@ static bool refusal_allowed(int rc, const struct snapshot *want)
 		W->lost++;
 		return true;
 	}
-	/* Old contents that could not be kept at the stores, or frames to go back with: it says so.
+	/*
+	 * Old contents that could not be kept at the stores, or frames to go back with: it says so.
 	 */
 	if (W->row->flags & ROW_MEMORY_MAX)
 		return rc == CAIRN_EMEMORY || (rc == CAIRN_EFAILED && W->rules->touch_first);
@@ -197,8 +199,10 @@ __attribute__((noinline, noclone)) void do_rewind(void)
 	W->pool_used = mark;
 }
 
-/* `also` is a second code that cairn.h allows (0: none). A failed checkpoint has no defined tag
- * error. */
+/*
+ * `also` is a second code that cairn.h allows (0: none). A failed checkpoint has no defined tag
+ * error.
+ */
 static void expect_id_refused(uint64_t id, int want, int also)
 {
 	uint64_t word = 0x1122334455667788ull;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The pieces of memory that the random program writes, and the helper threads that write them too.
+/*
+ * The pieces of memory that the random program writes, and the helper threads that write them too.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -195,8 +196,7 @@ void fill_random(uint8_t *buf, size_t len)
 	}
 }
 
-/* ---- Helper threads: their stacks and TLS are shared memory, so they keep running over restores
- * ---- */
+/* ---- Helper threads: stacks and TLS are shared memory, so they run on over restores ---------- */
 
 static void futex_wait(uint32_t *word, uint32_t value)
 {
@@ -208,8 +208,10 @@ static void futex_wake(uint32_t *word)
 	crn_sys3(SYS_futex, word, FUTEX_WAKE, 64);
 }
 
-/* Each helper has a share of the region of its own: who wins a race for one byte is not our
- * business. */
+/*
+ * Each helper has a share of the region of its own: who wins a race for one byte is not our
+ * business.
+ */
 static void helper_store(struct helper *h, size_t index)
 {
 	struct region *r = &W->regions[h->region];

@@ -382,8 +382,10 @@ void snapshot_compare(const struct snapshot *want, const struct snapshot *before
 
 		if (page_restored(want, p, how))
 			continue;
-		/* A mapping that is younger than the checkpoint is the engine's to keep or to
-		 * unmap. */
+		/*
+		 * A mapping that is younger than the checkpoint is the engine's to keep or to
+		 * unmap.
+		 */
 		if (how == COMPARE_RESTORED && W->all)
 			continue;
 		if (how == COMPARE_REWOUND && W->all && !in_span(&W->stack, p->addr))

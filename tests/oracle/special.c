@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows that are not random programs: what returns twice, huge reserves, named surfaces, other
- * threads. */
+/*
+ * Rows that are not random programs: what returns twice, huge reserves, named surfaces, other
+ * threads.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fenv.h>

@@ -213,7 +213,8 @@ static void case_memory_grows(void)
 		for (size_t i = 1; i < pages; i++)
 			CHECK_U64(area[i * PAGE], 0);
 	} else {
-		/* old contents could not be kept at the stores: it says so and has changed nothing
+		/*
+		 * old contents could not be kept at the stores: it says so and has changed nothing
 		 */
 		CHECK_RC(lost, CAIRN_EFAILED);
 		CHECK_U64(area[PAGE], 2);

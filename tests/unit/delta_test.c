@@ -106,8 +106,10 @@ static void too_long_changes_nothing(void **state)
 	assert_memory_equal(a, was, sizeof(was));
 }
 
-/* Fill xmm0-7 with a pattern, compare pages, read them back: all in one asm so that the compiler is
- * out of the way. */
+/*
+ * Fill xmm0-7 with a pattern, compare pages, read them back: all in one asm so that the compiler is
+ * out of the way.
+ */
 static void vector_registers_survive(void **state)
 {
 	uint8_t before[8][16], after[8][16];

@@ -121,7 +121,8 @@ static void burst(struct world *w)
 	}
 }
 
-/* As a tracker of undo pages does: the frame was taken at the first write and needs no successor.
+/*
+ * As a tracker of undo pages does: the frame was taken at the first write and needs no successor.
  */
 static void hand_copy(struct world *w, struct crn_sink *sink, unsigned i)
 {
@@ -176,8 +177,10 @@ static int interval_end(struct world *w, struct crn_sink *sink)
 		count += w->dirty[i];
 		bare += w->dirty[i] && !w->mirror[i];
 	}
-	/* At K = 1 only bare pages are promised a frame, but hand_over also takes: one more is
-	 * enough. */
+	/*
+	 * At K = 1 only bare pages are promised a frame, but hand_over also takes: one more is
+	 * enough.
+	 */
 	CRN_TRY(sink->prepare(sink, count, w->keep == 1 ? bare + 1 : bare));
 	if (w->keep > 1 && w->keep <= CRN_JOURNAL_WHOLE_MAX && count)
 		forms[sink->exchange != NULL]++;
@@ -191,8 +194,7 @@ static int interval_end(struct world *w, struct crn_sink *sink)
 	return 0;
 }
 
-/* ---- Operations -------------------------------------------------------------------------------
- */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 static void checkpoint(struct world *w)
 {
