@@ -356,7 +356,8 @@ static void scan_close(struct scan *s, struct elf_file *f)
 	elf_close(f);
 }
 
-int plan_add_object(struct plan_builder *b, const char *path)
+/* Add the sites of one object. 0, or -errno when it cannot be planned. */
+static int add_object(struct plan_builder *b, const char *path)
 {
 	struct crn_plan_object *o = &b->objects[b->object_count];
 	const char *slash = strrchr(path, '/');
@@ -399,7 +400,7 @@ static int add_loaded(struct dl_phdr_info *info, size_t size, void *ctx)
 	slash = slash ? slash + 1 : name;
 	if (!strncmp(slash, "libc.so", 7) || !strncmp(slash, "ld-linux", 8) ||
 		!strncmp(slash, "libpthread", 10) || !strncmp(slash, "ld-musl", 7))
-		(void)plan_add_object(ctx, name);
+		(void)add_object(ctx, name);
 	return 0;
 }
 

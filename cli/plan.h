@@ -25,12 +25,9 @@ struct plan_builder {
 };
 
 /*
- * Add the sites of one object. 0, or -errno when it cannot be planned: its calls then go through
- * dispatch.
+ * Add the sites of libc and ld.so, as this very program has them loaded. Calls of one that cannot
+ * be planned go through dispatch.
  */
-int plan_add_object(struct plan_builder *b, const char *path);
-
-/* Add those of libc and ld.so, as this very program has them loaded. */
 void plan_add_system(struct plan_builder *b);
 
 /*

@@ -42,8 +42,8 @@ static std::string describe(const LoopIdentity &id)
 }
 
 // The same place among as many loops, and of the same shape; else the same line, whatever has
-// changed inside; else the only one of that shape, wherever it has moved to.
-const NamedLoop *find_loop(ArrayRef<NamedLoop> loops, const LoopIdentity &wanted)
+// changed inside; else the only one of that shape, wherever it has moved to. Null: it is gone.
+static const NamedLoop *find_loop(ArrayRef<NamedLoop> loops, const LoopIdentity &wanted)
 {
 	const NamedLoop *moved = nullptr;
 	unsigned alike = 0;

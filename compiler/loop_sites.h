@@ -23,8 +23,5 @@ void insert_loop_sites(llvm::Module &m, const Options &o, Report &report);
 // at all ends the compiler, but for the small programs that configure scripts build.
 void check_loop_sites(const llvm::Module &m, const Options &o);
 
-// The place of `wanted` among the loops of its function; null if it is not there any more.
-const NamedLoop *find_loop(llvm::ArrayRef<NamedLoop> loops, const LoopIdentity &wanted);
-
 } // namespace cairn
 #endif

@@ -215,11 +215,6 @@ void sudoku_new(void *arena, size_t size, uint32_t seed)
 	}
 }
 
-size_t sudoku_bytes(const void *arena)
-{
-	return ((const struct board *)arena)->top - (const char *)arena;
-}
-
 void sudoku_grid(const void *arena, uint8_t grid[SUDOKU_CELLS])
 {
 	for (int i = 0; i < SUDOKU_CELLS; i++)

@@ -44,9 +44,6 @@ void sudoku_new(void *arena, size_t size, uint32_t seed);
 /* True if solved; false if `enter` said GUESS_STOP or there is no solution. */
 bool sudoku_solve(void *arena, const struct guess_ops *ops);
 
-/* Bytes of the arena in use, from its start. */
-size_t sudoku_bytes(const void *arena);
-
 /* The grid, 0 for an open cell; and whether a full one obeys the rules and the puzzle. */
 void sudoku_grid(const void *arena, uint8_t grid[SUDOKU_CELLS]);
 bool sudoku_valid(const void *arena, const uint8_t grid[SUDOKU_CELLS]);

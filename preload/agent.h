@@ -201,8 +201,6 @@ void crn_call_answered(struct crn_call *call);
 bool crn_call_resumes_call(const struct crn_call *call);
 /* intercept/timer.c: take the checkpoint of a timer that came while no thread could; in a hook. */
 void crn_timer_turn(struct crn_call *call);
-/* Is any site a timer? Then calls come back to their after-hooks. */
-bool crn_timer_wanted(void);
 /* Instead of both, for a call of a vfork child, which runs in our memory. */
 void crn_call_borrowed(const struct crn_call *call);
 /* A signal is about to end the process. */

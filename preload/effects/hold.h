@@ -143,8 +143,6 @@ void crn_hold_write(const struct crn_held *p);
 
 /* The same, and whether there is room here. */
 bool crn_hold_may_take(int fd, struct crn_fd *f, size_t n);
-/* Would the kernel take `n` more bytes at once, on top of what is held for this descriptor? */
-bool crn_hold_room(int fd, struct crn_fd *f, size_t n);
 /* Does its close wait for the peer (SO_LINGER)? Then it cannot be made later, in a hook. */
 bool crn_hold_lingers(int fd);
 /* Bytes were given to the kernel past us: ask again how much room there is. */

@@ -117,7 +117,8 @@ static uint32_t ask(int fd, struct crn_fd *f)
 	return info[MEMINFO_SNDBUF] > used ? info[MEMINFO_SNDBUF] - used : 0;
 }
 
-bool crn_hold_room(int fd, struct crn_fd *f, size_t n)
+/* Would the kernel take `n` more bytes at once, on top of what is held for this descriptor? */
+static bool has_room(int fd, struct crn_fd *f, size_t n)
 {
 	struct crn_hold *h = crn_agent->effects->hold;
 	uint32_t credit;
@@ -162,7 +163,7 @@ bool crn_hold_may_take(int fd, struct crn_fd *f, size_t n)
 
 	return n && n <= CRN_HOLD_ONE &&
 		h->used + n + 2 * sizeof(struct crn_held) < CRN_HOLD_SIZE &&
-		crn_clock_ticks() >= h->not_before && crn_hold_room(fd, f, n);
+		crn_clock_ticks() >= h->not_before && has_room(fd, f, n);
 }
 
 /* ---- which connection it is ------------------------------------------------------------------ */

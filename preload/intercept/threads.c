@@ -152,7 +152,7 @@ struct crn_thread *crn_thread_new(void)
 	return t;
 }
 
-void crn_thread_drop(struct crn_thread *t)
+static void drop(struct crn_thread *t)
 {
 	crn_spin_lock(&slots_lock);
 	list_remove(t);
@@ -335,7 +335,7 @@ void crn_clone_after(struct crn_regs *regs, struct crn_pending *p)
 		t->in_vfork = 0;
 	t->clears_handlers = false;
 	if (p->words[0] == CRN_CLONE_THREAD && p->call.result < 0)
-		crn_thread_drop((struct crn_thread *)p->words[1]);
+		drop((struct crn_thread *)p->words[1]);
 	crn_signal_mask(SIG_SETMASK, t->clone_mask);
 }
 

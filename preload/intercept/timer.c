@@ -92,7 +92,8 @@ static void hold(struct crn_thread *t, uint32_t i)
 	set(t, i, crn_here.agent.config.sites[i].argument);
 }
 
-bool crn_timer_wanted(void)
+/* Is any site a timer? Then calls come back to their after-hooks. */
+static bool is_wanted(void)
 {
 	for (uint32_t i = 0; i < crn_here.agent.config.site_count; i++)
 		if (is_timer(i))
@@ -104,7 +105,7 @@ void crn_timer_start(void)
 {
 	struct crn_thread *t = crn_thread_self();
 
-	crn_here.timed = crn_timer_wanted();
+	crn_here.timed = is_wanted();
 	holders_lock = any_due = 0;
 	for (uint32_t i = 0; i < CRN_SITES_MAX; i++) {
 		timers[i].holder = NULL;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/bits.h"
@@ -172,7 +173,7 @@ static void put_conversion(struct out *o, struct spec *s, char type, va_list *ap
 	}
 }
 
-size_t crn_vformat(char *buf, size_t size, const char *fmt, va_list ap)
+static size_t format_list(char *buf, size_t size, const char *fmt, va_list ap)
 {
 	struct out o = { buf, size, 0 };
 	struct spec s;
@@ -201,7 +202,7 @@ size_t crn_format(char *buf, size_t size, const char *fmt, ...)
 	size_t len;
 
 	va_start(ap, fmt);
-	len = crn_vformat(buf, size, fmt, ap);
+	len = format_list(buf, size, fmt, ap);
 	va_end(ap);
 	return len;
 }
@@ -217,7 +218,7 @@ void crn_log(enum crn_log_level level, const char *fmt, ...)
 		return;
 	len = crn_format(line, sizeof(line), "cairn: %s", names[level]);
 	va_start(ap, fmt);
-	len += crn_vformat(line + len, sizeof(line) - len, fmt, ap);
+	len += format_list(line + len, sizeof(line) - len, fmt, ap);
 	va_end(ap);
 	/* A line that was cut still ends in its newline. */
 	len = CRN_MIN(len, sizeof(line) - 1);

@@ -10,7 +10,6 @@
 #ifndef CRN_LOG_H
 #define CRN_LOG_H
 
-#include <stdarg.h>
 #include <stddef.h>
 
 enum crn_log_level { CRN_LOG_ERROR, CRN_LOG_WARN, CRN_LOG_INFO, CRN_LOG_DEBUG };
@@ -37,6 +36,5 @@ void crn_log(enum crn_log_level level, const char *fmt, ...) __attribute__((form
 /* snprintf's contract, without libc: always terminates, returns the untruncated length. */
 size_t crn_format(char *buf, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-size_t crn_vformat(char *buf, size_t size, const char *fmt, va_list ap);
 
 #endif

@@ -69,10 +69,10 @@ static void heap_sort(struct crn_entry *e, size_t count)
 }
 
 /*
- * Insertion sort while it pays: trackers hand over in address order, but for a few hot pages. A
- * fixed budget of moves keeps the bad case at n log n.
+ * By page, in place, without recursion. Insertion sort while it pays: trackers hand over in address
+ * order, but for a few hot pages. A fixed budget of moves keeps the bad case at n log n.
  */
-void crn_entries_sort(struct crn_entry *e, size_t count)
+static void sort_entries(struct crn_entry *e, size_t count)
 {
 	size_t budget = 64 + 8 * count;
 
@@ -99,7 +99,7 @@ void crn_staging_sort(struct crn_journal *j)
 
 	if (j->staging_sorted)
 		return;
-	crn_entries_sort(e, j->staging_count);
+	sort_entries(e, j->staging_count);
 	for (size_t i = 1; i < j->staging_count; i++)
 		CRN_ASSERT(crn_entry_page(&e[i - 1]) < crn_entry_page(&e[i]));
 	j->staging_sorted = true;

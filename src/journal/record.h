@@ -110,9 +110,6 @@ static inline void crn_cursor_step(struct crn_cursor *c)
 	}
 }
 
-/* Sort by page, in place, without recursion. Quick if it is sorted already. */
-void crn_entries_sort(struct crn_entry *e, size_t count);
-
 /* Sort the open record once. */
 void crn_staging_sort(struct crn_journal *j);
 

@@ -90,7 +90,7 @@ int crn_bpf_load(const struct crn_bpf_insn *insns, size_t count)
 	return fd;
 }
 
-int crn_bpf_attach(const char *tracepoint, int program)
+static int attach(const char *tracepoint, int program)
 {
 	union bpf_arg arg = { .all = { 0 } };
 
@@ -105,7 +105,7 @@ int crn_bpf_install(const char *tracepoint, const struct crn_bpf_insn *insns, si
 
 	if (program < 0)
 		return program;
-	link = crn_bpf_attach(tracepoint, program);
+	link = attach(tracepoint, program);
 	crn_fd_close(program);
 	return link;
 }

@@ -72,9 +72,7 @@ int crn_bpf_array(size_t size, void **memory);
 
 /* Load a raw tracepoint program. A bare descriptor; programs live on while they are attached. */
 int crn_bpf_load(const struct crn_bpf_insn *insns, size_t count);
-/* Attach it, for as long as the (high) descriptor that this gives is open. */
-int crn_bpf_attach(const char *tracepoint, int program);
-/* Load and attach. */
+/* Load and attach it, for as long as the (high) descriptor that this gives is open. */
 int crn_bpf_install(const char *tracepoint, const struct crn_bpf_insn *insns, size_t count);
 /* Run it once, now, in the calling thread. */
 int crn_bpf_run(int program);

@@ -162,7 +162,8 @@ int crn_uffd_whole(int uffd, uintptr_t addr, size_t len)
 
 _Static_assert(sizeof(struct crn_uffd_event) == 32, "ABI");
 
-void crn_uffd_events_read(struct crn_uffd_events *e, int uffd)
+/* Read an event, if there is one, and act on it like any reader. Any context. */
+static void read_event(struct crn_uffd_events *e, int uffd)
 {
 	struct crn_uffd_event *at = &e->log[atomic_fetch_add(&e->seen, 1) % CRN_UFFD_LOG];
 
@@ -187,7 +188,7 @@ int crn_uffd_protect_beside(
 	 */
 	while ((err = (int)crn_sys3(SYS_ioctl, uffd, PROTECT_IOCTL, &arg)) == -EAGAIN) {
 		if (e)
-			crn_uffd_events_read(e, uffd);
+			read_event(e, uffd);
 		crn_yield();
 	}
 	return err;

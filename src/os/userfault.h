@@ -62,9 +62,6 @@ enum crn_uffd_event_kind {
 	CRN_UFFD_UNMAPPED = 0x16, /* begin, end; has been done */
 };
 
-/* Read one, if there is one, and act on it like any reader. Any context. */
-void crn_uffd_events_read(struct crn_uffd_events *e, int uffd);
-
 /*
  * A descriptor (high, close-on-exec, non-blocking) with the features enabled, or -errno: -EPERM,
  * -ENOSYS, -EINVAL if the kernel lacks a feature. `way`, if not NULL, says how it was had. features

@@ -567,7 +567,6 @@ const void *crn_newest_copy(cairn_t *c, uintptr_t page);
 /* ---- restore.c */
 /* Are explicit areas in [begin, end) still the mappings that they were? 0 or CAIRN_ELAYOUT. */
 int crn_mappings_check(cairn_t *c, uintptr_t begin, uintptr_t end);
-int crn_restore_check(cairn_t *c, uint64_t id);
 /* Some memory has gone back and the rest cannot: says so in the log and ends the process. */
 _Noreturn void crn_half_way(const char *what, uintptr_t addr, int err);
 

@@ -196,7 +196,7 @@ int crn_mappings_check(cairn_t *c, uintptr_t begin, uintptr_t end)
 	return c->ops->whole && !c->control->watched ? c->ops->whole(c->tracker, begin, end) : 0;
 }
 
-int crn_restore_check(cairn_t *c, uint64_t id)
+static int check_restorable(cairn_t *c, uint64_t id)
 {
 	CRN_TRY(crn_settle(c));
 	CRN_TRY(crn_mark_usable(c, id));
@@ -246,7 +246,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 		CRN_TRY(crn_exempt_self(c));
 	else
 		CRN_TRY(crn_exempt_all(c));
-	CRN_TRY(crn_restore_check(c, id));
+	CRN_TRY(check_restorable(c, id));
 	CRN_TRY(crn_mappings_check(c, 0, UINTPTR_MAX));
 	if (c->ops->caps & CRN_TRACK_STORES)
 		CRN_TRY(crn_shared_find(c));
@@ -434,7 +434,7 @@ int crn_memory_restorable(cairn_t *c, uint64_t id)
 	int err;
 
 	CRN_TRY(crn_lock(c));
-	err = crn_restore_check(c, id);
+	err = check_restorable(c, id);
 	crn_unlock(c);
 	return err;
 }

@@ -533,23 +533,6 @@ void *crn_session_alloc(cairn_t *c, size_t size)
 	return block;
 }
 
-int crn_surface_omit(uintptr_t begin, uintptr_t end)
-{
-	cairn_t *c = crn_session_current();
-	int err;
-
-	CRN_TRY(crn_lock(c));
-	err = crn_ranges_add(c, &c->omitted, begin, end);
-	if (err >= 0) {
-		/* It has not vanished: a restore must not look for it. */
-		err = crn_area_forget(c, begin, end);
-		crn_layout_leave_out(c, begin, end);
-		c->control->maps_stale = true;
-	}
-	crn_unlock(c);
-	return err;
-}
-
 int crn_grow(cairn_t *c, void **at, size_t *capacity, size_t need, size_t entry_size)
 {
 	size_t wanted = *capacity ? *capacity : 16;

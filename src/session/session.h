@@ -111,12 +111,6 @@ size_t crn_session_reserved(void);
  */
 void crn_after_fork_child(void);
 
-/*
- * The engine's reserved memory; ranges of the agent's own image are added by the agent itself with
- * cairn_area_exclude-like force: they are never part of any surface.
- */
-int crn_surface_omit(uintptr_t begin, uintptr_t end);
-
 /* The process's engine, or NULL. */
 cairn_t *crn_session_current(void);
 

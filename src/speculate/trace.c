@@ -14,7 +14,7 @@ static uint64_t zigzag(int64_t value)
 
 /* ---- Writing --------------------------------------------------------------------------- */
 
-int crn_trace_flush(struct crn_trace_writer *w)
+static int flush(struct crn_trace_writer *w)
 {
 	if (w->error < 0 || !w->used)
 		return w->error;
@@ -26,7 +26,7 @@ int crn_trace_flush(struct crn_trace_writer *w)
 static void put(struct crn_trace_writer *w, uint8_t byte)
 {
 	if (w->used == sizeof(w->buffer))
-		crn_trace_flush(w);
+		flush(w);
 	if (w->error < 0)
 		return;
 	w->chain = (w->chain ^ byte) * FNV_PRIME;
@@ -105,7 +105,7 @@ int crn_trace_end(struct crn_trace_writer *w)
 	put_fixed(w, w->intervals, 8);
 	put_fixed(w, w->pages, 8);
 	put_fixed(w, w->chain, 8);
-	return crn_trace_flush(w);
+	return flush(w);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------- */

@@ -47,12 +47,11 @@ struct crn_trace_writer {
 	uint8_t buffer[4096];
 };
 
-/* Each 0 or the writer's error. Bytes may stay in the buffer until crn_trace_flush. */
+/* Each 0 or the writer's error. Bytes may stay in the buffer until crn_trace_end. */
 int crn_trace_begin(struct crn_trace_writer *w, crn_trace_write_fn write, void *owner);
 int crn_trace_interval(
 	struct crn_trace_writer *w, uint64_t key, const uintptr_t *pages, size_t count);
-int crn_trace_flush(struct crn_trace_writer *w);
-/* The trailer; flushes. */
+/* The trailer, and all that is in the buffer. */
 int crn_trace_end(struct crn_trace_writer *w);
 
 struct crn_trace_reader {

@@ -294,7 +294,6 @@ void region_unregister(struct region *r);
 bool byte_writable(uintptr_t addr);
 _Noreturn void oracle_child(void);
 void run_op(void); /* one of the row's writers */
-void helpers_quiesce(void);
 void helpers_start(void);
 
 /* mutate_*.c */

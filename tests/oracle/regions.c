@@ -300,7 +300,7 @@ void op_threads(void)
 		helper_wait(&W->helpers[i]);
 }
 
-void helpers_quiesce(void)
+static void helpers_quiesce(void)
 {
 	for (size_t i = 0; i < HELPERS; i++)
 		helper_command(&W->helpers[i], HELPER_STOP, W->helpers[i].region);
