@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include "rows.h"
 #include "../lib/tcp_pair.h"
@@ -39,6 +41,27 @@ const char *letters(void)
 		made = true;
 	}
 	return path;
+}
+
+void two_signals(int *fd, int *other)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigaddset(&set, SIGUSR2);
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	*fd = signalfd(-1, &set, SFD_NONBLOCK);
+	*other = dup(*fd);
+	CHECK(*other >= 0 && raise(SIGUSR1) == 0 && raise(SIGUSR2) == 0);
+}
+
+void two_file_events(int *fd, int *other)
+{
+	*fd = inotify_init1(IN_NONBLOCK);
+	*other = dup(*fd);
+	CHECK(*other >= 0 && inotify_add_watch(*fd, letters(), IN_OPEN | IN_CLOSE) > 0);
+	close(open(letters(), O_RDONLY));
 }
 
 /*

@@ -12,7 +12,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-
 enum way { LIBC, RAW, STDIO };
 extern enum way way;
 
@@ -25,10 +24,7 @@ struct row {
 	void (*body)(bool again); /* false: do; true: it was undone: check that, and do it again */
 	bool stdio;               /* only by STDIO; the others never by it */
 	bool libc_only;
-	/*
-	 * the body runs once, crashes in the middle by itself (crash_once), and goes on from there
-	 */
-	bool output;
+	bool output; /* the body runs once: it crashes in the middle (crash_once) and goes on */
 };
 
 /* Memory that a restore leaves alone. */
@@ -50,6 +46,10 @@ void tick(void);
 
 /* A scratch file of 26 letters; its name. */
 const char *letters(void);
+
+/* A descriptor, a duplicate, and two records to be read: signals that came, uses of a file. */
+void two_signals(int *fd, int *other);
+void two_file_events(int *fd, int *other);
 
 extern const struct row rows_descriptor[], rows_input[], rows_memory[], rows_process[],
 	rows_epoll[], rows_output[], rows_message[], rows_fork[], rows_copies[];

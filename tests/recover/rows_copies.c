@@ -30,15 +30,7 @@ static void take_all(bool again, void *buffer, size_t size, long expected)
 
 static void setup_signals(void)
 {
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2);
-	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
-	fd = signalfd(-1, &set, SFD_NONBLOCK);
-	other = dup(fd);
-	CHECK(other >= 0 && raise(SIGUSR1) == 0 && raise(SIGUSR2) == 0);
+	two_signals(&fd, &other);
 }
 
 static void body_signals(bool again)
@@ -50,10 +42,7 @@ static void body_signals(bool again)
 
 static void setup_files(void)
 {
-	fd = inotify_init1(IN_NONBLOCK);
-	other = dup(fd);
-	CHECK(other >= 0 && inotify_add_watch(fd, letters(), IN_OPEN | IN_CLOSE) > 0);
-	close(open(letters(), O_RDONLY));
+	two_file_events(&fd, &other);
 }
 
 static void body_files(bool again)

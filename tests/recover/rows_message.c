@@ -374,15 +374,7 @@ static void body_datagram_dropped(bool again)
 
 static void setup_signalfd(void)
 {
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGUSR1);
-	sigaddset(&set, SIGUSR2);
-	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
-	fd = signalfd(-1, &set, SFD_NONBLOCK);
-	other = dup(fd);
-	CHECK(fd >= 0 && raise(SIGUSR1) == 0 && raise(SIGUSR2) == 0);
+	two_signals(&fd, &other);
 }
 
 /* Both at once, and then one by one. */
@@ -406,10 +398,7 @@ static void body_signalfd(bool again)
 
 static void setup_inotify(void)
 {
-	fd = inotify_init1(IN_NONBLOCK);
-	other = dup(fd);
-	CHECK(fd >= 0 && inotify_add_watch(fd, letters(), IN_OPEN | IN_CLOSE) > 0);
-	close(open(letters(), O_RDONLY));
+	two_file_events(&fd, &other);
 }
 
 static void body_inotify(bool again)

@@ -17,22 +17,19 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <ucontext.h>
-#include "../lib/harness.h"
 #include "track/undo_pages.h"
+
+#define PAGES 8ul
+#include "../lib/marked_area.h"
 #include "watcher.h"
 
-#define PAGE      4096ul
-#define PAGES     8ul
 #define AT        5ul
 #define LIMIT     240
 #define TRAP_FLAG 0x100
 #define STEPS_MAX 20000ul
 
-static cairn_t *c;
-static volatile uint8_t *area;
 static pid_t program;
 static volatile char fate;
 static volatile unsigned long steps, until; /* of the child */
@@ -181,13 +178,7 @@ int __wrap_crn_uffd_protect_beside(
 
 /* ---- What the program does ------------------------------------------------------------------ */
 
-static void write_all(uint8_t value)
-{
-	for (size_t i = 0; i < PAGES; i++)
-		area[i * PAGE + i] = value;
-}
-
-static void expect_all(uint8_t value)
+static void expect_pages(uint8_t value)
 {
 	for (size_t i = 0; i < PAGES; i++)
 		if (area[i * PAGE + i] != value)
@@ -262,14 +253,14 @@ static bool run(const char *plan, enum then then)
 		checkpoint(&next);
 	write_all(10);
 	rewind_to(id);
-	expect_all(1);
+	expect_pages(1);
 	write_all(2);
 	checkpoint(&next);
 	write_all(3);
 	rewind_to(next);
-	expect_all(2);
+	expect_pages(2);
 	rewind_to(id);
-	expect_all(1);
+	expect_pages(1);
 	return stepped;
 }
 
@@ -291,10 +282,7 @@ int main(int argc, char **argv)
 	o.surface = "none";
 	o.keep = 4;
 	o.flags = strchr(flags, 'p') ? CAIRN_PROTECT : 0;
-	c = test_open(&o);
-	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(area != MAP_FAILED);
-	CHECK_OK(cairn_area_add(c, (void *)area, PAGES * PAGE));
+	open_with_area(&o);
 	for (until = 1; more; until += stride) {
 		if (until > STEPS_MAX)
 			test_fail("no end after %lu steps", STEPS_MAX);

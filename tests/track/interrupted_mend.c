@@ -7,18 +7,15 @@
  */
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include "../lib/harness.h"
-#include "watcher.h"
 #include "os/descriptor.h"
 
-#define PAGE  4096ul
 #define PAGES 64ul
+#include "../lib/marked_area.h"
+#include "watcher.h"
+
 #define LIMIT 30 /* seconds */
 
-static cairn_t *c;
-static volatile uint8_t *area;
 static size_t stores; /* of the handler, each to another page */
 static atomic_bool armed, inside;
 
@@ -55,10 +52,7 @@ int main(void)
 	o.tracker = "uffd";
 	o.strategy = "none";
 	o.surface = "none";
-	c = test_open(&o);
-	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(area != MAP_FAILED);
-	CHECK_OK(cairn_area_add(c, (void *)area, PAGES * PAGE));
+	open_with_area(&o);
 	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	signal(SIGUSR1, on_signal);
 	watcher_begin(LIMIT);

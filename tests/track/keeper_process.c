@@ -9,20 +9,16 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include "../lib/harness.h"
+
+#define PAGES 16ul
+#include "../lib/marked_area.h"
 #include "../lib/refused_call.h"
 #include "child_find.h"
 
-#define PAGE  4096ul
-#define PAGES 16ul
-
-static cairn_t *c;
-static volatile uint8_t *area;
 static const char *tracker, *feed;
 
 static void open_session(void)
@@ -34,22 +30,7 @@ static void open_session(void)
 	o.strategy = "none"; /* the pages shall be protected */
 	o.surface = "none";
 	o.keep = 4;
-	c = test_open(&o);
-	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(area != MAP_FAILED);
-	CHECK_OK(cairn_area_add(c, (void *)area, PAGES * PAGE));
-}
-
-static void write_all(uint8_t value)
-{
-	for (size_t i = 0; i < PAGES; i++)
-		area[i * PAGE + i] = value;
-}
-
-static void expect_all(uint8_t value)
-{
-	for (size_t i = 0; i < PAGES; i++)
-		CHECK_U64(area[i * PAGE + i], value);
+	open_with_area(&o);
 }
 
 static void close_all(void)
@@ -533,10 +514,7 @@ static void case_reused(void)
 
 int main(int argc, char **argv)
 {
-	static const struct {
-		const char *name;
-		void (*run)(void);
-	} cases[] = {
+	static const struct test_case cases[] = {
 		{ "unseen", case_unseen },
 		{ "nothing_held", case_nothing_held },
 		{ "small", case_small },
@@ -557,6 +535,7 @@ int main(int argc, char **argv)
 		{ "other_user", case_other_user },
 		{ "other_user_closes", case_other_user_closes },
 		{ "reused", case_reused },
+		{ 0 },
 	};
 
 	child_name = "cairn-keeper";
@@ -565,11 +544,5 @@ int main(int argc, char **argv)
 	tracker = argv[2];
 	if (!strcmp(argv[1], "sleep")) /* what the cases that execute become */
 		_exit(waitpid(-1, NULL, WNOHANG) == -1 && sleep(PATIENCE_MS / 500) ? 1 : 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		if (!strcmp(cases[i].name, argv[1])) {
-			cases[i].run();
-			return 0;
-		}
-	}
-	test_fail("no such case");
+	return test_run_case(cases, argv[1]);
 }

@@ -7,21 +7,18 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
-#include "../lib/harness.h"
 #include "track/undo_pages.h"
+
+#define PAGES 32ul
+#include "../lib/marked_area.h"
 #include "watcher.h"
 
-#define PAGE  4096ul
-#define PAGES 32ul
 #define AT    9ul /* the page that the child stores to */
 #define LIMIT 60
 
 enum stage { ENTER, FRAME, OPEN, LISTED, LEAVE, CROWDED, CROWDED_OPEN, STAGES };
 
-static cairn_t *c;
-static volatile uint8_t *area;
 static pid_t program;
 static volatile int stage, after, crowds;
 
@@ -132,18 +129,6 @@ int __wrap_undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintpt
 	return err;
 }
 
-static void write_all(uint8_t value)
-{
-	for (size_t i = 0; i < PAGES; i++)
-		area[i * PAGE + i] = value;
-}
-
-static void expect_all(uint8_t value)
-{
-	for (size_t i = 0; i < PAGES; i++)
-		CHECK_U64(area[i * PAGE + i], value);
-}
-
 static void kill_child(void)
 {
 	volatile pid_t pid;
@@ -188,10 +173,7 @@ static void run(const char *tracker, const char *then)
 	o.strategy = "none";
 	o.surface = "none";
 	o.keep = 4;
-	c = test_open(&o);
-	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(area != MAP_FAILED);
-	CHECK_OK(cairn_area_add(c, (void *)area, PAGES * PAGE));
+	open_with_area(&o);
 	write_all(1);
 	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	area[PAGE] = 5;

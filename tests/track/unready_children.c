@@ -9,22 +9,19 @@
 #include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include "../lib/harness.h"
+
+#define PAGES 16ul
+#include "../lib/marked_area.h"
 #include "../lib/refused_call.h"
 #include "child_find.h"
 
-#define PAGE  4096ul
-#define PAGES 16ul
 #define LIMIT 45 /* seconds */
 
 extern const char crn_keeper_sleep[] __attribute__((visibility("hidden"))); /* os/keeper.S */
 bool crn_host_softdirty_proven(void) __attribute__((visibility("hidden"))); /* os/host.h */
 
-static cairn_t *c;
-static volatile uint8_t *area;
 static const char *tracker;
 
 static void open_session(uint32_t keep)
@@ -35,10 +32,7 @@ static void open_session(uint32_t keep)
 	o.strategy = "none";
 	o.surface = "none";
 	o.keep = keep;
-	c = test_open(&o);
-	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(area != MAP_FAILED);
-	CHECK_OK(cairn_area_add(c, (void *)area, PAGES * PAGE));
+	open_with_area(&o);
 }
 
 /* Interrupts every wait of this thread, more often than the engine looks. */
