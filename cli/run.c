@@ -54,8 +54,8 @@ enum {
 
 static const struct argp_option options[] = {
 	{ "at", OPT_AT, "SITE[/N]", 0,
-		"checkpoint at SITE, or at every N-th hit of it: wait, output, func:SYMBOL, "
-		"func:[OBJECT:]0xOFFSET, timer:MS; may be repeated",
+		"checkpoint at SITE, or at every N-th hit of it: wait, output, "
+		"func:[OBJECT:]SYMBOL, func:[OBJECT:]0xOFFSET, timer:MS; may be repeated",
 		0 },
 	{ "tracker", OPT_TRACKER, "NAME", 0,
 		"auto (default), async, uffd, mprotect, softdirty, fork", 0 },
@@ -69,10 +69,11 @@ static const struct argp_option options[] = {
 		"reg:NAME, word:REG+OFFSET",
 		0 },
 	{ "keep", OPT_KEEP, "K", 0, "checkpoints to keep: 1, or 8 with --recover", 0 },
-	{ "surface", OPT_SURFACE, "S", 0, "all (default), program, or mapping names and ranges",
-		0 },
+	{ "surface", OPT_SURFACE, "S", 0,
+		"all (default), program, none, or mapping names and ranges", 0 },
 	{ "memory-max", OPT_MEMORY, "SIZE", 0, "bytes the engine may use (K, M, G)", 0 },
-	{ "protect", OPT_PROTECT, NULL, 0, "keep the engine's copies read-only meanwhile", 0 },
+	{ "protect", OPT_PROTECT, NULL, 0,
+		"keep the engine's memory read-only while the program runs", 0 },
 	{ "recover", OPT_RECOVER, NULL, 0,
 		"go back to the last checkpoint when the program crashes; --at wait is the default",
 		0 },
