@@ -47,21 +47,21 @@ static uint64_t break_even(const struct crn_costs *c, uint32_t back)
 	return ((uint64_t)c->protect + back) / (c->copy ? c->copy : 1);
 }
 
-/* What a guest's way out and back costs, in copies. */
-static uint64_t way_of_guest(const struct crn_costs *c)
+/* What a lodger's way out and back costs, in copies. */
+static uint64_t way_of_lodger(const struct crn_costs *c)
 {
 	return break_even(c, c->open < c->fault ? c->open : c->fault);
 }
 
 /*
- * The limits of one context count its own intervals. A page that stays hot as a guest meanwhile is
+ * The limits of one context count its own intervals. A page that stays hot as a lodger meanwhile is
  * copied in those of the others as well.
  */
 static void compute_limits(struct crn_speculation *s, struct decay_state *d)
 {
 	struct crn_costs costs = s->port->costs;
 
-	if (d->away / CRN_ONE < way_of_guest(&costs))
+	if (d->away / CRN_ONE < way_of_lodger(&costs))
 		costs.copy += (uint32_t)(costs.copy * d->away / CRN_ONE);
 	crn_gap_limits(&d->gaps, &costs, s->common);
 }
@@ -198,12 +198,12 @@ static void forget_some(struct crn_speculation *s, struct crn_working_set *ws)
 /* ---- Contexts --------------------------------------------------------------------------- */
 
 /*
- * The pages that the context now left wants hot, and the next one does not, are its guests: they
+ * The pages that the context now left wants hot, and the next one does not, are its lodgers: they
  * stay hot if the way out and back costs more than copying them until their context returns. That
- * is so under every tracker of a user-level engine when contexts alternate quickly. A guest's
+ * is so under every tracker of a user-level engine when contexts alternate quickly. A lodger's
  * entry.note says at which clock it has cost that much, and goes.
  */
-static bool is_guest(const struct crn_ws_entry *e)
+static bool is_lodger(const struct crn_ws_entry *e)
 {
 	return e->slot != CRN_SLOT_NONE && !(e->flags & CRN_WS_HOT);
 }
@@ -213,11 +213,11 @@ static bool decay_stay(struct crn_speculation *s, struct crn_working_set *from, 
 {
 	const struct crn_costs *c = &s->port->costs;
 	const struct decay_state *d = from->state;
-	uint64_t even = way_of_guest(c);
+	uint64_t even = way_of_lodger(c);
 	uint64_t until = s->clock + even;
 	uint32_t there;
 
-	if (is_guest(&from->entries[index]))
+	if (is_lodger(&from->entries[index]))
 		until = from->entries[index].note;
 	else if (d->away / CRN_ONE >= even)
 		return false;
@@ -238,8 +238,8 @@ static void decay_begin(struct crn_speculation *s, struct crn_working_set *ws)
 	d->left = s->clock;
 }
 
-/* Has the current context written a guest? Then it is its own from now on. */
-static void see_guest(
+/* Has the current context written a lodger? Then it is its own from now on. */
+static void see_lodger(
 	struct crn_speculation *s, struct crn_working_set *ws, size_t slot, bool changed)
 {
 	uint32_t index = s->hot.entry[slot];
@@ -274,7 +274,7 @@ static void see_hot(
 		e->last = ws->now - 1;
 	*word &= ~bit;
 	if (!(e->flags & CRN_WS_HOT)) {
-		see_guest(s, ws, slot, changed);
+		see_lodger(s, ws, slot, changed);
 	} else if (changed) {
 		note_write(d, ws, e);
 		if (e->kind == CRN_GAP_STEADY)

@@ -156,7 +156,7 @@ static void test_guests_stay_while_that_is_cheaper(void **state)
 	assert_in_range(evictions_of_turns(&kernel, 1), 180, 200);
 }
 
-/* Its context does not come back: the guest goes when it has cost as much as the way. */
+/* Its context does not come back: the lodger goes when it has cost as much as the way. */
 static void test_guests_leave_in_the_end(void **state)
 {
 	for (unsigned others = 1; others <= 3; others++) {
