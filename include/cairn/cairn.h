@@ -27,7 +27,8 @@
  *
  * Results. int functions return >= 0 or a negative code: -errno, or one of the
  * CAIRN_E* codes below -4000; cairn_strerror() names both. errno is not used. A
- * failed call changes nothing, and out-parameters are then untouched.
+ * failed call changes nothing, and out-parameters are then untouched. Every call
+ * answers -EINVAL for a handle that is no open session.
  *
  * Descriptors. The engine's lie high, away from the program's. The program may close all that it
  * does not know (close_range, closefrom) and open files of its own under their numbers: what can be
@@ -179,7 +180,7 @@ CRN_API CRN_MUST_CHECK int cairn_open(cairn_t **out, const struct cairn_options 
 
 /*
  * Forget everything and stop tracking. Memory stays as it is. Not while another thread is in a
- * call.
+ * call. A session that was opened twice, or by `cairn run`, goes on until its last cairn_close.
  */
 CRN_API int cairn_close(cairn_t *c);
 
@@ -188,36 +189,45 @@ CRN_API int cairn_close(cairn_t *c);
 /*
  * Register [addr, addr+len) as an area. addr and len are widened to whole pages. All checkpoints
  * that exist stay; a restore to one that is older than the area leaves the area as it is, whatever
- * has been mapped there since. The area lasts until it is removed, or until a call finds that
- * nothing of it is mapped any more. What is mapped anywhere in it meanwhile, of whatever kind, is a
- * part of it. Parts that go, or become other memory, are brought back by "async" and "fork", as
- * private memory; a part that was shared is not (CAIRN_ELAYOUT). Feed "bpf-images" keeps no past of
- * such an interval (CAIRN_EFAILED); "fork" takes no shared memory that is mapped over a part
- * (CAIRN_EUNSUPPORTED while it is there). While it is registered under "uffd" or "mprotect", remove
- * it before you unmap or move it, or (under "mprotect") change its protection. Here it is found
- * out: cairn_restore, cairn_rewind, cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the
- * area is removed. With surface "none" such a call of the program waits until the session's keeper,
- * a process, has noticed; while that is stopped, or (under "uffd") when somebody has killed both it
- * and its twin at once, until the next cairn_checkpoint, _restore or _rewind. (Who runs out of
- * memory loses one of them.) Remove the area first, and there is nothing to wait for.
- * Where there is no keeper, and (under "mprotect", and for files under "uffd") from the death of
- * keeper and twin to the next call, clean pages whose content goes while they
- * stay unwritable are not found out: by MADV_DONTNEED, MREMAP_DONTUNMAP, read-only memory that is
- * mapped over them, also if cairn_area_touch or a strategy expects stores there and they are opened
- * afterwards. Shared areas keep their content in the first two cases; other memory over them is
- * found out while it is there, when a page of it is opened (from Linux 6.11 on), and at checkpoints
- * that close pages.
+ * has been mapped there since.
+ *
+ * The area lasts until it is removed, or until a call finds that nothing of it is mapped any more.
+ * What is mapped anywhere in it meanwhile, of whatever kind, is a part of it. Parts that go, or
+ * become other memory, are brought back by "async" and "fork", as private memory; a part that was
+ * shared is not (CAIRN_ELAYOUT). Feed "bpf-images" keeps no past of such an interval
+ * (CAIRN_EFAILED); "fork" takes no shared memory that is mapped over a part (CAIRN_EUNSUPPORTED
+ * while it is there).
+ *
+ * Under "uffd" and "mprotect", remove it before you unmap or move it, or (under "mprotect") change
+ * its protection. Else that is found out: cairn_restore, cairn_rewind, cairn_peek and cairn_changes
+ * answer CAIRN_ELAYOUT until the area is removed. With surface "none" such a call of the program
+ * waits until the session's keeper, a process, has noticed; while that is stopped, or (under
+ * "uffd") when somebody has killed both it and its twin at once, until the next cairn_checkpoint,
+ * _restore or _rewind. (Who runs out of memory loses one of them.) Remove the area first, and there
+ * is nothing to wait for.
+ *
+ * Not found out, where there is no keeper, and (under "mprotect", and for files under "uffd") from
+ * the death of keeper and twin to the next call: clean pages whose content goes while they stay
+ * unwritable, by MADV_DONTNEED, MREMAP_DONTUNMAP, or read-only memory that is mapped over them,
+ * also if cairn_area_touch or a strategy expects stores there and they are opened afterwards.
+ * Shared areas keep their content in the first two cases; other memory over them is found out while
+ * it is there, when a page of it is opened (from Linux 6.11 on), and at checkpoints that close
+ * pages.
+ *
+ * Under "uffd" an area is made unmergeable: KSM takes the protection from pages that it merges, so
+ * do not set MADV_MERGEABLE or PR_SET_MEMORY_MERGE later.
+ *
  * Under "shadow" and "undolog": shared memory of one file, or of one anonymous mapping, that goes
  * back from now on, to all checkpoints, as long as it is mapped there. Private memory goes back
  * without as far as the program's own code stores to it; as an area it is watched by pages besides,
  * so that what others store goes back, too: libraries, the kernel (CAIRN_EOVERLAP: the program's
  * image, its stack; CAIRN_ENOTRACK: where "async" is not to be had). Remove it before it is
  * unmapped, moved or closed: while it is not there checkpoints and restores answer CAIRN_ELAYOUT.
+ *
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0),
- * CAIRN_EUNSUPPORTED (shared memory of several objects, or beside private memory; private memory in
- * a program that was built with -fcairn-hybrid; huge pages of hugetlbfs under "uffd",
- * "mprotect" and feed "bpf-images"). Under "uffd" an area is made unmergeable: KSM takes the
- * protection from pages that it merges, so do not set MADV_MERGEABLE or PR_SET_MEMORY_MERGE later.
+ * CAIRN_EUNSUPPORTED ("shadow", "undolog": shared memory of several objects, or beside private
+ * memory, or private memory in a program that was built with -fcairn-hybrid; "uffd", "mprotect",
+ * feed "bpf-images": huge pages of hugetlbfs).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
 
@@ -238,23 +248,28 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
 /*
  * "This is about to be, or was, written behind your back": DMA, another process. Under trackers
  * that keep old content from the first store ("uffd", "mprotect") call it before the write;
- * elsewhere either way. Under "uffd" and "mprotect" a system call that writes into a clean page
- * fails with EFAULT: touch its buffer first. There madvise(MADV_DONTNEED, _REMOVE) and
- * mremap(MREMAP_DONTUNMAP) take clean pages away, and their past with them: touch those before,
- * too. Clean ones that go all the same are found out like an area that was unmapped (under "uffd"
- * from Linux 6.7 on), if the keeper notices; MADV_GUARD_INSTALL is not, under "mprotect". More than
- * a thousand such calls on open pages between two of ours are taken for the worst. A hole that is
- * punched into shared memory (MADV_REMOVE, fallocate) is a write behind the back of every tracker.
- * So is what is done to a file under an area (write, ftruncate): it shows in shared memory, and in
- * private pages that nobody has written. Cutting a file short takes the others along, too:
- * "async" puts them back. The others refuse what is past by then (CAIRN_ELAYOUT, CAIRN_EFAILED),
- * and the next checkpoint is good again.
- * Under "fork" what is written to a file shows at all checkpoints, in private pages of it that the
- * program has never written. What MADV_FREE is given may be dropped by the kernel at any time until
- * it is stored to, also after a restore to before the advice, and nobody is told, under no tracker
- * ("mprotect" with a keeper alone refuses clean pages of it): use MADV_DONTNEED on tracked memory,
- * or touch it before the advice, and then restores store to it; not to hot pages that have not
- * changed, under "uffd" and "mprotect". Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
+ * elsewhere either way.
+ *
+ * Under "uffd" and "mprotect" a system call that writes into a clean page fails with EFAULT: touch
+ * its buffer first. There madvise(MADV_DONTNEED, _REMOVE) and mremap(MREMAP_DONTUNMAP) take clean
+ * pages away, and their past with them: touch those before, too. Clean ones that go all the same
+ * are found out like an area that was unmapped (under "uffd" from Linux 6.7 on), if the keeper
+ * notices; MADV_GUARD_INSTALL is not, under "mprotect". More than a thousand such calls on open
+ * pages between two of ours are taken for the worst.
+ *
+ * Under every tracker a hole that is punched into shared memory (MADV_REMOVE, fallocate) is a write
+ * behind its back. So is what is done to a file under an area (write, ftruncate): it shows in
+ * shared memory, and in private pages that nobody has written (under "fork" at all checkpoints).
+ * Cutting a file short takes the others along, too: "async" puts them back, the other trackers
+ * refuse what is past by then (CAIRN_ELAYOUT, CAIRN_EFAILED), and the next checkpoint is good
+ * again.
+ *
+ * What MADV_FREE is given may be dropped by the kernel at any time until it is stored to, also
+ * after a restore to before the advice, and nobody is told ("mprotect" with a keeper alone refuses
+ * clean pages of it). Use MADV_DONTNEED on tracked memory, or touch it before the advice, and then
+ * restores store to it; not to hot pages that have not changed, under "uffd" and "mprotect".
+ *
+ * Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_touch(cairn_t *c, void *addr, size_t len);
 
@@ -291,7 +306,7 @@ CRN_API CRN_MUST_CHECK int cairn_context(cairn_t *c, uint64_t key);
 /*
  * Attach up to 4096 bytes to a kept checkpoint (a request number, device state): copied; replaces
  * what was there. cairn_checkpoint_tag_get returns the length and copies at most `len` bytes.
- * Errors: CAIRN_EEVICTED, CAIRN_ENOCKPT, -E2BIG, CAIRN_EMEMORY.
+ * Errors: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, -E2BIG, -EINVAL (blob NULL), CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag(cairn_t *c, uint64_t id, const void *blob,
 	size_t len);
@@ -305,18 +320,24 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
  * system call: there SIGSEGV and the other faults are unblocked and the rest is left. Must be
  * called by the thread that took it.
  * Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
- * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (strategy "oracle-count"; a mapping of the surface that the
- * tracker cannot take, as the log has said).
+ * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (the implicit checkpoints of cairn_open and cairn_resume have
+ * no registers; strategy "oracle-count"; a mapping of the surface that the tracker cannot take, as
+ * the log has said).
  */
 CRN_API CRN_MUST_CHECK int cairn_restore(cairn_t *c, uint64_t id);
 
 /*
- * The same for memory alone, and return to the caller (libsmc's restore). The caller's own stack
- * is left as it is. For a search over an arena: cost is that of copying the pages back.
+ * The same for memory alone, to implicit checkpoints too, and return to the caller (libsmc's
+ * restore). The caller's own stack is left as it is. For a search over an arena: cost is
+ * that of copying the pages back. Returns 0. Errors: as cairn_restore; CAIRN_EUNSUPPORTED also on a
+ * stack in the heap, whose end is not known.
  */
 CRN_API CRN_MUST_CHECK int cairn_rewind(cairn_t *c, uint64_t id);
 
-/* The oldest and the newest checkpoint that can be named now. Either pointer may be NULL. */
+/*
+ * The oldest and the newest checkpoint that can be named now. Either pointer may be NULL. Returns 0
+ * or CAIRN_EPAUSED.
+ */
 CRN_API CRN_MUST_CHECK int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *newest);
 
 /*
@@ -352,19 +373,19 @@ CRN_API CRN_MUST_CHECK int cairn_interval_long(cairn_t *c);
 
 /*
  * Read [addr, addr+len) as it was at checkpoint `id` into buf; nothing changes. The range must lie
- * inside areas. Errors: as cairn_restore, CAIRN_ENOTAREA.
+ * inside areas. Returns 0. Errors: as cairn_restore, CAIRN_ENOTAREA.
  */
 CRN_API CRN_MUST_CHECK int cairn_peek(cairn_t *c, uint64_t id, const void *addr, void *buf,
 	size_t len);
 
-/* The same for many ranges: remote[i] is read into local[i], whose lengths must agree. */
+/* The same for many ranges: remote[i] is read into local[i], whose lengths must agree (-EINVAL). */
 CRN_API CRN_MUST_CHECK int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local,
 	const struct iovec *remote, size_t count);
 
 /*
  * Called once per changed extent in address order; before and after are `len` bytes each, valid
  * during the call. Return non-zero to stop; cairn_changes then returns that value if it is
- * positive.
+ * positive. It runs within the call: what it asks of the library itself answers -EDEADLK.
  */
 typedef int (*cairn_change_fn)(void *ctx, void *addr, size_t len, const void *before,
 	const void *after);
@@ -372,6 +393,7 @@ typedef int (*cairn_change_fn)(void *ctx, void *addr, size_t len, const void *be
 /*
  * What changed between two checkpoints, from < to; `to` may be CAIRN_NOW. Extents are maximal
  * runs of differing 8-byte words inside one page. Returns 0 or a positive value from the callback.
+ * Errors: as cairn_peek, -EINVAL (fn NULL), CAIRN_EUNSUPPORTED ("shadow", "undolog").
  */
 #define CAIRN_NOW UINT64_MAX
 CRN_API CRN_MUST_CHECK int cairn_changes(cairn_t *c, uint64_t from, uint64_t to,
@@ -411,6 +433,10 @@ struct cairn_stats {
 	uint64_t long_at_once;   /* of these: that began in it, as those before them were long */
 	char feed_why[48];       /* a better feed that "auto" did not take, and why; or empty */
 };
+/*
+ * cairn_stats fills as much of *out as its size says; its cost grows with the number of areas. Both
+ * return 0; CAIRN_EOPTION without a size.
+ */
 CRN_API CRN_MUST_CHECK int cairn_stats(cairn_t *c, struct cairn_stats *out);
 CRN_API CRN_MUST_CHECK int cairn_stats_reset(cairn_t *c);
 

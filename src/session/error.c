@@ -52,6 +52,7 @@ static const struct error_text error_texts[] = {
 	{ -EMFILE, "EMFILE: the process has no descriptors left" },
 	{ -ENOSPC, "ENOSPC: no space left" },
 	{ -ENOSYS, "ENOSYS: the kernel does not have that call, or a filter hides it" },
+	{ -EDEADLK, "EDEADLK: a call of the same thread is under way" },
 	{ -EOPNOTSUPP, "EOPNOTSUPP: not supported" },
 	{ -EUSERS, "EUSERS: too many threads" },
 };
