@@ -100,8 +100,8 @@ static inline const uint8_t *crn_stub_of(uintptr_t rip)
 /* threads.c */
 int crn_threads_init(void);
 struct crn_thread *crn_thread_new(void); /* NULL: no slot */
-int crn_thread_enter(
-	struct crn_thread *t); /* on the thread itself: %gs, altstack, dispatch. 0 or -errno */
+/* On the thread itself: %gs, altstack, dispatch. 0 or -errno. */
+int crn_thread_enter(struct crn_thread *t);
 bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_t *stub);
 void crn_clone_after(struct crn_regs *regs, struct crn_pending *p);
 

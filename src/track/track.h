@@ -62,7 +62,9 @@ enum crn_tracker_caps {
 	CRN_TRACK_SEES_KERNEL = 1u << 1,
 	CRN_TRACK_THREADS = 1u << 2,      /* every thread's stores are noticed */
 	CRN_TRACK_SHARED = 1u << 3,       /* MAP_SHARED areas can be tracked */
-	CRN_TRACK_KEEPS = 1u << 4,        /* keeps its own checkpoints (fork): no journal records */
+	CRN_TRACK_KEEPS = 1u << 4,        /* keeps its own checkpoints: no journal records */
+	/* holds the content at interval_begin of every page, written or not */
+	CRN_TRACK_MIRROR = 1u << 5,
 	/* takes the write permission of mappings away: the map does not tell the program's */
 	CRN_TRACK_PROTECTS = 1u << 6,
 	/*
@@ -70,8 +72,6 @@ enum crn_tracker_caps {
 	 * is followed, and what it hands to env->store is any run of bytes.
 	 */
 	CRN_TRACK_STORES = 1u << 7,
-	/* holds the content at interval_begin of every page, written or not */
-	CRN_TRACK_MIRROR = 1u << 5,
 	/* keeps nothing: a cost bound (dummy.c); its checkpoints cannot be restored or looked at */
 	CRN_TRACK_NOTHING = 1u << 8,
 };

@@ -56,8 +56,8 @@ enum undo_flags {
 	UNDO_LOST = 1u << 4,   /* open, and there was no memory to keep the old content */
 	UNDO_SEALED = 1u << 5, /* the program itself has made it read-only: not ours to open */
 	UNDO_EXEC = 1u << 6,   /* executable: protection keeps that */
-	UNDO_THERE = 1u
-		<< 7, /* populated, as seen by the count of the present interval_end (hot areas) */
+	/* populated, as seen by the count of the present interval_end (hot areas) */
+	UNDO_THERE = 1u << 7,
 	UNDO_LISTED = 1u << 8, /* the list of hot pages has it */
 	UNDO_SAME = 1u << 9,   /* within interval_end: was unchanged when it was looked at */
 	UNDO_NEAR = 1u << 10,  /* opened because a strategy named it at another page's fault */
