@@ -169,10 +169,11 @@ struct cairn_options {
  * and their parameters; what is wrong with a name or a value is said in the log. "auto" is
  * "decay" under "async", "uffd" and "mprotect"; the others have no hot pages and take "none" alone.
  *
- * Returns 0; CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESTRATEGY, CAIRN_ESURFACE, CAIRN_EOPTION,
- * CAIRN_EBUSY, -EINVAL (a feed for a tracker that has none), -ENOMEM, CAIRN_EUNSUPPORTED ("uffd" or
- * "mprotect" while another process uses this memory, as after clone(CLONE_VM); it is seen if there
- * is one thread), or what the kernel refused.
+ * Returns 0; CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESTRATEGY, CAIRN_EAREAONLY, CAIRN_ESURFACE,
+ * CAIRN_EOPTION, CAIRN_EBUSY, CAIRN_EMEMORY, -ENOMEM, -EINVAL (a feed for a tracker that has none),
+ * -EBUSY ("async": a mapping of the surface belongs to a userfaultfd of the program's own),
+ * CAIRN_EUNSUPPORTED ("uffd" or "mprotect" while another process uses this memory, as after
+ * clone(CLONE_VM); it is seen if there is one thread), or what the kernel refused.
  * When the process runs under `cairn run`, this joins the engine that is there and returns its
  * handle; a program that is linked with libcairn.a cannot join (CAIRN_EBUSY).
  */
