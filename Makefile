@@ -56,7 +56,7 @@ check: build ## The quick tests: under a minute, no privileges needed
 	@$(PYTHON) scripts/tidy.py
 	@$(PYTHON) scripts/run_tests.py --build $(BUILD) --label 'quick|unit'
 
-bench: ## Measure (about an hour; BENCH=part, ROUNDS=n, QUICK=1, FRESH=1), results/ and a report
+bench: ## Measure (about an hour; BENCH=part, ROUNDS=n, QUICK=1, FRESH=1, STRATEGIES=a,b), results/ and a report
 	@scripts/install_deps.sh build bench
 	@scripts/install_deps.sh --optional servers
 	@scripts/install_deps.sh --optional compiler $(if $(findstring lmc,$(BENCH)),programs)

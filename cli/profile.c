@@ -274,8 +274,11 @@ static int never_ran(const struct profile *p)
 
 int cmd_profile(int argc, char **argv)
 {
-	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]\nreport FILE",
-		"Find the sites at which a program is best checkpointed.", NULL, NULL, NULL };
+	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]",
+		"Find the sites at which a program is best checkpointed.\v"
+		"`cairn profile report FILE` shows what a program built with cairn-cc "
+		"-fcairn-profile has counted; it has options of its own.",
+		NULL, NULL, NULL };
 	static struct run r;
 	static char report[] = "cairn profile report";
 	int status;

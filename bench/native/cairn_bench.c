@@ -117,12 +117,12 @@ static void help(void)
 	puts("Usage: cairn-bench [OPTION]... [TRACE]...\n"
 	     "Replay traces of real runs, or runs made up, through speculation strategies.\n"
 	     "\n"
-	     "  -s, --strategy=NAME[:PARAM=VALUE,...]  which; 1/2/3 as a value is a sweep (all)\n"
+	     "  -s, --strategy=NAME[:PARAM=VALUE,...]  which (all); a value 1/2/3 is a sweep\n"
 	     "  -y, --synthetic=KIND[:SETTING=VALUE,...]  a run that is made up\n"
 	     "  -n, --intervals=N  its length (20000)\n"
-	     "  -c, --costs=MODEL  smc, mprotect, uffd, async, scan, or MODEL:COPY with another\n"
-	     "                     price of a copy; FAULT,COPY,PROTECT,OPEN in\n"
-	     "                     cycles per page (the first four)\n"
+	     "  -c, --costs=MODEL  what the host charges (each of smc, mprotect, uffd, async);\n"
+	     "                     or scan, MODEL:COPY with another price of a copy, or\n"
+	     "                     FAULT,COPY,PROTECT,OPEN in cycles per page\n"
 	     "  -r, --seed=N       for runs and strategies (1)\n"
 	     "  -k, --skip=N       the first N intervals teach but do not count (0)\n"
 	     "  -l, --late         writes are only known at the checkpoint, as from a scan\n"
@@ -130,7 +130,9 @@ static void help(void)
 	     "      --cut          take a trace that was cut short as far as it goes\n"
 	     "  -f, --figures      page reuse, run lengths, history similarity (HBFT Figures 4-6)\n"
 	     "      --turn=N       what a checkpoint costs each strategy with N hot pages\n"
-	     "      --list         strategies with their parameters, and kinds of runs");
+	     "      --list         strategies with their parameters, and kinds of runs\n"
+	     "\n"
+	     "In parentheses: what is taken without the option. `man cairn-bench` says more.");
 }
 
 static void list(void)
