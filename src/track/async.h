@@ -165,8 +165,13 @@ bool crn_async_doubtful(struct crn_async *t, uintptr_t begin, uintptr_t end);
 bool crn_async_steady(struct crn_async *t, uintptr_t page);
 /* A page was written: if it is of a private file mapping it is the program's own copy now. */
 int crn_async_note_owned(struct crn_async *t, uintptr_t page);
-/* Copies that have been dropped since: note them as written. */
-int crn_async_check_owned(struct crn_async *t);
+/*
+ * Copies that have gone since: note them as written. Without `all` only those are looked for that
+ * cutting a file drops.
+ */
+int crn_async_check_owned(struct crn_async *t, bool all);
+/* Is there any that cutting a file could drop? As far as known: a scan has to look. */
+bool crn_async_owns_cuttable(const struct crn_async *t);
 /* Pages that have come to life in sparse spans: watch them, as written. */
 int crn_async_wake(struct crn_async *t);
 /*

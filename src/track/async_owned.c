@@ -96,19 +96,55 @@ static bool is_private_file(const struct crn_span *s)
 	return s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE;
 }
 
-/* All that there are now. */
-static int list_owned(struct crn_async *t, struct crn_range_list *now)
+/* Nobody cuts the file of a loaded object: there copies go by advice only. */
+static bool is_cuttable(const struct crn_span *s)
+{
+	return is_private_file(s) && !(s->flags & CRN_AREA_SEGMENT);
+}
+
+bool crn_async_owns_cuttable(const struct crn_async *t)
+{
+	for (size_t i = 0; t->has_cuttable && t->owned.count && i < t->span_count; i++)
+		if (is_cuttable(&t->spans[i]) &&
+			crn_range_list_meets(&t->owned, t->spans[i].begin, t->spans[i].end))
+			return true;
+	return false;
+}
+
+/* What is listed already, in spans that are not asked. */
+static int list_kept(struct crn_async *t, const struct crn_span *s, struct crn_range_list *now)
+{
+	for (size_t i = 0; i < t->owned.count; i++) {
+		uintptr_t begin = CRN_MAX(t->owned.at[i].begin, s->begin);
+		uintptr_t end = CRN_MIN(t->owned.at[i].end, s->end);
+
+		if (begin < end)
+			CRN_TRY(crn_range_list_add(now, begin, end));
+	}
+	return 0;
+}
+
+/* All that there are now; without `all` only cuttable spans are asked. */
+static int list_owned(struct crn_async *t, bool all, struct crn_range_list *now)
 {
 	crn_range_list_shrink(now, 0);
 	for (size_t i = 0, next; i < t->span_count; i = next) {
-		uintptr_t end = t->spans[i].end;
+		const struct crn_span *s = &t->spans[i];
+		uintptr_t end = s->end;
 
+		next = i + 1;
+		if (!is_private_file(s))
+			continue;
+		if (!all && !is_cuttable(s)) {
+			CRN_TRY(list_kept(t, s, now));
+			continue;
+		}
 		/* One call for constants and variables of an object. */
-		for (next = i + 1; is_private_file(&t->spans[i]) && next < t->span_count &&
-			is_private_file(&t->spans[next]) && t->spans[next].begin == end; next++)
+		for (; next < t->span_count && is_private_file(&t->spans[next]) &&
+			is_cuttable(&t->spans[next]) == is_cuttable(s) &&
+			t->spans[next].begin == end; next++)
 			end = t->spans[next].end;
-		if (is_private_file(&t->spans[i]))
-			CRN_TRY(crn_async_find_owned(t, t->spans[i].begin, end, now));
+		CRN_TRY(crn_async_find_owned(t, s->begin, end, now));
 	}
 	return 0;
 }
@@ -129,12 +165,12 @@ static bool next_missing(
 	return false;
 }
 
-int crn_async_check_owned(struct crn_async *t)
+int crn_async_check_owned(struct crn_async *t, bool all)
 {
 	struct crn_range_list *was = &t->owned, *now = &t->owned_now, swap;
 	bool missing = false;
 
-	CRN_TRY(list_owned(t, now));
+	CRN_TRY(list_owned(t, all, now));
 	for (size_t i = 0, j = 0; i < was->count; i++) {
 		uintptr_t a = was->at[i].begin, b = was->at[i].end;
 
@@ -142,7 +178,7 @@ int crn_async_check_owned(struct crn_async *t)
 			bring_back(t, a, b);
 	}
 	if (missing)
-		CRN_TRY(list_owned(t, now));
+		CRN_TRY(list_owned(t, all, now));
 	for (size_t i = 0, j = 0; missing && i < was->count; i++) {
 		uintptr_t a = was->at[i].begin, b = was->at[i].end;
 

@@ -111,7 +111,7 @@ again:
 		}
 	}
 	if (t->has_cuttable || (t->has_private_files && t->env->dropped))
-		CRN_TRY(crn_async_check_owned(t));
+		CRN_TRY(crn_async_check_owned(t, t->env->dropped));
 	return 0;
 }
 
@@ -547,15 +547,15 @@ int crn_async_find_written(struct crn_async *t, bool protect)
 	CRN_TRY(crn_async_finish_drops(t));
 	if (crn_unlikely(t->feed && t->has_huge))
 		feed_lost(t, "huge pages of hugetlbfs are reported in part");
-	if (!protect && !t->has_cuttable && is_idle(t)) {
+	if (!protect && !crn_async_owns_cuttable(t) && is_idle(t)) {
 		t->owed = true;
 		return 0;
 	}
 	if (t->feed)
 		doubt = ask_feed(t, protect);
 	/* No feed tells of a file that is cut short. */
-	if (!doubt && t->has_cuttable)
-		doubt = crn_async_check_owned(t);
+	if (!doubt && crn_async_owns_cuttable(t))
+		doubt = crn_async_check_owned(t, false);
 	if (!doubt && protect)
 		doubt = scan_is_cheaper(t) ? CRN_FEED_DOUBT : protect_found(t);
 	if (doubt < 0 && doubt != CAIRN_EMEMORY)
