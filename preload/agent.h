@@ -117,6 +117,7 @@ struct crn_thread {
 	uint64_t program_blocked;
 	/* sent at a bad time; given when the program unblocks them, or the agent's handler ends */
 	uint64_t held;
+	uint8_t *stacks; /* the agent's, for signals and hooks, lie from here to stack_top */
 
 	/* The rest is C's. */
 	int32_t tid;

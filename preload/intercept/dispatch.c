@@ -23,15 +23,11 @@ int crn_dispatch_arm(void)
 		crn_here.text_begin, crn_here.text_end - crn_here.text_begin, 0);
 }
 
-/* A call that no stub can serve: made here, unseen by the hooks. */
+/* Made here, unseen by the hooks. */
 static void run_unseen(ucontext_t *uc)
 {
-	static uint32_t said;
 	greg_t *g = uc->uc_mcontext.gregs;
 
-	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
-		crn_warn("system call %lld at %llx is not intercepted: no room for another site",
-			g[REG_RAX], g[REG_RIP] - 2);
 	g[REG_RAX] = crn_sys6(
 		g[REG_RAX], g[REG_RDI], g[REG_RSI], g[REG_RDX], g[REG_R10], g[REG_R8], g[REG_R9]);
 	g[REG_RCX] = 0; /* crn_dispatch_again: it has been made */
@@ -55,6 +51,15 @@ static void run_int80(ucontext_t *uc)
 	g[REG_RAX] = ret;
 }
 
+static void say_no_room(const greg_t *g)
+{
+	static uint32_t said;
+
+	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+		crn_warn("system call %lld at %llx is not intercepted: no room for another site",
+			g[REG_RAX], g[REG_RIP] - 2);
+}
+
 /* True if the SIGSYS was a call of the program: uc now continues in its stub. */
 bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc)
 {
@@ -67,8 +72,30 @@ bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t
 		return true;
 	}
 	stub = crn_stub_for((uintptr_t)uc->uc_mcontext.gregs[REG_RIP] - 2);
-	if (stub)
+	if (stub) {
 		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)(uintptr_t)(stub + CRN_STUB_AGAIN);
+		return true;
+	}
+	say_no_room(uc->uc_mcontext.gregs);
+	run_unseen(uc);
+	return true;
+}
+
+/* SAFETY: takes no lock, for the thread may hold any. */
+bool crn_dispatch_inside(const siginfo_t *info, ucontext_t *uc)
+{
+	greg_t *g = uc->uc_mcontext.gregs;
+	uint8_t *stub;
+
+	if (info->si_code != SYS_USER_DISPATCH_CODE)
+		return false;
+	if (info->si_arch != ARCH_X86_64) {
+		run_int80(uc);
+		return true;
+	}
+	stub = crn_stub_found((uintptr_t)g[REG_RIP] - 2);
+	if (stub)
+		g[REG_RIP] = (greg_t)(uintptr_t)(stub + CRN_STUB_BARE);
 	else
 		run_unseen(uc);
 	return true;

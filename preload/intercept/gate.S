@@ -8,6 +8,7 @@
  *
  *	where                          in_agent  what is in the registers           what the entry does
  *	stub, before crn_enter         0         the program's (rcx free)           delivers: a signal before the call
+ *	crn_enter, up to save          0         the same, but %rax is in %r11      likewise
  *	crn_enter ... crn_exit         1         the agent's                        puts off, blocks all signals
  *	crn_exit_begin..crn_exit_jump  1         half restored; t->regs is whole    takes registers from t->regs, rip
  *	                                                                            from t->target, and delivers there
@@ -66,13 +67,45 @@
 	.endm
 
 	.text
-	/* From a stub, before the call. %rcx: the stub. */
+	/*
+	 * From a stub, before the call. %rcx: the stub. On a stack of the agent's own, or in a
+	 * hook, it is a debugger's call of a function: with what lies there, and what this thread
+	 * has locked, another hook must not begin. It is made without one. Unwinders may come by
+	 * here: its caller is the stub's.
+	 */
 	function crn_enter
+	.cfi_startproc simple
+	.cfi_signal_frame
+	.cfi_def_cfa 7, 0
+	.cfi_undefined 1
+	.cfi_undefined 2
+	/* DW_CFA_val_expression 7, { breg7 0 } */
+	.cfi_escape 0x16, 7, 2, 0x77, 0
+	/* DW_CFA_expression 16, { breg2 CRN_STUB_BACK } */
+	.cfi_escape 0x10, 16, 3, 0x72, CRN_STUB_BACK | 0x80, 0
+	movq	%rax, %r11
+	lahf
+	seto	%al
+	cmpl	$0, %gs:CRN_T_IN_AGENT
+	jne	2f
+	cmpq	%rsp, %gs:CRN_T_STACKS
+	ja	1f
+	cmpq	%rsp, %gs:CRN_T_STACK_TOP
+	jae	2f
+1:	addb	$0x7f, %al /* the overflow flag */
+	sahf
+	movq	%r11, %rax
+	.cfi_endproc
 	save
 	movq	%rsp, %rdi
 	movq	%rcx, %rsi
 	call	crn_hook_before
 	jmp	crn_exit
+2:	addb	$0x7f, %al
+	sahf
+	movq	%r11, %rax
+	leaq	CRN_STUB_BARE(%rcx), %rcx
+	jmp	*%rcx
 
 	/* From a stub, after the call. %rcx: the stub. */
 	function crn_leave

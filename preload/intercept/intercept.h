@@ -72,6 +72,15 @@ static inline bool crn_in_own_text(uintptr_t rip)
 }
 
 /*
+ * Nothing of the program's runs there, but for what a debugger calls while it has the thread
+ * stopped in the agent.
+ */
+static inline bool crn_on_own_stack(const struct crn_thread *t, uintptr_t rsp)
+{
+	return rsp - (uintptr_t)t->stacks <= (uintptr_t)(t->stack_top - t->stacks);
+}
+
+/*
  * A spin lock for the few words that threads share. Holders are inside hooks or handlers, so never
  * interrupted by the program.
  */
@@ -83,6 +92,7 @@ void crn_call_left(struct crn_thread *t);
 
 /* stubs.c */
 uint8_t *crn_stub_for(uintptr_t syscall_insn); /* NULL when there is no room */
+uint8_t *crn_stub_found(uintptr_t syscall_insn); /* NULL when there is none yet; no lock */
 void crn_stubs_init(void);
 /* Patch the loaded objects that the plan knows. The number of sites. */
 uint32_t crn_patch_objects(const struct crn_plan *plan, const void *link_map);
@@ -108,6 +118,8 @@ void crn_clone_after(struct crn_regs *regs, struct crn_pending *p);
 /* dispatch.c: syscall user dispatch */
 int crn_dispatch_arm(void);
 bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
+/* The same for a call from within the agent, which a debugger has made: without hooks. */
+bool crn_dispatch_inside(const siginfo_t *info, ucontext_t *uc);
 /* A signal that tells of no call: had one begun whose own signal was dropped, it begins again. */
 void crn_dispatch_again(const struct crn_thread *t, ucontext_t *uc);
 

@@ -60,7 +60,7 @@ bool crn_late_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc
 	if (t->in_vfork)
 		return true;
 	crn_hold_looked_at();
-	if (t->in_agent)
+	if (t->in_agent || crn_on_own_stack(t, (uintptr_t)uc->uc_mcontext.gregs[REG_RSP]))
 		return true;
 	crn_undo_interrupt(uc, t);
 	if (!crn_hold_is_late())
@@ -68,8 +68,8 @@ bool crn_late_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc
 	if ((uintptr_t)uc->uc_mcontext.gregs[REG_RIP] == (uintptr_t)crn_exit_jump)
 		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)t->target;
 	/*
-	 * In the midst of a call, or of the entry of a signal that came with this one, no
-	 * checkpoint can be taken: the next call or the next look do. (The stubs are in our text.)
+	 * In the midst of a call no checkpoint can be taken: the next call or the next look do.
+	 * (The stubs are in our text.)
 	 */
 	if (!crn_in_own_text((uintptr_t)uc->uc_mcontext.gregs[REG_RIP]))
 		crn_interrupt(t, uc, 0);

@@ -45,6 +45,7 @@
 #define CRN_T_PUT_OFF     44
 #define CRN_T_BLOCKED     48
 #define CRN_T_HELD        56
+#define CRN_T_STACKS      64
 
 /* SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: CRN_SIG_RESERVED, for gate.S */
 #define CRN_RESERVED_MASK 0x400004d8

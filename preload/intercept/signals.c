@@ -394,6 +394,8 @@ void crn_signal_serve(int sig, siginfo_t *info, void *ucontext)
 		crn_dispatch_again(t, uc);
 	if (sig == SIGSYS && (crn_timer_signal(t, info, uc) || crn_late_signal(t, info, uc)))
 		return;
+	if (sig == SIGSYS && (t->in_agent || amid_entry(t, uc)) && crn_dispatch_inside(info, uc))
+		return;
 	if (amid_entry(t, uc)) {
 		if (raised_here(sig, info))
 			die_in_agent(sig, info, uc);

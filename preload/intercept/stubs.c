@@ -109,13 +109,22 @@ static int stubs_writable(const uint8_t *from, size_t len, bool writable)
 		(void *)begin, end - begin, PROT_READ | PROT_EXEC | (writable ? PROT_WRITE : 0));
 }
 
-uint8_t *crn_stub_for(uintptr_t site)
+uint8_t *crn_stub_found(uintptr_t site)
 {
 	uint32_t slot = table_slot(site);
-	uint8_t *stub = NULL, *next;
 
-	if (__atomic_load_n(&table[slot].site, __ATOMIC_ACQUIRE) == site)
-		return crn_stubs + (size_t)table[slot].index * CRN_STUB_SIZE;
+	if (__atomic_load_n(&table[slot].site, __ATOMIC_ACQUIRE) != site)
+		return NULL;
+	return crn_stubs + (size_t)table[slot].index * CRN_STUB_SIZE;
+}
+
+uint8_t *crn_stub_for(uintptr_t site)
+{
+	uint8_t *stub = crn_stub_found(site), *next;
+	uint32_t slot;
+
+	if (stub)
+		return stub;
 	crn_spin_lock(&crn_here.stub_lock);
 	slot = table_slot(site);
 	next = crn_stubs + (size_t)crn_here.stub_count * CRN_STUB_SIZE;

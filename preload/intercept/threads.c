@@ -63,7 +63,8 @@ static void slot_format(struct crn_thread *t, uint32_t index)
 	t->index = index;
 	t->stack_top = slot + SLOT_SIZE - 64;
 	t->context.xstate = slot + SLOT_XSTATE;
-	t->altstack.ss_sp = slot + SLOT_ALTSTACK;
+	t->stacks = slot + SLOT_ALTSTACK;
+	t->altstack.ss_sp = t->stacks;
 	t->altstack.ss_size = SLOT_ALTSTACK_END - SLOT_ALTSTACK;
 	t->program_altstack.ss_flags = SS_DISABLE;
 }

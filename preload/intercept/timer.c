@@ -345,12 +345,15 @@ bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *u
 	rip = (uintptr_t)g[REG_RIP];
 	if (rip == (uintptr_t)crn_exit_jump)
 		rip = t->target;
+	/* The entry of another signal, which came with this one: next time. */
+	if (crn_on_own_stack(t, (uintptr_t)g[REG_RSP]))
+		return true;
 	if (crn_in_stubs(rip)) {
 		crn_undo_interrupt(uc, t);
 		pass_on(t, i, info);
 		return true;
 	}
-	/* The entry of another signal, which came with this one: next time. */
+	/* On the way into a hook, or in the program's return from a handler: next time. */
 	if (crn_in_own_text(rip))
 		return true;
 	g[REG_RIP] = (greg_t)rip;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stepped FUNCTION[:MAX] SIGNAL CAIRN [ARG...]: runs an agent's program (victim_stepped.c) and
+ * stepped FUNCTION[:MAX] SIGNAL|call CAIRN [ARG...]: runs an agent's program (victim_stepped.c) and
  * sends it the signal at each instruction of a function of the agent: in the first turn behind its
- * first one, in the next behind its second, until it is left, or for MAX turns. Traced: no instant
+ * first one, in the next behind its second, until it is left, or for MAX turns. `call`: it calls
+ * functions of the program there, as a debugger does, which make a system call. Traced: no instant
  * is left to chance.
  */
 #include <elf.h>
@@ -189,6 +190,41 @@ static void send_to_process(int sig)
 	EXPECT(registers().rip == at && !ptrace(PTRACE_POKETEXT, pid, at, word));
 }
 
+/* The program has a function called, wherever it is; of its signals the tracer passes on all. */
+static void call_there(uint64_t function)
+{
+	struct user_regs_struct before = registers(), r = before;
+	int sig = 0;
+
+	r.rsp = ((before.rsp - 128) & ~15ull) - 8;
+	r.rip = function;
+	r.orig_rax = ~0ull;
+	EXPECT(!ptrace(PTRACE_POKEDATA, pid, r.rsp, shared->back));
+	EXPECT(!ptrace(PTRACE_SETREGS, pid, NULL, &r));
+	do
+		EXPECT(!ptrace(PTRACE_CONT, pid, NULL, (long)sig));
+	while ((sig = stopped()) != SIGTRAP);
+	r = registers();
+	EXPECT(r.rip == shared->back + 1 && r.rax == (uint64_t)pid);
+	EXPECT(!ptrace(PTRACE_SETREGS, pid, NULL, &before));
+}
+
+static void disturb(int sig)
+{
+	if (!sig) {
+		for (int i = 0; i < shared->call_count; i++)
+			call_there(shared->calls[i]);
+		return;
+	}
+	for (shared->install = shared->late; shared->install == 1;)
+		usleep(100);
+	if (sig == SIGCHLD && !shared->late)
+		send_to_process(sig);
+	else
+		EXPECT(!tgkill(pid, pid, sig));
+	usleep(11000); /* more than a hundred recoveries a second are refused */
+}
+
 /* Up to main, which stops. */
 static void start(char **command)
 {
@@ -217,23 +253,27 @@ static void start(char **command)
 	} while (sig != SIGSTOP);
 }
 
+/* 0: a call. */
 static int signal_of(const char *name)
 {
+	if (!strcmp(name, "call"))
+		return 0;
 	for (int sig = 1; sig < 32; sig++)
 		if (!strcmp(sigabbrev_np(sig), name))
 			return sig;
-	return 0;
+	return -1;
 }
 
 int main(int argc, char **argv)
 {
-	int sig = argc > 3 ? signal_of(argv[2]) : 0, status;
+	int sig = argc > 3 ? signal_of(argv[2]) : -1, status;
 	char *name = argc > 3 ? strsep(&argv[1], ":") : NULL;
 	unsigned steps = 1, max = argc > 3 && argv[1] ? (unsigned)atoi(argv[1]) : STEPS_MAX;
 	uint64_t at;
 
-	if (!sig)
+	if (sig < 0)
 		return 2;
+	alarm(sig ? 0 : 60); /* a call that waits for the thread itself never ends */
 	start(argv + 3);
 	at = address_of(name);
 	for (; steps <= max; steps++) {
@@ -242,18 +282,12 @@ int main(int argc, char **argv)
 		run_to(at);
 		if (step(steps))
 			break;
-		for (shared->install = shared->late; shared->install == 1;)
-			usleep(100);
-		if (sig == SIGCHLD && !shared->late)
-			send_to_process(sig);
-		else
-			EXPECT(!tgkill(pid, pid, sig));
-		usleep(11000); /* more than a hundred recoveries a second are refused */
+		disturb(sig);
 	}
 	shared->over = true;
 	EXPECT(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
 	EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
-	EXPECT((sig == SIGCHLD && !shared->late) || shared->handled >= steps - 1);
+	EXPECT(!sig || (sig == SIGCHLD && !shared->late) || shared->handled >= steps - 1);
 	printf("%s: ok, at %u instructions\n", name, steps - 1);
 	return 0;
 }

@@ -5,10 +5,19 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define STEPPED_FD "STEPPED_FD" /* names the descriptor in the environment */
 
+#define STEPPED_CALLS 3
+
 struct stepped {
+	/*
+	 * Functions that return the process's number: libc's, one that nothing but dispatch tells
+	 * of, and such a one that is called there alone. And where they return to: an int3.
+	 */
+	uint64_t calls[STEPPED_CALLS], back;
+	int call_count; /* dispatch has a signal of its own: none, while that is handled */
 	atomic_uint handled; /* signals that the program's handlers were given */
 	atomic_uint turns;
 	atomic_bool over;

@@ -65,6 +65,27 @@ static void *install_late(void *unused)
 	return unused;
 }
 
+__asm__(".pushsection .text; .globl stepped_back; stepped_back: int3; .popsection");
+extern const uint8_t stepped_back[];
+
+static void make_calls(void)
+{
+	/* mov $SYS_getpid, %eax; syscall; ret */
+	static const uint8_t code[] = {0xb8, SYS_getpid, 0, 0, 0, 0x0f, 0x05, 0xc3};
+	uint8_t *at = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	EXPECT(at != MAP_FAILED);
+	memcpy(at, code, sizeof(code));
+	memcpy(at + 64, code, sizeof(code));
+	shared->calls[0] = (uintptr_t)getpid;
+	shared->calls[1] = (uintptr_t)at;
+	shared->calls[2] = (uintptr_t)(at + 64);
+	shared->call_count = !strcmp(what, "alarm") ? 1 : STEPPED_CALLS;
+	shared->back = (uintptr_t)stepped_back;
+	EXPECT(((pid_t(*)(void))(uintptr_t)shared->calls[1])() == self);
+}
+
 static void one_turn(void)
 {
 	/* two crashes of one turn would be too many */
@@ -101,6 +122,7 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(fd), 0);
 	EXPECT(shared != MAP_FAILED);
 	self = getpid();
+	make_calls();
 	EXPECT(!sigaction(SIGALRM, &act, NULL) && !sigaction(SIGBUS, &act, NULL));
 	EXPECT(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends) && write(ends[1], "half", 4) == 4);
 	shared->late = !strcmp(what, "late");
