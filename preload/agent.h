@@ -75,7 +75,7 @@ struct crn_pending {
 	struct crn_call call;
 	uint64_t rsp;     /* the program's: tells pending calls of one thread apart */
 	long original[6]; /* the argument registers as the program loaded them */
-	uint64_t began_ns; /* timer.c: when its timeout began; 0: nobody asks */
+	uint64_t began_ns; /* timer.c: when its timeout began, or was found; 0: nobody asks */
 	uint64_t words[2]; /* intercept/: what stands in for a mask of the program */
 	long moved;     /* cut_short.c: bytes, by those parts of the call that are over */
 	bool after;     /* effects/ asked for its after-hook */

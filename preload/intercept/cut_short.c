@@ -5,6 +5,8 @@
  * goes on with the rest, and its result is the sum. Where the part has another reason (a descriptor
  * that does not block, an end) the rest moves nothing, and the result stands.
  */
+#include <asm/ioctls.h>
+#include <asm/termbits.h>
 #include <linux/major.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,7 +16,9 @@
 #include "os/sys.h"
 #include "intercept/intercept.h"
 
-#define KMSG_MINOR 11
+#define KMSG_MINOR   11
+#define PTMX_MINOR   2
+#define ERESTART_SYS 512 /* the kernel's own ERESTARTSYS */
 
 /*
  * Regular files are not cut short by signals, but by limits, which would have something to say. An
@@ -34,6 +38,23 @@ static bool is_endless(long fd)
 
 	return crn_sys2(SYS_fstat, fd, &st) >= 0 && S_ISCHR(st.st_mode) &&
 		major(st.st_rdev) == MEM_MAJOR && minor(st.st_rdev) != KMSG_MINOR;
+}
+
+/*
+ * A terminal or a serial line that is not read by lines gives so many bytes at least, of `count`;
+ * 0: it is none, or the time between bytes counts as well. A master's settings are its slave's.
+ */
+static size_t line_minimum(long fd, size_t count)
+{
+	struct termios t;
+	struct stat st;
+
+	if (crn_sys2(SYS_fstat, fd, &st) < 0 || !S_ISCHR(st.st_mode) ||
+		major(st.st_rdev) == PTY_MASTER_MAJOR ||
+		(major(st.st_rdev) == TTYAUX_MAJOR && minor(st.st_rdev) == PTMX_MINOR) ||
+		crn_sys3(SYS_ioctl, fd, TCGETS, &t) < 0 || t.c_lflag & ICANON || t.c_cc[VTIME])
+		return 0;
+	return CRN_MIN(count, (size_t)t.c_cc[VMIN]);
 }
 
 /* A message is whole, whatever its size. */
@@ -110,6 +131,59 @@ static bool rest_of_message(struct crn_thread *t, greg_t *g, size_t moved, bool 
 	return m.msg_iovlen != 0;
 }
 
+/*
+ * What has ended recvmmsg the kernel keeps for the socket's next call, even if it was a signal:
+ * that takes nobody's. An error of the socket's own that came with the timer is lost.
+ */
+static bool ended_by_signal(long fd)
+{
+	int error = 0;
+	socklen_t len = sizeof(error);
+
+	return crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 &&
+		(error == EINTR || error == ERESTART_SYS);
+}
+
+/*
+ * Does it wait for more messages? With a timeout, which it looks at only when one comes, or a
+ * message that waits for all of its bytes, the part stands.
+ */
+static bool awaits_messages(const greg_t *g)
+{
+	if (g[REG_R10] & (MSG_DONTWAIT | MSG_WAITFORONE | MSG_ERRQUEUE) ||
+		!ended_by_signal(g[REG_RDI]))
+		return false;
+	return !g[REG_R8] && !((g[REG_R10] & MSG_WAITALL) && is_stream(g[REG_RDI]));
+}
+
+/* Has all of this message been sent? Of others than streams', it has. */
+static bool is_whole(long fd, const struct mmsghdr *at)
+{
+	struct mmsghdr m;
+	struct iovec v;
+	size_t size = 0;
+
+	if (!is_stream(fd))
+		return true;
+	if (crn_user_copy(&m, at, sizeof(m)) < 0)
+		return false;
+	for (size_t i = 0; i < m.msg_hdr.msg_iovlen; i++) {
+		if (crn_user_copy(&v, &m.msg_hdr.msg_iov[i], sizeof(v)) < 0)
+			return false;
+		size += v.iov_len;
+	}
+	return size == m.msg_len;
+}
+
+static bool rest_of_messages(greg_t *g, size_t moved)
+{
+	if (moved >= (uint32_t)g[REG_RDX])
+		return false;
+	g[REG_RSI] += (greg_t)(moved * sizeof(struct mmsghdr));
+	g[REG_RDX] = (greg_t)((uint32_t)g[REG_RDX] - moved);
+	return true;
+}
+
 /* The registers become those of a call for the rest; false: there is none to be made. */
 static bool go_on_with(struct crn_thread *t, long nr, greg_t *g, size_t moved)
 {
@@ -123,10 +197,12 @@ static bool go_on_with(struct crn_thread *t, long nr, greg_t *g, size_t moved)
 		g[REG_RSI] -= (greg_t)moved;
 		return true;
 	case SYS_read:
-		if (moved >= (size_t)g[REG_RDX] || !is_endless(g[REG_RDI]))
+		n = is_endless(g[REG_RDI]) ? (size_t)g[REG_RDX]
+					   : line_minimum(g[REG_RDI], (size_t)g[REG_RDX]);
+		if (moved >= n)
 			return false;
 		g[REG_RSI] += (greg_t)moved;
-		g[REG_RDX] -= (greg_t)moved;
+		g[REG_RDX] = (greg_t)(n - moved);
 		return true;
 	case SYS_recvfrom:
 		if (!takes_all(g[REG_RDI], g[REG_R10]) || moved >= (size_t)g[REG_RDX])
@@ -160,6 +236,13 @@ static bool go_on_with(struct crn_thread *t, long nr, greg_t *g, size_t moved)
 		return n != 0;
 	case SYS_recvmsg:
 		return takes_all(g[REG_RDI], g[REG_RDX]) && rest_of_message(t, g, moved, true);
+	case SYS_recvmmsg:
+		return moved < (uint32_t)g[REG_RDX] && awaits_messages(g) &&
+			rest_of_messages(g, moved);
+	case SYS_sendmmsg:
+		return is_whole(g[REG_RDI],
+			       (const struct mmsghdr *)(uintptr_t)g[REG_RSI] + moved - 1) &&
+			rest_of_messages(g, moved);
 	case SYS_sendmsg:
 		return is_stream(g[REG_RDI]) && rest_of_message(t, g, moved, false);
 	default:

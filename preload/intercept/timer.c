@@ -18,6 +18,8 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include "base/log.h"
 #include "os/clock.h"
@@ -292,6 +294,55 @@ static void shorten_call(struct crn_thread *t, struct crn_pending *p, long args[
 	p->began_ns = now;
 }
 
+/* Which timeout of its socket a call is under, and what says that this is over. 0: none. */
+static int socket_timeout(long nr, int *error)
+{
+	*error = EAGAIN;
+	switch (nr) {
+	case SYS_read:
+	case SYS_readv:
+	case SYS_recvfrom:
+	case SYS_recvmsg:
+	case SYS_recvmmsg:
+	case SYS_accept:
+	case SYS_accept4:
+		return SO_RCVTIMEO;
+	case SYS_write:
+	case SYS_writev:
+	case SYS_sendto:
+	case SYS_sendmsg:
+	case SYS_sendmmsg:
+		return SO_SNDTIMEO;
+	case SYS_connect:
+		*error = EINPROGRESS;
+		return SO_SNDTIMEO;
+	}
+	return 0;
+}
+
+/*
+ * SO_RCVTIMEO and SO_SNDTIMEO count anew in a call that is made again. Where signals of ours come
+ * faster than that, it would never end: it ends with one that comes later than that behind the
+ * first one. The error, or 0.
+ */
+static int socket_time_over(struct crn_pending *p)
+{
+	int error, option = socket_timeout(p->call.nr, &error);
+	struct timeval limit = { 0, 0 };
+	socklen_t len = sizeof(limit);
+	uint64_t now;
+
+	if (!option || crn_sys5(SYS_getsockopt, p->call.args[0], SOL_SOCKET, option, &limit,
+			       &len) < 0 || (!limit.tv_sec && !limit.tv_usec))
+		return 0;
+	now = crn_clock_kernel_ns();
+	if (!p->began_ns)
+		p->began_ns = now;
+	return (now - p->began_ns) / 1000 <
+			(uint64_t)limit.tv_sec * 1000000 + (uint64_t)limit.tv_usec
+		? 0 : error;
+}
+
 void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
@@ -299,6 +350,7 @@ void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 	size_t at = rip - (uintptr_t)crn_stub_of(rip);
 	struct crn_pending *p;
 	long args[4];
+	int over;
 
 	if (!crn_in_stubs(rip) || (g[REG_RAX] != -EINTR && g[REG_RAX] <= 0) ||
 		(at != CRN_STUB_CALL + 2 && at != CRN_STUB_BARE + 2))
@@ -312,9 +364,14 @@ void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 			crn_go_on(t, p, g);
 		return;
 	}
+	over = p ? socket_time_over(p) : 0;
+	if (over) {
+		g[REG_RAX] = -over;
+		return;
+	}
 	g[REG_RAX] = p ? p->call.nr : t->last_nr;
 	g[REG_RIP] -= 2;
-	if (!p || !p->began_ns)
+	if (!p || !p->began_ns || timeout_arg(p->call.nr, p->call.args) < 0)
 		return;
 	args[0] = g[REG_RDI];
 	args[1] = g[REG_RSI];

@@ -3,12 +3,21 @@
  * Calls that our timer cuts short when they have moved a part, where what is made after that is not
  * simply a call for the rest.
  *
- *	victim_parts look|address|handler
+ *	victim_parts look|address|handler|messages|terminal|timeout
  */
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <termios.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -139,12 +148,203 @@ static void a_handler_ends_a_part(void)
 	close(end[1]);
 }
 
+#define MESSAGES 40
+
+static struct mmsghdr *messages(char (*bytes)[MESSAGES], struct iovec *parts)
+{
+	static struct mmsghdr m[MESSAGES];
+
+	memset(m, 0, sizeof(m));
+	for (int i = 0; i < MESSAGES; i++) {
+		parts[i] = (struct iovec){bytes[i], (size_t)i + 1};
+		m[i].msg_hdr.msg_iov = &parts[i];
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	return m;
+}
+
+/* The other end takes its time; it sends, or receives, one at a time. */
+static pid_t one_by_one(int fd, bool sends)
+{
+	char bytes[MESSAGES] = {0};
+	pid_t child = fork();
+
+	EXPECT(child >= 0);
+	if (child)
+		return child;
+	for (int i = 0; i < MESSAGES; i++) {
+		usleep(3000);
+		if (sends ? send(fd, bytes, (size_t)i + 1, 0) != i + 1
+			  : recv(fd, bytes, sizeof(bytes), 0) != i + 1)
+			_exit(1);
+	}
+	_exit(0);
+}
+
+/* All are awaited, also where what ended the kernel's call is told to the next one. */
+static void messages_come_all(void)
+{
+	static char bytes[MESSAGES][MESSAGES];
+	static struct iovec parts[MESSAGES];
+	struct mmsghdr *all;
+	char byte;
+	int end[2], status;
+	pid_t child;
+
+	EXPECT(socketpair(AF_UNIX, SOCK_DGRAM, 0, end) == 0);
+	child = one_by_one(end[1], true);
+	all = messages(bytes, parts);
+	EXPECT(recvmmsg(end[0], all, MESSAGES, 0, NULL) == MESSAGES);
+	for (int i = 0; i < MESSAGES; i++)
+		EXPECT(all[i].msg_len == (unsigned)i + 1);
+	EXPECT(recv(end[0], &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+	EXPECT(waitpid(child, &status, 0) == child && status == 0);
+	child = one_by_one(end[1], false);
+	EXPECT(sendmmsg(end[0], messages(bytes, parts), MESSAGES, 0) == MESSAGES);
+	EXPECT(waitpid(child, &status, 0) == child && status == 0);
+	close(end[0]);
+	close(end[1]);
+}
+
+/* With a timeout, which only a message that comes makes it look at, there may be fewer. */
+static void fewer_messages_leave_no_error(void)
+{
+	static char bytes[MESSAGES][MESSAGES];
+	static struct iovec parts[MESSAGES];
+	struct timespec minute = {60, 0};
+	int end[2], status, n = 0;
+	pid_t child;
+
+	EXPECT(socketpair(AF_UNIX, SOCK_DGRAM, 0, end) == 0);
+	child = one_by_one(end[1], true);
+	while (n < MESSAGES) {
+		int more = recvmmsg(end[0], messages(bytes, parts) + n, (unsigned)(MESSAGES - n), 0,
+			&minute);
+
+		if (more <= 0)
+			dprintf(2, "after %d: %d, errno %d\n", n, more, errno);
+		EXPECT(more > 0);
+		n += more;
+	}
+	EXPECT(waitpid(child, &status, 0) == child && status == 0);
+	close(end[0]);
+	close(end[1]);
+}
+
+#define KEYS 8
+
+/* A terminal that gives so many bytes at least. */
+static void bytes_come_together(void)
+{
+	int master = posix_openpt(O_RDWR | O_NOCTTY), slave, status;
+	char keys[] = "abcdefgh", got[2 * KEYS];
+	struct termios raw;
+	pid_t child;
+
+	EXPECT(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+	slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+	EXPECT(slave >= 0 && tcgetattr(slave, &raw) == 0);
+	cfmakeraw(&raw);
+	raw.c_cc[VMIN] = KEYS;
+	raw.c_cc[VTIME] = 0;
+	EXPECT(tcsetattr(slave, TCSANOW, &raw) == 0);
+	for (int round = 0; round < 3; round++) {
+		EXPECT(write(master, keys, 1) == 1);
+		child = fork();
+		EXPECT(child >= 0);
+		if (!child) {
+			for (int i = 1; i < KEYS; i++) {
+				usleep(15000);
+				if (write(master, &keys[i], 1) != 1)
+					_exit(1);
+			}
+			_exit(0);
+		}
+		memset(got, 0, sizeof(got));
+		EXPECT(read(slave, got, sizeof(got)) == KEYS && !memcmp(got, keys, KEYS));
+		EXPECT(waitpid(child, &status, 0) == child && status == 0);
+		/* The other side has no such number, though it shows the same settings. */
+		EXPECT(write(slave, keys, 1) == 1 && read(master, got, sizeof(got)) == 1);
+	}
+	close(slave);
+	close(master);
+}
+
+static struct {
+	_Atomic pid_t tid;
+	atomic_bool spins, stopped, over;
+} *both;
+
+static void *spin(void *unused)
+{
+	usleep(30000); /* whoever spins has the timer now */
+	both->tid = (pid_t)syscall(SYS_gettid);
+	both->spins = true;
+	while (!both->over)
+		;
+	return unused;
+}
+
+static void hold_thread(void)
+{
+	int status;
+
+	while (!both->spins)
+		usleep(1000);
+	both->stopped = ptrace(PTRACE_SEIZE, both->tid, NULL, NULL) == 0 &&
+		ptrace(PTRACE_INTERRUPT, both->tid, NULL, NULL) == 0 &&
+		waitpid(both->tid, &status, __WALL) == both->tid;
+	if (!both->stopped)
+		both->over = both->stopped = true; /* not allowed: nothing is proven */
+	while (!both->over)
+		usleep(1000);
+	_exit(0);
+}
+
+/*
+ * A thread that runs as far as can be seen from outside, but does not: the timer goes on to find
+ * the one that waits, which must all the same come to an end.
+ */
+static void a_timeout_ends(void)
+{
+	const struct timeval limit = {0, 200000};
+	pthread_t thread;
+	char byte;
+	int end[2];
+	pid_t child;
+
+	both = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	EXPECT(both != MAP_FAILED && socketpair(AF_UNIX, SOCK_STREAM, 0, end) == 0);
+	EXPECT(setsockopt(end[0], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0);
+	child = fork();
+	EXPECT(child >= 0);
+	if (!child)
+		hold_thread();
+	prctl(PR_SET_PTRACER, child);
+	EXPECT(pthread_create(&thread, NULL, spin, NULL) == 0);
+	while (!both->stopped)
+		;
+	EXPECT(recv(end[0], &byte, 1, 0) == -1 && errno == EAGAIN);
+	both->over = true;
+	EXPECT(waitpid(child, NULL, 0) == child && pthread_join(thread, NULL) == 0);
+	close(end[0]);
+	close(end[1]);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "look";
 
 	if (!strcmp(what, "handler")) {
 		a_handler_ends_a_part();
+	} else if (!strcmp(what, "messages")) {
+		messages_come_all();
+		fewer_messages_leave_no_error();
+	} else if (!strcmp(what, "terminal")) {
+		bytes_come_together();
+	} else if (!strcmp(what, "timeout")) {
+		for (int i = 0; i < 3; i++)
+			a_timeout_ends();
 	} else if (!strcmp(what, "address")) {
 		for (int i = 0; i < 3; i++)
 			an_address_comes_once();
