@@ -98,17 +98,68 @@ static void reserve_again(uintptr_t begin, size_t len)
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 }
 
+/*
+ * Was this page mapped in the interval? Then an inverse that is still to come takes it away, and
+ * the restore may have done so already. *until, if above that: where this ends to be so, or not.
+ */
+static bool is_new(uintptr_t at, uintptr_t *until)
+{
+	const struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < e->inverse_count; i++) {
+		const struct crn_inverse *inv = &e->inverses[i];
+		uintptr_t begin = inv->a, end = inv->a + inv->b;
+
+		if (inv->kind == CRN_INV_BREAK) {
+			begin = crn_page_up(inv->a);
+			end = crn_page_up((uintptr_t)crn_sys1(SYS_brk, 0));
+		} else if (inv->kind != CRN_INV_UNMAP) {
+			continue;
+		}
+		if (at >= begin && at < end) {
+			*until = CRN_MIN(*until, end);
+			return true;
+		}
+		if (at < begin)
+			*until = CRN_MIN(*until, begin);
+	}
+	return false;
+}
+
 /* The trackers that refuse stores themselves must know whose a refusal is. */
+static long protect_part(uintptr_t begin, size_t len, int prot)
+{
+	long ret = crn_sys3(SYS_mprotect, begin, len, prot);
+
+	if (ret >= 0)
+		crn_protection_changed(crn_agent->session, begin, len, prot);
+	return ret;
+}
+
+static long protect_old(uintptr_t begin, size_t len, int prot)
+{
+	long ret = protect_part(begin, len, prot);
+
+	if (ret != -ENOMEM || prot != PROT_NONE)
+		return ret;
+	reserve_again(begin, len);
+	return protect_part(begin, len, prot);
+}
+
+/* Old memory and new may have become one mapping, of which only the old part is left. */
 static long protect(const struct crn_inverse *inv)
 {
-	long ret = crn_sys3(SYS_mprotect, inv->a, inv->b, inv->c);
+	const uintptr_t end = inv->a + inv->b;
+	long ret = protect_part(inv->a, inv->b, (int)inv->c);
 
-	if (ret == -ENOMEM && inv->c == PROT_NONE) {
-		reserve_again(inv->a, inv->b);
-		ret = crn_sys3(SYS_mprotect, inv->a, inv->b, inv->c);
+	if (ret != -ENOMEM)
+		return ret;
+	ret = 0;
+	for (uintptr_t at = inv->a, until; at < end; at = until) {
+		until = end;
+		if (!is_new(at, &until))
+			ret = CRN_MIN(ret, protect_old(at, until - at, (int)inv->c));
 	}
-	if (ret >= 0)
-		crn_protection_changed(crn_agent->session, inv->a, inv->b, (int)inv->c);
 	return ret;
 }
 

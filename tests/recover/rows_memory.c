@@ -9,7 +9,8 @@
 #include <sys/mman.h>
 #include "rows.h"
 
-#define LEN (16 * 4096ul)
+#define LEN     (16 * 4096ul)
+#define RESERVE (1ul << 30)
 
 static char *area;
 
@@ -129,6 +130,49 @@ static void body_mprotect(bool again)
 	CHECK(CALL(mprotect, area, LEN, PROT_READ) == 0);
 	if (again)
 		munmap(area, LEN);
+}
+
+/* Nothing is left of it to be protected as it was. */
+static void body_mprotect_new(bool again)
+{
+	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	p[4096] = 'x';
+	CHECK(CALL(mprotect, p, LEN, PROT_READ) == 0);
+	CHECK(CALL(mprotect, p + 4096, 4096, PROT_READ | PROT_WRITE) == 0);
+	p[4096] = 'y';
+	p = mmap(NULL, RESERVE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(p != MAP_FAILED && CALL(mprotect, p, RESERVE, PROT_READ | PROT_WRITE) == 0);
+	p[4096] = 'z';
+	if (again)
+		munmap(p, RESERVE);
+}
+
+/* A hole below, which what is mapped there makes one mapping with the memory above. */
+static void setup_hole(void)
+{
+	char *hole = mmap(
+		NULL, 2 * LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(hole != MAP_FAILED);
+	area = hole + LEN;
+	memset(area, 'a', LEN);
+	CHECK(munmap(hole, LEN) == 0);
+}
+
+static void body_mprotect_joined(bool again)
+{
+	char *hole = area - LEN;
+
+	CHECK(is_all('a'));
+	area[3] = 'b'; /* would crash here if it were still read-only */
+	CHECK(mmap(hole, LEN, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == hole);
+	hole[0] = 'x';
+	CHECK(CALL(mprotect, hole, 2 * LEN, PROT_READ) == 0);
+	if (again)
+		munmap(hole, 2 * LEN);
 }
 
 static void setup_read_only(void)
@@ -449,6 +493,8 @@ const struct row rows_memory[] = {
 	{"munmap_program", setup_program, body_munmap_program, false, false},
 	{"munmap_part", setup_area, body_remap_over, false, false},
 	{"mprotect", setup_area, body_mprotect, false, false},
+	{"mprotect_new", NULL, body_mprotect_new, false, false},
+	{"mprotect_joined", setup_hole, body_mprotect_joined, false, false},
 	{"mprotect_open", setup_read_only, body_mprotect_open, false, false},
 	{"mprotect_file", setup_file_to_read, body_mprotect, false, false},
 	{"mprotect_unseen", setup_file_unseen, body_mprotect_unseen, false, false},
