@@ -8,6 +8,7 @@
  *	descriptor_table.c  what each descriptor is
  *	both_ends.c     who has the other end of a pipe or of a local socket
  *	inverse.c       the journal of inverses
+ *	record_locks.c  locks of parts of files, which any close of the file ends
  *	log_append.c    files that are cut back
  *	stream.c        bytes, datagrams, errors and sockets taken since the checkpoint, given again after a restore
  *	inherited_input.c   input to be given again, across a fork
@@ -250,6 +251,7 @@ enum crn_inverse_kind {
 	CRN_INV_FOLDER,     /* the working directory to the high descriptor `other` */
 	/* fd was a long, is b longer by what was appended, its offset was c (log_append.c) */
 	CRN_INV_APPEND,
+	CRN_INV_UNLOCK,     /* file fd: b bytes from a on (0: up to the end), a record lock */
 };
 
 #define CRN_INVERSE_TEXT 128
@@ -498,7 +500,7 @@ struct crn_effects {
 	uint32_t fd_chunks;
 	struct crn_file *files;     /* [0] is not used */
 	uint32_t file_count;
-	bool file_locks; /* by F_SETLK, or earlier: closing any descriptor may unlock one */
+	bool file_locks; /* by F_SETLK, or earlier: closing a descriptor may unlock one */
 	int rlimit_nofile;
 
 	struct crn_inverse *inverses;

@@ -78,6 +78,15 @@ void crn_append_before(struct crn_call *call);
 void crn_append_after(struct crn_call *call);
 long crn_append_undo(const struct crn_inverse *inv);
 
+/*
+ * record_locks.c: would closing this descriptor end a record lock? Then it can neither be kept open
+ * nor be closed to undo a call. And around a call that sets one; giving it back.
+ */
+bool crn_close_unlocks(int fd);
+enum crn_verdict crn_record_lock_before(struct crn_call *call);
+void crn_record_lock_after(struct crn_call *call);
+long crn_record_lock_undo(const struct crn_inverse *inv);
+
 /* Remember where a file's offset is, once per interval. */
 void crn_offset_journal(struct crn_call *call, int fd);
 

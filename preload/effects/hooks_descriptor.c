@@ -15,9 +15,14 @@
 /* `fresh`: what it means has no other number. */
 static void created(struct crn_call *call, int fd, bool fresh)
 {
-	struct crn_inverse *inv = crn_inverse_add(call, CRN_INV_CLOSE, fd);
+	struct crn_inverse *inv;
 
 	crn_fd_forget(fd);
+	if (crn_close_unlocks(fd)) { /* a close would take back more than this */
+		crn_call_raise(call);
+		return;
+	}
+	inv = crn_inverse_add(call, CRN_INV_CLOSE, fd);
 	if (inv)
 		inv->a = fresh;
 }
@@ -125,14 +130,14 @@ static bool is_written_program(int fd, const struct crn_fd *f)
 static void prepare_close(struct crn_call *call, int fd, bool freed)
 {
 	struct crn_fd *f = crn_fd_look(fd);
-	bool hold, locked;
 	int high;
+	bool hold;
 
 	if (f->kind == CRN_FD_CLOSED)
 		return;
 	hold = freed && crn_hold_may_close(fd);
-	locked = crn_agent->effects->file_locks || f->flags & CRN_FDF_LOCKED;
-	if (!hold && (crn_fd_is_pollable(f) || locked || is_written_program(fd, f))) {
+	if (!hold && (crn_fd_is_pollable(f) || f->flags & CRN_FDF_LOCKED ||
+			     crn_close_unlocks(fd) || is_written_program(fd, f))) {
 		crn_call_raise(call);
 		return;
 	}
@@ -259,6 +264,8 @@ static enum crn_verdict dup_over_before(struct crn_call *call)
 	if (from == to || crn_fd_look(from)->kind == CRN_FD_CLOSED)
 		return CRN_CALL_RUN;
 	call->scratch[2] = crn_fd_look(to)->kind != CRN_FD_CLOSED;
+	if (crn_close_unlocks(from))
+		crn_call_raise(call);
 	prepare_close(call, to, false);
 	leave(to);
 	return CRN_CALL_RUN_THEN;
@@ -342,8 +349,7 @@ static enum crn_verdict fcntl_before(struct crn_call *call)
 		return crn_memory_sealed(call);
 	case F_SETLK:
 	case F_SETLKW:
-		crn_agent->effects->file_locks = true;
-		break;
+		return crn_record_lock_before(call);
 	case F_OFD_SETLK:
 	case F_OFD_SETLKW:
 	case F_SETLEASE:
@@ -364,6 +370,8 @@ static void fcntl_after(struct crn_call *call)
 		return;
 	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
 		dup_after(call);
+	else if (command == F_SETLK || command == F_SETLKW)
+		crn_record_lock_after(call);
 	else if (command == F_SETFL) /* O_APPEND may have changed */
 		crn_fd_flags_changed((int)call->args[0]);
 }

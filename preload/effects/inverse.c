@@ -248,6 +248,8 @@ static long run(const struct crn_inverse *inv)
 		return ret;
 	case CRN_INV_APPEND:
 		return crn_append_undo(inv);
+	case CRN_INV_UNLOCK:
+		return crn_record_lock_undo(inv);
 	}
 	return -EINVAL;
 }

@@ -52,6 +52,7 @@ void two_signals(int *fd, int *other);
 void two_file_events(int *fd, int *other);
 
 extern const struct row rows_descriptor[], rows_input[], rows_memory[], rows_process[],
-	rows_epoll[], rows_output[], rows_message[], rows_fork[], rows_copies[];
+	rows_epoll[], rows_output[], rows_message[], rows_fork[], rows_copies[],
+	rows_locks[];
 
 #endif

@@ -38,6 +38,7 @@ ROWS = {
     "INV_UMASK": "umask",
     "INV_FOLDER": "chdir",
     "INV_APPEND": "log",
+    "INV_UNLOCK": "lock_read",
     "PLANT_STREAMS": "read_pipe",
     "PLANT_EPOLL": "epoll_edge_only",
     "PLANT_SIGNALS": "signal_delivered",

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* Record locks (fcntl F_SETLK) of the calling process. */
+#ifndef CRN_OS_OWN_LOCKS_H
+#define CRN_OS_OWN_LOCKS_H
+
+#include <stdint.h>
+
+/*
+ * Has the process one, of any file, of which a byte lies in [begin, last]? 1, 0, or -errno: that
+ * cannot be told, -EMSGSIZE where the machine has more locks than the kernel tells at once. Some
+ * microseconds for each lock of the machine's.
+ */
+int crn_own_locks(uint64_t begin, uint64_t last);
+
+#endif
