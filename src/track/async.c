@@ -123,6 +123,14 @@ err_mirror:
 
 /* ---- Areas ---------------------------------------------------------------------- */
 
+/* The list stays sorted: it is gone through beside the spans. */
+static int cut_owned(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	CRN_TRY(crn_range_list_cut(&t->owned, begin, end));
+	crn_range_list_normalise(&t->owned);
+	return 0;
+}
+
 static int cut_out(void *tracker, uintptr_t begin, uintptr_t end)
 {
 	struct crn_async *t = tracker;
@@ -131,7 +139,7 @@ static int cut_out(void *tracker, uintptr_t begin, uintptr_t end)
 	CRN_TRY(crn_range_list_cut(&t->dirty, begin, end));
 	t->mixed |= t->dirty.count > 1;
 	CRN_TRY(crn_range_list_cut(&t->gone, begin, end));
-	return crn_range_list_cut(&t->owned, begin, end);
+	return cut_owned(t, begin, end);
 }
 
 int crn_async_finish_drops(struct crn_async *t)
@@ -200,7 +208,7 @@ static int async_area_gone(void *tracker, struct crn_area *area)
 	crn_async_hot_drop(t, area->begin, area->end);
 	CRN_TRY(crn_range_list_cut(&t->dirty, area->begin, area->end));
 	/* Or its own copies would count as dropped, and be handed over twice. */
-	CRN_TRY(crn_range_list_cut(&t->owned, area->begin, area->end));
+	CRN_TRY(cut_owned(t, area->begin, area->end));
 	t->mixed |= t->dirty.count > 1;
 	CRN_TRY(crn_async_abandon(t, area->begin, area->end));
 	return crn_range_list_add(&t->gone, area->begin, area->end);

@@ -65,7 +65,7 @@ struct crn_async {
 	/*
 	 * Pages of private file mappings that were the program's own copies when last looked at.
 	 * Dropping one (MADV_DONTNEED) brings the file's page back and leaves the protection on: no
-	 * scan shows that.
+	 * scan shows that. Sorted.
 	 */
 	struct crn_range_list owned, owned_now;
 	bool has_private_files;

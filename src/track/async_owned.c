@@ -111,22 +111,25 @@ bool crn_async_owns_cuttable(const struct crn_async *t)
 	return false;
 }
 
-/* What is listed already, in spans that are not asked. */
-static int list_kept(struct crn_async *t, const struct crn_span *s, struct crn_range_list *now)
+/* What is listed already, in spans that are not asked; `j` goes up with the address. */
+static int list_kept(
+	struct crn_async *t, const struct crn_span *s, size_t *j, struct crn_range_list *now)
 {
-	for (size_t i = 0; i < t->owned.count; i++) {
-		uintptr_t begin = CRN_MAX(t->owned.at[i].begin, s->begin);
-		uintptr_t end = CRN_MIN(t->owned.at[i].end, s->end);
+	const struct crn_range_list *was = &t->owned;
 
-		if (begin < end)
-			CRN_TRY(crn_range_list_add(now, begin, end));
-	}
+	while (*j < was->count && was->at[*j].end <= s->begin)
+		++*j;
+	for (size_t i = *j; i < was->count && was->at[i].begin < s->end; i++)
+		CRN_TRY(crn_range_list_add(now, CRN_MAX(was->at[i].begin, s->begin),
+			CRN_MIN(was->at[i].end, s->end)));
 	return 0;
 }
 
 /* All that there are now; without `all` only cuttable spans are asked. */
 static int list_owned(struct crn_async *t, bool all, struct crn_range_list *now)
 {
+	size_t j = 0;
+
 	crn_range_list_shrink(now, 0);
 	for (size_t i = 0, next; i < t->span_count; i = next) {
 		const struct crn_span *s = &t->spans[i];
@@ -136,7 +139,7 @@ static int list_owned(struct crn_async *t, bool all, struct crn_range_list *now)
 		if (!is_private_file(s))
 			continue;
 		if (!all && !is_cuttable(s)) {
-			CRN_TRY(list_kept(t, s, now));
+			CRN_TRY(list_kept(t, s, &j, now));
 			continue;
 		}
 		/* One call for constants and variables of an object. */
