@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* What `cairn run --context` tells kinds of work apart by. */
 #ifndef CRN_CONTEXT_OPTION_H
 #define CRN_CONTEXT_OPTION_H
 

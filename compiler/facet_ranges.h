@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-#pragma once
+#ifndef CAIRN_COMPILER_FACET_RANGES_H
+#define CAIRN_COMPILER_FACET_RANGES_H
+
 #include "llvm/IR/Module.h"
 
 namespace cairn {
@@ -10,3 +12,4 @@ namespace cairn {
 bool keep_facet_ranges(llvm::Module &m);
 
 } // namespace cairn
+#endif

@@ -83,6 +83,7 @@ struct crn_pending {
 	bool masked;    /* words stand in for a mask with reserved signals */
 	bool left;      /* a handler of the program was begun in it, and may be running */
 };
+
 /* A fault that the program's own handler was given. */
 struct crn_forwarded {
 	uintptr_t handler, frame, pc; /* frame: rsp at the return from it; 0: it is over */

@@ -434,6 +434,7 @@ struct cairn_stats {
 	uint64_t long_at_once;   /* of these: that began in it, as those before them were long */
 	char feed_why[48];       /* a better feed that "auto" did not take, and why; or empty */
 };
+
 /*
  * cairn_stats fills as much of *out as its size says; its cost grows with the number of areas. Both
  * return 0; CAIRN_EOPTION without a size.

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tables in the arena that grow: arena.h says how they are used. */
 #include "base/arena.h"
 #include "base/copy.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* cairn_stats: the figures that the rooms count, put together. */
 #include "session/engine.h"
 #include "base/copy.h"
 #include "base/log.h"
