@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "track/kept_intervals.h"
+#include <errno.h>
 #include "base/arena.h"
 #include "base/bits.h"
 #include "base/copy.h"
@@ -155,7 +156,8 @@ static int pack(struct crn_kept *k)
 	return 0;
 }
 
-static void begin(struct crn_kept *k, uint64_t id)
+/* `exact`: whether there is a checkpoint that what was stored meanwhile does not belong to. */
+static void begin(struct crn_kept *k, uint64_t id, bool exact)
 {
 	struct crn_rt *rt = crn_rt();
 	bool whole;
@@ -165,8 +167,7 @@ static void begin(struct crn_kept *k, uint64_t id)
 	rt->told = false;
 	k->open = rt->open = id;
 	rt->oldest = k->count ? interval_at(k, 0)->id : id;
-	/* What is older than this checkpoint cannot be brought back exactly. */
-	if (!whole && k->count)
+	if (!whole && exact)
 		rt->lost(rt->env, 0, -EINTR);
 }
 
@@ -174,6 +175,20 @@ static void begin(struct crn_kept *k, uint64_t id)
 static bool threads_right(const struct crn_kept *k)
 {
 	return __cairn_shape.threads || k->env->one_thread || __cairn_shape.one_thread();
+}
+
+/*
+ * The interval does not end. What handlers have stored while it seemed to is in no list, and not in
+ * a checkpoint either.
+ */
+static void go_on(void)
+{
+	struct crn_rt *rt = crn_rt();
+
+	rt->ending = false;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (rt->active && rt->late)
+		rt->lost(rt->env, 0, -EINTR);
 }
 
 /* What undoes the interval is packed away, and areas begin the next one. */
@@ -199,7 +214,7 @@ static int take(struct crn_kept *k, uint64_t id)
 	k->hooks->stop();
 	err = end_open(k, first);
 	if (err < 0) {
-		crn_rt()->ending = false;
+		go_on();
 		return err;
 	}
 	if (first) {
@@ -210,7 +225,7 @@ static int take(struct crn_kept *k, uint64_t id)
 		crn_rt()->lost = k->env->lost;
 		crn_rt()->grows_long = k->env->grows_long;
 	}
-	begin(k, id);
+	begin(k, id, k->count); /* those that are older cannot be brought back exactly */
 	crn_rt()->active = crn_rt()->hooked = true;
 	crn_page_mode_begin(&k->pages, k->hooks);
 	if (crn_rt()->settled)
@@ -225,7 +240,7 @@ static bool hold_handlers(const struct crn_kept *k, uint64_t *mask)
 {
 	if (crn_likely(!k->areas.count))
 		return false;
-	*mask = crn_signal_mask(SIG_SETMASK, ~0ul);
+	*mask = crn_signal_mask(SIG_SETMASK, ~0ull);
 	return true;
 }
 
@@ -331,30 +346,41 @@ static int put_back(void *ctx, uintptr_t addr, const void *old, size_t len)
 
 static int restore(struct crn_kept *k, uint64_t id)
 {
+	int err;
+
 	if (crn_rt()->undoing)
 		crn_rt()->undoing(id);
 	CRN_TRY(each_interval(k, id, put_back, k));
 	crn_page_mode_end(&k->pages, k->hooks, false);
 	k->hooks->stop();
-	CRN_TRY(crn_page_areas_turn(&k->areas));
+	err = crn_page_areas_turn(&k->areas);
+	if (err < 0) {
+		go_on();
+		return err;
+	}
 	while (k->count && interval_at(k, k->count - 1)->id >= id)
 		release(k, interval_at(k, --k->count));
-	begin(k, id);
+	begin(k, id, true);
 	if (crn_rt()->undone)
 		crn_rt()->undone(id);
 	crn_page_mode_begin(&k->pages, k->hooks);
 	return 0;
 }
 
+/*
+ * What has been put back still counts as saved: a handler that stored there would change the
+ * checkpoint, and nobody would know. A fault of the restore itself is the program's to see, if no
+ * areas have to begin an interval at the same moment.
+ */
 int crn_kept_restore(void *t, uint64_t id)
 {
+	const uint64_t faults = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) |
+		1ull << (SIGFPE - 1) | 1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1);
 	struct crn_kept *k = t;
-	uint64_t mask;
-	bool held = hold_handlers(k, &mask);
+	uint64_t mask = crn_signal_mask(SIG_BLOCK, k->areas.count ? ~0ull : ~faults);
 	int err = restore(k, id);
 
-	if (held)
-		(void)crn_signal_mask(SIG_SETMASK, mask);
+	(void)crn_signal_mask(SIG_SETMASK, mask);
 	return err;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A signal handler stores between any two instructions of a hook, and of cairn_checkpoint: nothing
- * of that is lost. The processor's trap flag brings a SIGTRAP after each instruction; in run n the
- * handler stores at the n-th. argv: TRACKER, and "thread": then another thread stores while the
- * handler waits for it.
+ * A signal handler stores between any two instructions of a hook, of cairn_checkpoint and of
+ * cairn_rewind: nothing of that is lost. The processor's trap flag brings a SIGTRAP after each
+ * instruction; in run n the handler stores at the n-th. argv: TRACKER, and "thread": then another
+ * thread stores while the handler waits for it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 #include "cairn/cairn.h"
 #include "../lib/harness.h"
 
@@ -34,6 +36,7 @@ static struct shared {
 	volatile long n, steps; /* the handler stores at step n */
 	volatile int fired, runs, refused;
 	volatile int turn; /* of the other thread: 0 there is none, 1 it waits, 2 it stores */
+	volatile int sends; /* the handler sends a signal, whose handler stores */
 	uint64_t ids[2];
 } *shared;
 
@@ -77,6 +80,10 @@ __attribute__((disable_sanitizer_instrumentation)) static void trapped(
 		return;
 	shared->fired = 1;
 	u->uc_mcontext.gregs[REG_EFL] &= ~TRAP_ON; /* the rest at full speed */
+	if (shared->sends) {
+		syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGUSR1);
+		return;
+	}
 	if (!shared->turn) {
 		handler_stores();
 		return;
@@ -84,6 +91,12 @@ __attribute__((disable_sanitizer_instrumentation)) static void trapped(
 	shared->turn = 2;
 	while (shared->turn == 2)
 		sched_yield();
+}
+
+static void sent(int sig)
+{
+	(void)sig;
+	handler_stores();
 }
 
 static void *other_thread(void *arg)
@@ -189,15 +202,42 @@ static void in_checkpoint(cairn_t *c)
 	}
 }
 
+/* What the handler stored is undone, if not by this rewind, then by the next. */
+static void in_rewind(cairn_t *c)
+{
+	uint64_t id;
+	int err;
+
+	shared->sends = shared->fired = 1;
+	for (shared->n = 0; shared->fired; shared->n += 5 * STEP) {
+		shared->fired = 0;
+		shared->steps = 0;
+		shared->runs++;
+		fill();
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		bytes[1000] = bytes[1127] = bytes[3000] = bytes[5000] = 9;
+		single_step(true);
+		err = cairn_rewind(c, id);
+		single_step(false);
+		CHECK_OK(err);
+		CHECK(bytes[3000] == pattern(3000));
+		CHECK_OK(cairn_rewind(c, id));
+		check_all();
+	}
+	shared->sends = 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct sigaction trap = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO };
+	struct sigaction user = { .sa_handler = sent };
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	pthread_t thread;
 	cairn_t *c;
 
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED && !sigaction(SIGTRAP, &trap, NULL));
+	CHECK(!sigaction(SIGUSR1, &user, NULL));
 	o.tracker = argv[1];
 	o.keep = 2;
 	fill();
@@ -220,8 +260,12 @@ int main(int argc, char **argv)
 	}
 	shared->runs = 0;
 	in_checkpoint(c);
-	dprintf(1, ", %d of checkpoints, %d refused\n", shared->runs, shared->refused);
+	dprintf(1, ", %d of checkpoints, %d refused", shared->runs, shared->refused);
 	CHECK(shared->runs > 10 && shared->refused < shared->runs);
+	shared->runs = 0;
+	in_rewind(c);
+	dprintf(1, ", %d of rewinds\n", shared->runs);
+	CHECK(shared->runs > 10);
 	CHECK_OK(cairn_close(c));
 	return 0;
 }
