@@ -268,7 +268,7 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * What MADV_FREE is given may be dropped by the kernel at any time until it is stored to, also
  * after a restore to before the advice, and nobody is told ("mprotect" with a keeper alone refuses
  * clean pages of it). Use MADV_DONTNEED on tracked memory, or touch it before the advice, and then
- * restores store to it; not to hot pages that have not changed, under "uffd" and "mprotect".
+ * restores store to it until the next checkpoint (under "fork", and to stacks, only if it differs).
  *
  * Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
  */

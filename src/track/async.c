@@ -309,6 +309,7 @@ static int async_unprotect(void *tracker, uintptr_t addr, size_t len)
 			CRN_TRY(crn_range_list_add(&t->dirty, p, p + CRN_PAGE_SIZE));
 	}
 	t->mixed = t->owed = true;
+	crn_hot_list_touch(&t->hot, crn_page_down(addr), crn_page_up(addr + len));
 	return 0;
 }
 

@@ -111,7 +111,7 @@ int crn_async_hot_show(struct crn_async *t, struct crn_sink *sink)
 	for (size_t i = 0; i < t->hot.count; i++) {
 		const struct crn_hot_entry *e = &t->hot.at[i];
 
-		if (differs(t, e))
+		if (e->touched || differs(t, e))
 			CRN_TRY(sink->take(
 				sink, e->page, CRN_PAGE_SIZE, *(void **)e->where, false));
 	}
@@ -291,5 +291,8 @@ int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
 	if (t->env->predictor->decide(t->env))
 		tally = heed(t);
 	CRN_TRY(protect(t));
-	return hand_over(t, tally, sink);
+	CRN_TRY(hand_over(t, tally, sink));
+	if (crn_unlikely(t->hot.touched))
+		crn_hot_list_forget_touched(&t->hot);
+	return 0;
 }

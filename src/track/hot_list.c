@@ -53,6 +53,19 @@ void crn_hot_list_sweep(struct crn_hot_list *l)
 	l->count = kept;
 }
 
+void crn_hot_list_touch(struct crn_hot_list *l, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = crn_hot_list_from(l, begin); i < l->count && l->at[i].page < end; i++)
+		l->touched = l->at[i].touched = true;
+}
+
+void crn_hot_list_forget_touched(struct crn_hot_list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		l->at[i].touched = false;
+	l->touched = false;
+}
+
 /* The page differs. For how long it is trusted to, the first time, is by its number. */
 static uint8_t longer_streak(struct crn_hot_entry *e)
 {

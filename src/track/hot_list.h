@@ -36,7 +36,9 @@ struct crn_hot_entry {
 	/* Seen to change so often in a row; from CRN_HOT_STREAK on: taken for changed until DUE. */
 	uint8_t streak;
 	bool changed; /* as seen at this checkpoint */
-	bool pinned;  /* stays, whatever a strategy says (the kernel writes it) */
+	bool pinned : 1; /* stays, whatever a strategy says (the kernel writes it) */
+	/* In this interval: a restore stores to it, changed or not (MADV_FREE would take it). */
+	bool touched : 1;
 };
 
 struct crn_hot_list {
@@ -48,6 +50,7 @@ struct crn_hot_list {
 	 * tables that lie scattered.
 	 */
 	bool stale;
+	bool touched; /* some entry is */
 	uint32_t turns;  /* checkpoints; the price of hot pages is measured at some */
 	uint64_t cycles; /* spent on them so far at this checkpoint; 0: not measured */
 };
@@ -64,6 +67,9 @@ struct crn_hot_entry *crn_hot_list_add(
 	struct crn_hot_list *l, struct crn_arena *arena, uintptr_t page, void *where);
 /* Take out the entries whose `where` is NULL. */
 void crn_hot_list_sweep(struct crn_hot_list *l);
+/* The entries of [begin, end) are touched, until the interval ends. */
+void crn_hot_list_touch(struct crn_hot_list *l, uintptr_t begin, uintptr_t end);
+void crn_hot_list_forget_touched(struct crn_hot_list *l);
 
 /*
  * Has the page changed? `old` is its content at interval_begin, NULL: zeros. Sets *e. `next` will

@@ -215,6 +215,9 @@ int undo_unprotect(void *t, uintptr_t addr, size_t len)
 
 	undo_gate_close(u);
 	err = each_part(u, addr, len, open_if_room);
+	/* Under the agent nothing is freed lazily, and each system call comes here. */
+	if (!u->env->faults_forwarded)
+		crn_hot_list_touch(&u->hot, crn_page_down(addr), crn_page_up(addr + len));
 	undo_gate_open(u);
 	return err;
 }

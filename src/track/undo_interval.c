@@ -159,6 +159,8 @@ int undo_interval_end(void *t, struct crn_sink *sink)
 	if (!quiet)
 		undo_gate_close(u);
 	err = end_interval(u, sink, &quiet);
+	if (crn_unlikely(u->hot.touched) && err >= 0)
+		crn_hot_list_forget_touched(&u->hot);
 	if (!quiet)
 		undo_gate_open(u);
 	return CRN_MIN(err, 0);
@@ -208,7 +210,8 @@ static int show_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 	for (size_t i = 0; i < u->hot.count; i++) {
 		uintptr_t word = get(u->hot.at[i].where);
 
-		if (!(word & UNDO_LOST) && !undo_unchanged(word, u->hot.at[i].page))
+		if (!(word & UNDO_LOST) &&
+			(u->hot.at[i].touched || !undo_unchanged(word, u->hot.at[i].page)))
 			CRN_TRY(sink->take(sink, u->hot.at[i].page, CRN_PAGE_SIZE, undo_frame(word),
 				false));
 	}

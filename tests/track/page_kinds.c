@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * page_kinds TRACKER FEED CASE: memory whose pages the kernel does not handle one by one
- * (hugetlbfs), replaces by itself (KSM), or takes away (swap).
+ * (hugetlbfs), replaces by itself (KSM), or takes away (swap, MADV_FREE).
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -257,6 +257,54 @@ static void swapped(void)
 	fclose(f);
 }
 
+#define PAGES 8ul
+
+/* What was given MADV_FREE goes when memory is short; now. */
+static void reclaim(uint8_t *at)
+{
+	if (madvise(at, PAGES * PAGE, MADV_PAGEOUT))
+		test_skip("MADV_PAGEOUT");
+}
+
+static uint8_t *map_pages(uint8_t value)
+{
+	uint8_t *at = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(at != MAP_FAILED);
+	memset(at, value, PAGES * PAGE);
+	return at;
+}
+
+/* Hot pages that are touched before the advice, and have not changed, are put back as well. */
+static void freed(void)
+{
+	struct cairn_stats figures = { .size = sizeof(figures) };
+	uint8_t *at = map_pages(1), *try = map_pages(1);
+	uint64_t id;
+
+	CHECK(!madvise(try, PAGES * PAGE, MADV_FREE));
+	reclaim(try);
+	if (try[0])
+		test_skip("MADV_PAGEOUT that takes what was given MADV_FREE");
+	CHECK_OK(cairn_close(c));
+	o.strategy = "decay";
+	c = test_open(&o);
+	CHECK_OK(cairn_area_add(c, at, PAGES * PAGE));
+	for (uint8_t step = 2; step < 60; step++) {
+		memset(at, step, PAGES * PAGE);
+		CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	}
+	CHECK_OK(cairn_stats(c, &figures));
+	CHECK(figures.hot_pages);
+	CHECK_OK(cairn_area_touch(c, at, PAGES * PAGE));
+	CHECK(!madvise(at, PAGES * PAGE, MADV_FREE));
+	CHECK_OK(cairn_rewind(c, id));
+	reclaim(at);
+	for (size_t i = 0; i < PAGES * PAGE; i++)
+		CHECK_U64(at[i], 59);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -266,6 +314,7 @@ int main(int argc, char **argv)
 		{ "huge_beside", huge_beside },
 		{ "huge_refused", huge_refused },
 		{ "mergeable", mergeable },
+		{ "freed", freed },
 		{ NULL, NULL },
 	};
 
