@@ -254,6 +254,7 @@ struct cairn {
 	size_t file_name_count, file_name_capacity, file_names_kept, file_names_young;
 	int files_pagemap;   /* -1: not opened yet */
 	int closed_memory;   /* -1: not opened in this call; store.c */
+	int unread;          /* a page that is there could not be read in this call: -errno */
 	struct crn_fd_identity files_pagemap_id, closed_memory_id;
 	uint64_t files_asked, files_look; /* how often; the checkpoint that the look is for */
 	uint64_t files_faults; /* of the process by then */

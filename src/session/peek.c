@@ -5,6 +5,16 @@
 #include "base/copy.h"
 #include "os/guarded.h"
 
+/* The live page. NULL: there is none; or it could not be read, and the call has to fail. */
+static const void *load_live(cairn_t *c, uintptr_t page)
+{
+	int err = c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE);
+
+	if (err < 0 && !crn_is_bare(err))
+		c->unread = err;
+	return err < 0 ? NULL : c->scratch;
+}
+
 /*
  * The content of a page at the newest checkpoint, NULL for zeros: a frame, or the live page itself
  * (which other threads write), or c->scratch.
@@ -20,7 +30,7 @@ static const void *newest_content(cairn_t *c, uintptr_t page)
 	/* Not written since, so the live page has it. */
 	if (!c->env.closed && !crn_page_cuttable(c, page))
 		return (const void *)page;
-	if (c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0)
+	if (!load_live(c, page))
 		return NULL;
 	/* Stored to while we read it, it has a copy from before the store by now. */
 	if (c->ops->look(c->tracker, page, &old))
@@ -35,8 +45,7 @@ const void *crn_newest_copy(cairn_t *c, uintptr_t page)
 	if (content != (const void *)page)
 		return content;
 	/* Where no mappings are followed nobody has told that the program has closed it. */
-	if (crn_guarded_copy(c->scratch, content, CRN_PAGE_SIZE) < 0 &&
-		c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0)
+	if (crn_guarded_copy(c->scratch, content, CRN_PAGE_SIZE) < 0 && !load_live(c, page))
 		return NULL; /* vanished just now */
 	/* Stored to while we read it, it has a copy from before the store by now. */
 	content = newest_content(c, page);
@@ -121,6 +130,7 @@ int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct
 	int err;
 
 	CRN_TRY(crn_lock(c));
+	c->unread = 0;
 	err = usable(c, id);
 	if (!(c->ops->caps & (CRN_TRACK_MIRROR | CRN_TRACK_KEEPS)))
 		crn_cut_look(c); /* the live page will be read if nobody wrote it */
@@ -136,6 +146,8 @@ int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct
 	for (size_t i = 0; i < count && err >= 0; i++)
 		err = peek_locked(
 			c, id, (uintptr_t)remote[i].iov_base, local[i].iov_base, local[i].iov_len);
+	if (err >= 0)
+		err = c->unread;
 	if (err >= 0)
 		err = usable(c, id); /* somebody may have written meanwhile, unseen */
 	crn_unlock(c);
@@ -192,7 +204,7 @@ static const void *change_present(struct crn_walk *self, uintptr_t page)
 	if (!c->env.closed && !crn_page_cuttable(c, page) &&
 		crn_guarded_copy(c->scratch, (const void *)page, CRN_PAGE_SIZE) >= 0)
 		return c->scratch;
-	return c->env.load(&c->env, c->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : c->scratch;
+	return load_live(c, page);
 }
 
 /* Report maximal runs of differing words. */
@@ -323,9 +335,12 @@ int cairn_changes(cairn_t *c, uint64_t from, uint64_t to, cairn_change_fn fn, vo
 	if (!fn)
 		return -EINVAL;
 	CRN_TRY(crn_lock(c));
+	c->unread = 0;
 	err = usable(c, from);
 	if (err >= 0)
 		err = changes_locked(c, from, to, &w);
+	if (err >= 0 && c->unread)
+		err = c->unread;
 	if (err >= 0 && (lost = usable(c, from)) < 0)
 		err = lost; /* somebody may have written meanwhile, unseen */
 	crn_unlock(c);

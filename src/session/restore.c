@@ -109,8 +109,10 @@ static int reserve_frames(cairn_t *c, uint64_t id, bool *held)
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return 0;
+	c->unread = 0;
 	if (id != newest)
 		CRN_TRY(crn_journal_walk(c->journal, id, newest, &w.walk));
+	CRN_TRY(c->unread);
 	need = w.bare + w.bare / 256 + c->place_frames;
 	if (!need)
 		return 0;
@@ -148,6 +150,7 @@ static int put_content(cairn_t *c, uint64_t id, bool *held)
 		return 0;
 	hold(c, held);
 	CRN_TRY(crn_journal_walk(c->journal, id, newest, &w.walk));
+	CRN_TRY(c->unread);
 	crn_journal_truncate(c->journal, id);
 	return 0;
 }

@@ -99,6 +99,30 @@ void crn_closed_end(cairn_t *c)
 }
 
 /*
+ * There is no descriptor to be had: the page is opened for a moment, if nobody else runs who would
+ * find it so. `err` if it cannot be.
+ */
+static int load_opened(cairn_t *c, void *dst, uintptr_t addr, size_t len, int err)
+{
+	void *page = (void *)crn_page_down(addr);
+	struct crn_mapping m;
+	int found = crn_maps_find(&c->maps, addr, &m);
+	bool closed;
+
+	if (found <= 0)
+		return found < 0 ? err : -EFAULT;
+	closed = !(m.prot & PROT_READ);
+	if (closed && !crn_memory_alone())
+		return err;
+	if (closed && crn_memory_protect(page, CRN_PAGE_SIZE, m.prot | PROT_READ) < 0)
+		return err;
+	err = crn_guarded_copy(dst, (const void *)addr, len) < 0 ? -EFAULT : 0;
+	if (closed)
+		(void)crn_memory_protect(page, CRN_PAGE_SIZE, m.prot);
+	return err;
+}
+
+/*
  * The descriptor is opened by the first of a call that needs it, and closed with the session's
  * lock: a child that is born later could read our memory by it. In the library another thread of
  * the program may close it meanwhile, and have its number for a file of its own.
@@ -109,7 +133,8 @@ static int load_closed(cairn_t *c, void *dst, uintptr_t addr, size_t len)
 
 	if (c->closed_memory < 0) {
 		c->closed_memory = crn_memory_force_open();
-		CRN_TRY(CRN_MIN(c->closed_memory, 0));
+		if (crn_unlikely(c->closed_memory < 0))
+			return load_opened(c, dst, addr, len, c->closed_memory);
 		err = crn_fd_identify(c->closed_memory, &c->closed_memory_id);
 		if (err < 0) {
 			c->closed_memory = -1;
@@ -120,7 +145,8 @@ static int load_closed(cairn_t *c, void *dst, uintptr_t addr, size_t len)
 	if (crn_likely(crn_fd_is(c->closed_memory, &c->closed_memory_id)))
 		return err;
 	c->closed_memory = -1;
-	return crn_memory_force_read(dst, addr, len);
+	err = crn_memory_force_read(dst, addr, len);
+	return err < 0 && !crn_is_bare(err) ? load_opened(c, dst, addr, len, err) : err;
 }
 
 static bool is_unreadable(const cairn_t *c, uintptr_t page)

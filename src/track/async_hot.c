@@ -238,12 +238,23 @@ static int hand_over_hot(
 	return 0;
 }
 
+/* As crn_mirror_prepare does for the others. */
+static int try_closed(struct crn_async *t)
+{
+	for (size_t i = 0; i < t->hot.count; i++)
+		if (t->hot.at[i].changed && crn_page_closed(t->env, t->hot.at[i].page))
+			return crn_mirror_try(&t->mirror, t->hot.at[i].page);
+	return 0;
+}
+
 /* By address: what has been written, and the hot pages between. */
 static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *sink)
 {
 	bool unsteady = crn_async_unsteady(t);
 	size_t hot = 0;
 
+	if (t->env->closed)
+		CRN_TRY(try_closed(t));
 	CRN_TRY(crn_mirror_prepare(
 		&t->mirror, &t->dirty, &t->gone, tally.changed, tally.bare, sink));
 	t->eager += tally.changed;

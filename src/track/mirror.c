@@ -105,14 +105,19 @@ void **crn_mirror_slot(struct crn_mirror *m, uintptr_t page)
 
 /*
  * The live page, or a copy of it if the program itself may not read it now, or if its address is 0.
- * NULL if nobody can. What is not doubtful may vanish all the same, so it is read by guarded
- * functions.
+ * NULL if there is none. What is not doubtful may vanish all the same, so it is read by guarded
+ * functions. Negative: it cannot be read at present.
  */
-static const void *live_page(struct crn_mirror *m, uintptr_t page, bool doubtful)
+static int live_page(struct crn_mirror *m, uintptr_t page, bool doubtful, const void **live)
 {
+	int err;
+
+	*live = (const void *)page;
 	if (crn_likely(page && !doubtful && !crn_page_closed(m->env, page)))
-		return (const void *)page;
-	return m->env->load(m->env, m->scratch, page, CRN_PAGE_SIZE) < 0 ? NULL : m->scratch;
+		return 0;
+	err = m->env->load(m->env, m->scratch, page, CRN_PAGE_SIZE);
+	*live = err < 0 ? NULL : m->scratch;
+	return err < 0 && !crn_is_bare(err) ? err : 0;
 }
 
 /*
@@ -121,10 +126,16 @@ static const void *live_page(struct crn_mirror *m, uintptr_t page, bool doubtful
  */
 static void load(struct crn_mirror *m, void **slot, const void *live)
 {
+	int err;
+
 	crn_frame_open(m->env->arena, *slot);
-	if (crn_likely(crn_guarded_copy(*slot, live, CRN_PAGE_SIZE) >= 0) ||
-		m->env->load(m->env, *slot, (uintptr_t)live, CRN_PAGE_SIZE) >= 0)
+	if (crn_likely(crn_guarded_copy(*slot, live, CRN_PAGE_SIZE) >= 0))
 		return;
+	err = m->env->load(m->env, *slot, (uintptr_t)live, CRN_PAGE_SIZE);
+	if (err >= 0)
+		return;
+	if (!crn_is_bare(err))
+		m->env->lost(m->env, (uintptr_t)live, err);
 	crn_frame_free(m->env->arena, *slot);
 	slot_set(m, slot, NULL);
 	m->page_count--;
@@ -134,9 +145,10 @@ int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool d
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
 		void **slot = crn_mirror_slot(m, page);
-		const void *live = live_page(m, page, doubtful);
+		const void *live;
 
 		CRN_ASSERT(slot);
+		CRN_TRY(live_page(m, page, doubtful, &live));
 		if (!live)
 			continue;
 		if (!*slot) {
@@ -172,9 +184,12 @@ static void exchange(struct crn_mirror *m, void **slot, void *old, uintptr_t pag
 static int turn_page(struct crn_mirror *m, void **slot, void *old, uintptr_t page, bool doubtful,
 	struct crn_sink *sink)
 {
-	const void *live = live_page(m, page, doubtful);
-	int r = -EFAULT;
+	const void *live;
+	int r = live_page(m, page, doubtful, &live);
 
+	if (crn_unlikely(r < 0))
+		m->env->lost(m->env, page, r);
+	r = -EFAULT;
 	if (!old) {
 		CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, NULL, false));
 		renew(m, slot, live);
@@ -352,9 +367,29 @@ static size_t count_gone(struct crn_mirror *m, const struct crn_range_list *gone
 	return count;
 }
 
+int crn_mirror_try(struct crn_mirror *m, uintptr_t page)
+{
+	uint8_t byte;
+	int err = m->env->load(m->env, &byte, page, 1);
+
+	return err < 0 && !crn_is_bare(err) ? err : 0;
+}
+
+/* The first page that the program has closed tells for all. */
+static int try_closed(struct crn_mirror *m, const struct crn_range_list *dirty)
+{
+	for (size_t i = 0; i < dirty->count; i++)
+		for (uintptr_t p = dirty->at[i].begin; p < dirty->at[i].end; p += CRN_PAGE_SIZE)
+			if (crn_page_closed(m->env, p))
+				return crn_mirror_try(m, p);
+	return 0;
+}
+
 int crn_mirror_prepare(struct crn_mirror *m, const struct crn_range_list *dirty,
 	const struct crn_range_list *gone, size_t count, size_t bare, struct crn_sink *sink)
 {
+	if (m->env->closed)
+		CRN_TRY(try_closed(m, dirty));
 	if (!sink->prepare)
 		return 0;
 	count += count_dirty(m, dirty, &bare) + count_gone(m, gone);

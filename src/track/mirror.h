@@ -98,6 +98,12 @@ void crn_mirror_drop(struct crn_mirror *m, uintptr_t begin, uintptr_t end);
  */
 int crn_mirror_put(struct crn_mirror *m, uintptr_t page, const void *content);
 
+/*
+ * Can what the program has closed be read at present? Before anything is handed over; 0 also if
+ * there is nothing.
+ */
+int crn_mirror_try(struct crn_mirror *m, uintptr_t page);
+
 uint64_t crn_mirror_bytes(const struct crn_mirror *m);
 
 /* Walk everything and trap if an invariant does not hold. */

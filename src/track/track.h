@@ -20,6 +20,7 @@
 #ifndef CRN_TRACK_H
 #define CRN_TRACK_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -115,6 +116,15 @@ struct crn_predictor {
 	uint32_t price_serve; /* the handler of a first store, without the way there and back */
 };
 
+/*
+ * A load has failed because there is nothing: no page, the end of a file. Else it could not be
+ * made (a page that the program has closed, and no descriptor left), and the content is not known.
+ */
+static inline bool crn_is_bare(int err)
+{
+	return err == -EFAULT || err == -EIO;
+}
+
 /* What a tracker may use of the rest of the engine. */
 struct crn_track_env {
 	struct crn_arena *arena;
@@ -140,8 +150,8 @@ struct crn_track_env {
 	 */
 	void (*store)(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 	/*
-	 * Copy live memory that may be unreadable by now. 0 or negative; needed only while
-	 * `closed`.
+	 * Copy live memory that may be unreadable by now, of one page. 0 or negative (crn_is_bare
+	 * says which); needed only while `closed`.
 	 */
 	int (*load)(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 	bool closed; /* the program has made a part of some area unreadable */

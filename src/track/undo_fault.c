@@ -85,7 +85,7 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 	undo_word *w = undo_word_of(a, page);
 	enum verdict verdict;
 	uintptr_t word, next, doubt;
-	int why = CAIRN_EMEMORY;
+	int why = CAIRN_EMEMORY, err;
 	void *frame;
 	bool cut;
 
@@ -100,10 +100,12 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 		u->env->seal(u->env, frame, false);
 	if (!frame) {
 		next = UNDO_LOST;
-	} else if (undo_read_page(frame, page) < 0) { /* or another thread has closed it since */
+	} else if ((err = undo_read_page(frame, page)) < 0) {
+		/* Gone; or another thread has closed it since, and it cannot be read at all. */
 		note(g, CRN_GUEST_FRAME, 0);
 		crn_frame_free(u->env->arena, frame);
-		next = UNDO_ZERO;
+		next = crn_is_bare(err) ? UNDO_ZERO : UNDO_LOST;
+		why = crn_is_bare(err) ? why : err;
 		frame = NULL;
 	}
 	/* Other memory has come, closed to stores, and is the wrong content. */

@@ -53,6 +53,7 @@ void undo_save_page(
 {
 	uintptr_t word = get(w) | UNDO_OPEN | flags;
 	void *frame = crn_frame_alloc(u->env->arena);
+	int err;
 
 	if (crn_unlikely(u->events && u->depth))
 		undo_whole_page(u, page);
@@ -62,12 +63,14 @@ void undo_save_page(
 	if (!frame) {
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
 		word |= UNDO_LOST;
-	} else if (undo_read_page(frame, page) < 0) {
+	} else if ((err = undo_read_page(frame, page)) < 0) {
 		/* Gone, or beyond the end of its file: there is no content to keep. */
 		crn_frame_free(u->env->arena, frame);
-		word |= UNDO_ZERO;
+		word |= crn_is_bare(err) ? UNDO_ZERO : UNDO_LOST;
 		if (was_cut(u, page))
 			undo_cut_found(u, page);
+		else if (!crn_is_bare(err))
+			u->env->lost(u->env, page, err);
 	} else if (crn_unlikely(was_cut(u, page))) {
 		crn_frame_free(u->env->arena, frame);
 		word |= UNDO_LOST;
@@ -419,6 +422,7 @@ int undo_hot_area_begin(struct crn_undo_pages *u, struct undo_area *a)
 {
 	struct crn_arena *arena = u->env->arena;
 	size_t pages = crn_pages(a->end - a->begin), bare = 0;
+	int err;
 
 	for (size_t i = 0; i < pages; i++)
 		set(&a->words[i], UNDO_OPEN | UNDO_HOT | UNDO_ZERO);
@@ -431,10 +435,13 @@ int undo_hot_area_begin(struct crn_undo_pages *u, struct undo_area *a)
 
 		if (get(&a->words[i]) & UNDO_THERE)
 			frame = crn_frame_alloc(arena);
-		if (frame && undo_read_page(frame, page) < 0) {
+		err = frame ? undo_read_page(frame, page) : 0;
+		if (err < 0) {
 			crn_frame_free(arena, frame);
 			frame = NULL;
 		}
+		if (err < 0 && !crn_is_bare(err))
+			return err;
 		if (frame)
 			atomic_fetch_add(&u->frame_count, 1);
 		set(&a->words[i], UNDO_OPEN | UNDO_HOT | (frame ? (uintptr_t)frame : UNDO_ZERO));

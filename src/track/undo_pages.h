@@ -375,7 +375,7 @@ int undo_hot_area_show(struct crn_undo_pages *u, struct undo_area *a, struct crn
  * there is no frame are opened all the same and reported as lost.
  */
 int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end);
-/* Copy a page, also one that the program has closed; negative: there is none. Any context. */
+/* Copy a page, also one that the program has closed; negative: crn_is_bare. Any context. */
 int undo_read_page(void *frame, uintptr_t page);
 /* Copy one clean page; its word says open from then on. The page itself is still protected. */
 void undo_save_page(

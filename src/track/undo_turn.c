@@ -85,14 +85,17 @@ static inline void renew(
 {
 	uintptr_t keep =
 		get(w) & (UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC | UNDO_THERE);
+	int err;
 
 	if (!fresh) {
 		set(w, keep | UNDO_OPEN | UNDO_LOST);
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
-	} else if (undo_read_page(fresh, page) < 0) {
+	} else if ((err = undo_read_page(fresh, page)) < 0) {
 		crn_frame_free(u->env->arena, fresh);
 		atomic_fetch_sub(&u->frame_count, 1);
-		set(w, keep | UNDO_OPEN | UNDO_ZERO);
+		set(w, keep | UNDO_OPEN | (crn_is_bare(err) ? UNDO_ZERO : UNDO_LOST));
+		if (!crn_is_bare(err))
+			u->env->lost(u->env, page, err);
 	} else {
 		set(w, keep | UNDO_OPEN | (uintptr_t)fresh);
 	}

@@ -6,7 +6,12 @@
  *
  *	many    checkpoints, looks into the past, and rewinds
  *	reused  another thread of the program closes the descriptor, and has its number for a file
+ *	none    there is no descriptor left
+ *	threads nor is there, and other threads would see what is opened: calls fail, and nothing is
+ *	        taken for empty
  */
+#include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,7 +23,7 @@
 /* Memory that no restore turns back. */
 static struct outside {
 	int opened; /* in this call */
-	bool reuse;
+	bool reuse, none;
 	int taken; /* the number that was taken away, -1: none */
 } *outside;
 
@@ -29,7 +34,11 @@ int __real_crn_fd_open_own(const char *path, int flags);
 int __wrap_crn_fd_open_own(const char *path, int flags);
 int __wrap_crn_fd_open_own(const char *path, int flags)
 {
-	outside->opened += strcmp(path, "/proc/self/mem") == 0 && (flags & O_ACCMODE) == O_RDONLY;
+	bool memory = strcmp(path, "/proc/self/mem") == 0 && (flags & O_ACCMODE) == O_RDONLY;
+
+	if (memory && outside->none)
+		return -EMFILE;
+	outside->opened += memory;
 	return __real_crn_fd_open_own(path, flags);
 }
 
@@ -67,14 +76,19 @@ static void expect_one(void)
 	outside->taken = -1;
 }
 
-static uint64_t take(uint8_t value)
+static void write_and_close(uint8_t value)
 {
-	uint64_t id;
-
 	CHECK(!mprotect(pages, PAGES * PAGE, PROT_READ | PROT_WRITE));
 	for (size_t i = 0; i < PAGES; i++)
 		memset(pages + i * PAGE, value + (int)i % 7, PAGE);
 	CHECK(!mprotect(pages, PAGES * PAGE, PROT_NONE));
+}
+
+static uint64_t take(uint8_t value)
+{
+	uint64_t id;
+
+	write_and_close(value);
 	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	expect_one();
 	return id;
@@ -90,9 +104,48 @@ static void expect_then(uint64_t id, uint8_t value)
 		CHECK(then[i] == value + i / PAGE % 7);
 }
 
+static void expect_now(uint8_t value)
+{
+	CHECK(!mprotect(pages, PAGES * PAGE, PROT_READ));
+	for (size_t i = 0; i < PAGES * PAGE; i++)
+		CHECK(pages[i] == value + i / PAGE % 7);
+}
+
+static void *wait_for_end(void *until)
+{
+	pthread_mutex_lock(until);
+	pthread_mutex_unlock(until);
+	return NULL;
+}
+
+/* Not one of them is wrong when there are descriptors again. */
+static void among_threads(void)
+{
+	static pthread_mutex_t end = PTHREAD_MUTEX_INITIALIZER;
+	pthread_t thread;
+	uint64_t id, next;
+
+	CHECK(!pthread_mutex_lock(&end));
+	CHECK(!pthread_create(&thread, NULL, wait_for_end, &end));
+	CHECK_OK(cairn_area_add(c, pages, PAGES * PAGE));
+	id = take(50);
+	outside->none = true;
+	write_and_close(60);
+	CHECK_RC(cairn_checkpoint(c, &next), -EMFILE);
+	outside->none = false;
+	CHECK_RC(cairn_checkpoint(c, &next), CAIRN_TAKEN);
+	write_and_close(70);
+	CHECK_OK(cairn_rewind(c, next));
+	expect_now(60);
+	CHECK_OK(cairn_rewind(c, id));
+	expect_now(50);
+	CHECK(!pthread_mutex_unlock(&end) && !pthread_join(thread, NULL));
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	const char *how = argc > 1 ? argv[1] : "many";
 	uint64_t id[4];
 
 	outside = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -104,18 +157,24 @@ int main(int argc, char **argv)
 	o.tracker = "async";
 	o.feed = "scan";
 	o.keep = 8;
+	if (!strcmp(how, "threads"))
+		o.surface = "none";
 	c = test_open(&o);
 	expect_one();
-	outside->reuse = argc > 1 && strcmp(argv[1], "reused") == 0;
+	if (!strcmp(how, "threads")) {
+		among_threads();
+		CHECK_OK(cairn_close(c));
+		return 0;
+	}
+	outside->reuse = !strcmp(how, "reused");
+	outside->none = !strcmp(how, "none");
 	for (int i = 0; i < 4; i++)
 		id[i] = take((uint8_t)(10 * i + 10));
 	for (int i = 0; i < 4; i++)
 		expect_then(id[i], (uint8_t)(10 * i + 10));
 	CHECK_OK(cairn_rewind(c, id[1]));
 	expect_one();
-	CHECK(!mprotect(pages, PAGES * PAGE, PROT_READ));
-	for (size_t i = 0; i < PAGES * PAGE; i++)
-		CHECK(pages[i] == 20 + i / PAGE % 7);
+	expect_now(20);
 	CHECK_OK(cairn_close(c));
 	return 0;
 }
