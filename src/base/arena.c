@@ -54,7 +54,7 @@ struct crn_arena {
 	/* Frames: lock-free. Usable memory is [frames_committed, end). */
 	_Atomic uintptr_t frames_begin, frames_committed;
 	_Atomic uint64_t free_head; /* tag << 32 | frame number + 1 */
-	_Atomic uint64_t free_count;
+	_Atomic int64_t free_count; /* never more than there are; see take_free */
 
 	/* The session's lock. Committed since the last close: [frames_committed, fresh_end) */
 	crn_seal_fn seal; /* or NULL */
@@ -363,11 +363,17 @@ void crn_frames_unseal(struct crn_arena *a)
 	a->seal = NULL;
 }
 
-void *crn_frame_alloc(struct crn_arena *a)
+/*
+ * Counted before it is taken, and freed before it is counted: a child of vfork may be killed in
+ * between, and then there is one more than the count says, not one less.
+ */
+static void *take_free(struct crn_arena *a)
 {
 	uint64_t head = atomic_load_explicit(&a->free_head, memory_order_acquire);
-	uintptr_t begin;
 
+	if (!(uint32_t)head)
+		return NULL;
+	atomic_fetch_sub_explicit(&a->free_count, 1, memory_order_relaxed);
 	while ((uint32_t)head) {
 		struct crn_free_frame *f = frame_at(a, (uint32_t)head);
 		/*
@@ -377,13 +383,22 @@ void *crn_frame_alloc(struct crn_arena *a)
 		uint32_t next = atomic_load_explicit(&f->next, memory_order_relaxed);
 		uint64_t with = ((head >> 32) + 1) << 32 | next;
 
-		if (atomic_compare_exchange_weak(&a->free_head, &head, with)) {
-			atomic_fetch_sub_explicit(&a->free_count, 1, memory_order_relaxed);
-			crn_frame_open(a, f);
+		if (atomic_compare_exchange_weak(&a->free_head, &head, with))
 			return f;
-		}
 	}
+	atomic_fetch_add_explicit(&a->free_count, 1, memory_order_relaxed);
+	return NULL;
+}
 
+void *crn_frame_alloc(struct crn_arena *a)
+{
+	void *frame = take_free(a);
+	uintptr_t begin;
+
+	if (frame) {
+		crn_frame_open(a, frame);
+		return frame;
+	}
 	begin = atomic_load(&a->frames_begin);
 	do {
 		if (!grow_frames(a, begin - CRN_PAGE_SIZE))
@@ -411,9 +426,9 @@ void crn_frame_free(struct crn_arena *a, void *frame)
 
 int crn_frame_reserve(struct crn_arena *a, size_t count)
 {
-	uint64_t free = atomic_load(&a->free_count);
+	int64_t counted = atomic_load(&a->free_count);
 	uintptr_t begin = atomic_load(&a->frames_begin);
-	size_t more;
+	size_t more, free = (size_t)CRN_MAX(counted, (int64_t)0);
 
 	if (crn_likely(count <= free))
 		return 0;
@@ -464,7 +479,8 @@ void crn_arena_check(const struct crn_arena *a)
 		CRN_ASSERT((uintptr_t)f >= begin && (uintptr_t)f < a->end);
 		n = atomic_load(&f->next);
 	}
-	CRN_ASSERT(free == atomic_load(&((struct crn_arena *)a)->free_count));
+	CRN_ASSERT((uint64_t)CRN_MAX(atomic_load(&((struct crn_arena *)a)->free_count),
+			   (int64_t)0) <= free);
 	CRN_ASSERT(free <= crn_pages(a->end - begin));
 }
 
@@ -472,7 +488,8 @@ uint64_t crn_arena_frames_used(const struct crn_arena *a)
 {
 	struct crn_arena *w = (struct crn_arena *)a;
 
-	return crn_pages(a->end - atomic_load(&w->frames_begin)) - atomic_load(&w->free_count);
+	return crn_pages(a->end - atomic_load(&w->frames_begin)) -
+		(uint64_t)atomic_load(&w->free_count);
 }
 
 void crn_arena_part(

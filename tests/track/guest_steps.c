@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <ucontext.h>
+#include "base/arena.h"
 #include "track/undo_pages.h"
 
 #define PAGES 8ul
@@ -92,6 +93,9 @@ void __wrap_undo_guests_settle(struct crn_undo_pages *u, const struct crn_guest 
 {
 	begin_steps('t');
 	__real_undo_guests_settle(u, self);
+	/* Nothing is said to be free that is not. */
+	if (getpid() == program && !u->env->seal)
+		crn_arena_check(u->env->arena);
 }
 
 /* Between these the child is stepped. */
