@@ -316,9 +316,10 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
 
 /*
  * Go back to checkpoint `id` and run on from there: does not return on success. Everything newer is
- * gone; `id` is again the open checkpoint and may be restored again. The signal mask comes back
- * too, except under "uffd", "mprotect" and any strategy but "none", where a checkpoint need make no
- * system call: there SIGSEGV and the other faults are unblocked and the rest is left. Must be
+ * gone (a mapping that the program has sealed, by mseal, stays as it is); `id` is again the open
+ * checkpoint and may be restored again. The signal mask comes back too, except under "uffd",
+ * "mprotect" and any strategy but "none", where a checkpoint need make no system call: there
+ * SIGSEGV and the other faults are unblocked and the rest is left. Must be
  * called by the thread that took it.
  * Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
  * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (the implicit checkpoints of cairn_open and cairn_resume have
