@@ -62,6 +62,33 @@ BEGINS = (
 )  # fmt: skip
 PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
 
+HELP = """\
+OPTIONS OF CAIRN (each is told of in man cairn-cc; those of clang follow):
+
+  -fcairn-tracker=shadow|undolog  what is saved at a store: its region, or its bytes (shadow)
+  -fcairn-region=BYTES            size of a region: 1, or 16 to 4096 (128)
+  -fcairn-tags=zero|bzero|mmap|dontneed|epoch
+                                  how the tags of regions are made clean (zero)
+  -fcairn-unit                    hooks in each translation unit, not when all are linked
+  -fcairn-site=FUNCTION[:entry|:return][:long][/N]
+                                  a checkpoint there, without one in the source
+  -fcairn-site-threads=all|one    one: other threads write nothing that must come back (all)
+  -fcairn-keep=K                  so many checkpoints at sites are kept (1)
+  -fcairn-profile                 build a program that finds its long-running loops
+  -fcairn-sites=FILE[:long]       a site in each loop of that profile
+  -fcairn-threads                 the stores of all threads
+  -fcairn-guard=on|off            stray stores to the engine's memory stop the program (off)
+  -fcairn-complete                a static program, whose libc has hooks, too
+  -fcairn-hybrid                  long intervals are tracked by pages
+  -fcairn-clone=on|off            code without hooks beside that with them (off)
+  -fcairn-save=on|off             off: hooks that save nothing, to measure them
+  -fcairn-report                  per function: what has hooks, and why not
+  -fcairn-warn-uncovered          warn of what may write and has no hooks
+  -fcairn-abilist=FILE            what is known of external functions, in DFSan's format
+  -fcairn-{stack,fresh,loops,segments,aggregate,redundant,calls,wrap,heap}=on|off
+                                  one optimisation or kind of hook
+"""
+
 
 class Wrong(Exception):
     """A command line that cannot be served: one line for the user."""
@@ -553,6 +580,8 @@ def main() -> int:
     except Wrong as wrong:
         print(f"{name}: {wrong}", file=sys.stderr)
         return 1
+    if "--help" in sys.argv[1:]:
+        print(HELP, flush=True)
     whole = command.links() and not command.partial() and not command.per_unit()
     os.environ["CAIRN_PASS"] = command.pass_options(whole)
     os.environ["CAIRN_LOOPS"] = "\n".join(command.loops)

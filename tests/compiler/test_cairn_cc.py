@@ -7,6 +7,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -172,6 +173,17 @@ class CommandLine(unittest.TestCase):
     def test_sources_at_once(self) -> None:
         self.cc("-O2", "program.c", "part.c")
         self.assertEqual(self.run_built(), RESTORED)
+
+    def test_help_has_all_options_of_the_manual(self) -> None:
+        page = Path(ROOT, "docs", "man", "cairn-cc.1").read_text().replace("\\-", "-")
+        named = set(re.findall(r"^\.TP\n\.B[IR]? (-fcairn-[a-z-]+)", page, re.MULTILINE))
+        said = self.cc("--help").stdout
+        ours, _, clangs = said.partition("\n\n")[2].partition("\n\n")
+        many = re.search(r"-fcairn-\{([a-z,]+)\}", ours)
+        listed = set(re.findall(r"^  (-fcairn-[a-z-]+)(?!\{)", ours, re.MULTILINE)) - {"-fcairn-"}
+        listed |= {f"-fcairn-{name}" for name in many[1].split(",")} if many else set()
+        self.assertEqual(listed, named)
+        self.assertIn("USAGE: clang", clangs)
 
     def test_objects(self) -> None:
         self.cc("-O2", "-c", "program.c", "-MD", "-MF", "program.d")
