@@ -7,6 +7,7 @@
  *	many    checkpoints, looks into the past, and rewinds
  *	reused  another thread of the program closes the descriptor, and has its number for a file
  *	none    there is no descriptor left
+ *	frozen  nor is there, and a frozen process holds what was closed: a rewind fails
  *	threads nor is there, and other threads would see what is opened: calls fail, and nothing is
  *	        taken for empty
  */
@@ -15,6 +16,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include "../lib/harness.h"
 
 #define PAGE  4096ul
@@ -142,6 +144,26 @@ static void among_threads(void)
 	CHECK(!pthread_mutex_unlock(&end) && !pthread_join(thread, NULL));
 }
 
+static void from_frozen(void)
+{
+	struct rlimit before, none;
+	uint64_t id;
+
+	CHECK_OK(cairn_area_add(c, pages, PAGES * PAGE));
+	id = take(50);
+	write_and_close(60);
+	CHECK(!mprotect(pages, PAGES * PAGE, PROT_READ | PROT_WRITE));
+	CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	none = before;
+	none.rlim_cur = 3;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+	CHECK(cairn_rewind(c, id) < 0);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+	expect_now(60);
+	CHECK_OK(cairn_rewind(c, id));
+	expect_now(50);
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -157,12 +179,19 @@ int main(int argc, char **argv)
 	o.tracker = "async";
 	o.feed = "scan";
 	o.keep = 8;
-	if (!strcmp(how, "threads"))
+	if (!strcmp(how, "threads") || !strcmp(how, "frozen"))
 		o.surface = "none";
+	if (!strcmp(how, "frozen")) {
+		o.tracker = "fork";
+		o.feed = NULL;
+	}
 	c = test_open(&o);
 	expect_one();
-	if (!strcmp(how, "threads")) {
-		among_threads();
+	if (o.surface) {
+		if (!strcmp(how, "threads"))
+			among_threads();
+		else
+			from_frozen();
 		CHECK_OK(cairn_close(c));
 		return 0;
 	}
