@@ -176,8 +176,11 @@ static int open_proc(int pid, const char *what, int flags)
 	char path[48];
 
 	int64_t self;
+	int err = crn_file_number("/proc/self/stat", &self);
 
-	if (crn_file_number("/proc/self/stat", &self) < 0 || self != crn_getpid())
+	if (err == -EMFILE || err == -ENFILE)
+		return err;
+	if (err < 0 || self != crn_getpid())
 		return -EACCES;
 	crn_format(path, sizeof(path), "/proc/%d/%s", pid, what);
 	return crn_fd_open(path, flags);

@@ -189,8 +189,8 @@ int fork_kept_stage(void *tracker, uint64_t id, bool moved)
 		return 0;
 	crn_debug("fork: %zu pages read before the first store: %d", t->stage.count, err);
 	fork_stage_end(t);
-	/* Without memory for it all is stored as it is read; what cannot be read cannot then. */
-	return err == CAIRN_EMEMORY || err == -ENOMEM ? 0 : err;
+	/* No memory for it; or what cannot be read need not be: some of it may be younger. */
+	return err == CAIRN_EFAILED || err == -EMFILE || err == -ENFILE ? err : 0;
 }
 
 static int restore_directly(struct fork_tracker *t, uint64_t id)
