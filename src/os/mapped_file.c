@@ -7,6 +7,8 @@
 #include "base/copy.h"
 #include "base/status.h"
 #include "os/memory.h"
+#include "os/own_locks.h"
+#include "os/proc.h"
 #include "os/sys.h"
 
 bool crn_mapped_file_same(const struct crn_mapping *m, const struct crn_mapping *was)
@@ -27,33 +29,51 @@ static int verify(struct crn_maps *maps, const struct crn_mapping *want)
 	return found && crn_mapped_file_same(&m, want) ? 0 : -ESTALE;
 }
 
-/* `part` of a mapping, where it says or (`anywhere`) where there is room. The address or -errno. */
-static long map_part(struct crn_maps *maps, struct crn_mapping part, bool anywhere)
-{
-	int fd = crn_fd_open(part.name, O_RDONLY | O_NONBLOCK), err = 0;
-	size_t len = part.end - part.begin;
-	long size, at;
+struct wanted {
+	const struct crn_mapping *part;
+	bool anywhere, whole; /* whole: all of it must lie in the file */
+	long at;              /* out: the address or -errno */
+};
 
+static int map_named(void *arg)
+{
+	struct wanted *w = arg;
+	const struct crn_mapping *m = w->part;
+	const size_t len = m->end - m->begin;
+	int fd = (int)crn_path_open(m->name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	long size;
+
+	w->at = fd;
 	if (fd < 0)
 		return fd;
 	size = crn_sys3(SYS_lseek, fd, 0, SEEK_END);
 	/* What lies beyond its end can be mapped, and not read. */
-	if (size >= 0 && part.prot && (uint64_t)size <= part.offset + len - CRN_PAGE_SIZE)
-		at = -ENODATA;
+	if (w->whole && size >= 0 && (uint64_t)size <= m->offset + len - CRN_PAGE_SIZE)
+		w->at = -ENODATA;
 	else
-		at = crn_sys6(SYS_mmap, anywhere ? 0 : (long)part.begin, (long)len, part.prot,
-			MAP_PRIVATE | (anywhere ? 0 : MAP_FIXED_NOREPLACE), fd, (long)part.offset);
-	crn_fd_close(fd);
-	if (at < 0 && at > -4096)
-		return at;
-	if (!anywhere && at != (long)part.begin)
-		err = -EEXIST; /* a kernel that does not know the flag took it as a hint */
-	part.begin = (uintptr_t)at;
+		w->at = crn_sys6(SYS_mmap, w->anywhere ? 0 : (long)m->begin, (long)len, m->prot,
+			MAP_PRIVATE | (w->anywhere ? 0 : MAP_FIXED_NOREPLACE), fd, (long)m->offset);
+	return fd;
+}
+
+/* `part` of a mapping, where it says or (`anywhere`) where there is room. The address or -errno. */
+static long map_part(struct crn_maps *maps, struct crn_mapping part, bool anywhere)
+{
+	struct wanted w = { .part = &part, .anywhere = anywhere, .whole = part.prot };
+	size_t len = part.end - part.begin;
+	int err;
+
+	CRN_TRY(crn_beside_locks(map_named, &w));
+	if (w.at < 0 && w.at > -4096)
+		return w.at;
+	/* A kernel that does not know the flag took it as a hint. */
+	err = !anywhere && w.at != (long)part.begin ? -EEXIST : 0;
+	part.begin = (uintptr_t)w.at;
 	if (err >= 0)
 		err = verify(maps, &part);
 	if (err < 0)
-		crn_sys2(SYS_munmap, at, len);
-	return err < 0 ? err : at;
+		crn_sys2(SYS_munmap, w.at, len);
+	return err < 0 ? err : w.at;
 }
 
 int crn_mapped_file_put(struct crn_maps *maps, const struct crn_mapping *was)
@@ -231,20 +251,14 @@ bool crn_mapping_is(uintptr_t begin, uintptr_t end, const struct crn_file_identi
 
 bool crn_mapping_has_name(const struct crn_maps *maps, const struct crn_mapping *m)
 {
-	struct crn_mapping now;
+	struct crn_mapping page = { .end = CRN_PAGE_SIZE, .name = m->name }, now;
+	struct wanted w = { .part = &page, .anywhere = true };
 	bool same;
-	long at;
-	int fd;
 
-	fd = crn_fd_open(m->name, O_RDONLY | O_NONBLOCK);
-	if (fd < 0)
+	if (crn_beside_locks(map_named, &w) < 0 || (w.at < 0 && w.at > -4096))
 		return false;
-	at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE, fd, 0);
-	crn_fd_close(fd);
-	if (at < 0 && at > -4096)
-		return false;
-	same = crn_maps_ask(maps, (uintptr_t)at, &now) > 0 && now.inode == m->inode &&
+	same = crn_maps_ask(maps, (uintptr_t)w.at, &now) > 0 && now.inode == m->inode &&
 		crn_mapping_device(&now) == crn_mapping_device(m);
-	crn_sys2(SYS_munmap, at, CRN_PAGE_SIZE);
+	crn_sys2(SYS_munmap, w.at, CRN_PAGE_SIZE);
 	return same;
 }

@@ -328,6 +328,25 @@ static void unmapped(void)
 	restart(at);
 }
 
+/* A descriptor of ours that is closed would end the process's locks of the file. */
+static void unmapped_locked(void)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_len = 10 };
+	uint8_t *at = map_file(PROT_READ, 0, NULL);
+	int fd = open(name, O_RDWR);
+
+	CHECK(fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0);
+	checkpoint(&kept->id);
+	CHECK(munmap(at, PAGES * PAGE) == 0);
+	CHECK_OK(cairn_rewind(c, kept->id));
+	check_whole(at);
+	/* No record lock is an open file description's. */
+	CHECK(fcntl(fd, F_OFD_GETLK, &lock) == 0);
+	CHECK(lock.l_type == F_WRLCK || children);
+	close(fd);
+	restart(at);
+}
+
 /* The name leads nowhere, to another file, or to one that has become shorter. */
 static void lost_names(void)
 {
@@ -461,6 +480,7 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(o.surface, "all") == 0) {
 		unmapped();
+		unmapped_locked();
 		numbers();
 		numbers_without_names();
 		same_number();
