@@ -164,7 +164,9 @@ static void finish(struct crn_call *call, const struct crn_row *row)
 	}
 	if (!open || crn_sites_taken() != before)
 		return;
-	if ((call->effect == CRN_EFFECT_OUTPUT && !did_nothing(call->result)) || uncovered(e))
+	/* A call that fails may have cost what was kept to undo earlier ones. */
+	if ((call->effect == CRN_EFFECT_OUTPUT &&
+		    (!did_nothing(call->result) || e->unrecoverable[0])) || uncovered(e))
 		crn_site_output(call);
 }
 

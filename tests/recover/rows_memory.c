@@ -485,6 +485,18 @@ static void body_deep(bool again)
 	descend(200);
 }
 
+/* Refused, but what had been given up was given back for it. */
+static void body_map_refused(bool again)
+{
+	(void)again;
+	CHECK(munmap(area + 4096, LEN - 4096) == 0);
+	CHECK(mmap(area, LEN, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+		      0) == MAP_FAILED && errno == EEXIST);
+	outside->count = 1;
+	crash_once();
+	CHECK(munmap(area, 4096) == 0);
+}
+
 const struct row rows_memory[] = {
 	{"mmap", NULL, body_mmap, false, false},
 	{"mmap_file", NULL, body_mmap_file, false, false},
@@ -492,6 +504,7 @@ const struct row rows_memory[] = {
 	{"munmap", setup_area, body_munmap, false, false},
 	{"munmap_program", setup_program, body_munmap_program, false, false},
 	{"munmap_part", setup_area, body_remap_over, false, false},
+	{"mmap_refused", setup_area, body_map_refused, false, false, true},
 	{"mprotect", setup_area, body_mprotect, false, false},
 	{"mprotect_new", NULL, body_mprotect_new, false, false},
 	{"mprotect_joined", setup_hole, body_mprotect_joined, false, false},
