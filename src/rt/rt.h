@@ -92,8 +92,9 @@ struct crn_rt_shape {
 	bool threads;                             /* built with -fcairn-threads */
 };
 
-#define CRN_RT_SAVERS 256
-#define CRN_RT_SAVES  0xfffful
+#define CRN_RT_SAVERS  128
+#define CRN_RT_SAVES   0xfffful
+#define CRN_RT_STOPPED 0x8000ul /* of these: no checkpoint waits for them any more */
 
 /*
  * One page, which the kernel wipes in a forked child: zeros are the inert state.
@@ -148,6 +149,14 @@ struct crn_rt {
 	uintptr_t ender; /* its thread pointer; 0: hooks are of one thread */
 	int pid;         /* of the session's process: a forked child waits for nobody */
 	uintptr_t saving[CRN_RT_SAVERS]; /* threads in hooks: crn_rt_saver, and how many hooks */
+	uintptr_t saving_at[CRN_RT_SAVERS]; /* the frame of the first of these; of that thread */
+	/*
+	 * Hooks have been stopped for so long that checkpoints are taken without them, since
+	 * stopped_ns: nothing of the open interval can be relied on. `stale`: they may have left
+	 * tags and entries behind.
+	 */
+	bool stopped, stale;
+	uint64_t stopped_ns;
 	bool told;   /* of this interval it is known that it cannot be undone */
 	uint64_t open, oldest; /* checkpoints: that begins the open interval; oldest kept */
 	/* Of deferred.c, if set: at a checkpoint; before and after a restore to id. */

@@ -124,97 +124,109 @@ static __attribute__((noinline)) bool outlasts(struct crn_rt *rt)
 	return false;
 }
 
-#define SEARCHES_MAX (1u << 24)
+#define SEARCHES_MAX     (1u << 24)
+#define SIGNAL_FRAME_MIN 512 /* bytes: a handler's hooks are further down than that */
 
 static uintptr_t own_saver(void)
 {
 	return crn_rt_saver((uintptr_t)__builtin_thread_pointer());
 }
 
-/* A word of `saving` that is free, or the thread's own: it has interrupted a hook, or left one. */
-static uintptr_t *count_hook(struct crn_rt *rt)
+/* A hook that is counted. `stopped`: of an interval that cannot be undone. */
+struct saver {
+	uintptr_t *at;
+	bool stopped;
+};
+
+/*
+ * May a hook count in that word, and as what? It is free, or the thread's own: it has interrupted a
+ * hook, or left one. One that checkpoints do not wait for any more was left if this one is not
+ * further down the stack.
+ */
+static bool count_in(const struct crn_rt *rt, size_t i, uintptr_t n, uintptr_t here,
+	uintptr_t *more)
 {
-	uintptr_t own = own_saver(), *at, n;
+	uintptr_t own = own_saver();
+	bool mine = (n & ~CRN_RT_SAVES) == own;
+
+	*more = own + 1;
+	if (!(n & CRN_RT_SAVES) ||
+		(mine && n & CRN_RT_STOPPED && here + SIGNAL_FRAME_MIN > rt->saving_at[i]))
+		return true;
+	*more = n + 1;
+	return mine && ~n & (CRN_RT_SAVES & ~CRN_RT_STOPPED);
+}
+
+static struct saver count_hook(struct crn_rt *rt)
+{
+	uintptr_t own = own_saver(), here = (uintptr_t)__builtin_frame_address(0), n, more;
 
 	for (unsigned i = (uint32_t)(own >> 22) * 0x9e3779b1u >> 24, tries = 0;; i++, tries++) {
-		at = &rt->saving[i % CRN_RT_SAVERS];
+		uintptr_t *at = &rt->saving[i % CRN_RT_SAVERS];
+
 		n = __atomic_load_n(at, __ATOMIC_RELAXED);
-		if (crn_unlikely(tries >= SEARCHES_MAX)) /* all were left by jumps: forget one */
-			n &= ~CRN_RT_SAVES;
-		else if (tries % CRN_RT_SAVERS == CRN_RT_SAVERS - 1)
+		if (tries % CRN_RT_SAVERS == CRN_RT_SAVERS - 1)
 			crn_yield();
-		if (n & CRN_RT_SAVES && ((n & ~CRN_RT_SAVES) != own || !(~n & CRN_RT_SAVES)))
-			continue;
-		if (crn_unlikely(tries >= SEARCHES_MAX)) {
-			__atomic_store_n(at, own + 1, __ATOMIC_SEQ_CST);
-			return at;
+		if (!count_in(rt, i % CRN_RT_SAVERS, n, here, &more)) {
+			if (crn_likely(tries < SEARCHES_MAX))
+				continue;
+			more = own + 1; /* all were left by jumps: forget one */
 		}
-		if (__atomic_compare_exchange_n(at, &n, n & CRN_RT_SAVES ? n + 1 : own + 1, false,
-			    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-			return at;
+		if (!__atomic_compare_exchange_n(at, &n, more, false, __ATOMIC_SEQ_CST,
+			    __ATOMIC_RELAXED))
+			continue;
+		if (more == own + 1)
+			rt->saving_at[i % CRN_RT_SAVERS] = here;
+		return (struct saver){ at, more & CRN_RT_STOPPED };
 	}
 }
 
-/* False: it was forgotten. */
-static bool uncount_hook(uintptr_t *at)
+/* False: a checkpoint has been taken meanwhile. */
+static bool uncount_hook(struct crn_rt *rt, struct saver s)
 {
-	uintptr_t own = own_saver(), n = __atomic_load_n(at, __ATOMIC_RELAXED);
+	uintptr_t own = own_saver(), n = __atomic_load_n(s.at, __ATOMIC_RELAXED), less;
 
-	while (n & CRN_RT_SAVES && (n & ~CRN_RT_SAVES) == own)
-		if (__atomic_compare_exchange_n(at, &n, n - 1, false, __ATOMIC_SEQ_CST,
+	while (n & CRN_RT_SAVES && (n & ~CRN_RT_SAVES) == own) {
+		less = n - 1;
+		if ((less & CRN_RT_SAVES) == CRN_RT_STOPPED)
+			less = own;
+		if (__atomic_compare_exchange_n(s.at, &n, less, false, __ATOMIC_SEQ_CST,
 			    __ATOMIC_RELAXED))
-			return true;
+			return s.stopped || !(n & CRN_RT_STOPPED);
+	}
+	/* It was taken for one that was left. */
+	rt->stale = true;
+	if (rt->active)
+		lost(rt, 0, -EINTR);
 	return false;
 }
 
 /*
- * The checkpoint waits for those who save: *at is for end_save. False: one has been taken
+ * The checkpoint waits for those who save: *s is for end_save. False: one has been taken
  * meanwhile. *late: one is being taken, and nothing is saved.
  */
 static inline __attribute__((always_inline)) bool begin_save(struct crn_rt *rt, bool *late,
-	uintptr_t **at)
+	struct saver *s)
 {
-	*at = CRN_THREADS ? count_hook(rt) : NULL;
+	*s = CRN_THREADS ? count_hook(rt) : (struct saver){ 0 };
 	*late = *(volatile bool *)&rt->ending;
 	if (!CRN_THREADS || crn_likely(!*late))
 		return true;
-	(void)uncount_hook(*at);
+	(void)uncount_hook(rt, *s);
 	if (outlasts(rt))
 		return false;
-	*at = count_hook(rt);
+	*s = count_hook(rt);
 	return true;
 }
 
 /*
- * False: a checkpoint has waited too long for this hook, and been taken meanwhile. Tags that it has
- * set may say "saved" of what is in no list.
+ * False: a checkpoint has waited too long for this hook, and been taken meanwhile: save once more.
+ * Tags and lists may be wrong then, until the next checkpoint makes all of them anew
+ * (crn_tags_renew); no interval before that can be undone.
  */
-static inline __attribute__((always_inline)) bool end_save(uintptr_t *at)
+static inline __attribute__((always_inline)) bool end_save(struct crn_rt *rt, struct saver s)
 {
-	return !CRN_THREADS || crn_likely(uncount_hook(at));
-}
-
-/*
- * What was forgotten is to be saved once more. Others may have stored behind its tags: so the
- * interval cannot be undone.
- */
-static __attribute__((noinline)) void unsave(struct crn_rt *rt, uintptr_t addr, uintptr_t tag,
-	size_t count)
-{
-	uintptr_t *at;
-	bool late;
-
-	do {
-		while (!begin_save(rt, &late, &at))
-			;
-		if (rt->active) {
-			if (late)
-				rt->late = true;
-			else
-				lost(rt, addr, -EINTR);
-			crn_tags_set((void *)tag, count, 0);
-		}
-	} while (!end_save(at));
+	return !CRN_THREADS || crn_likely(uncount_hook(rt, s));
 }
 
 /* True if nothing is to be saved now. In page mode of one region, or word, at a time. */
@@ -306,16 +318,13 @@ static inline __attribute__((always_inline)) void save_now(uintptr_t region, siz
 /* False: a checkpoint has been taken meanwhile. */
 static inline __attribute__((always_inline)) bool save(uintptr_t region, size_t count)
 {
-	uintptr_t *at;
+	struct saver s;
 	bool late;
 
-	if (!begin_save(&__cairn_rt, &late, &at))
+	if (!begin_save(&__cairn_rt, &late, &s))
 		return false;
 	save_now(region, count, late);
-	if (end_save(at))
-		return true;
-	unsave(&__cairn_rt, region, (uintptr_t)crn_rt_tag(region, CRN_SHIFT), count);
-	return false;
+	return end_save(&__cairn_rt, s);
 }
 
 static __attribute__((noinline)) void save_each(uintptr_t region, size_t count)
@@ -470,16 +479,13 @@ static void save_bytes_now(uintptr_t at, uint64_t wanted, bool late)
 /* False: a checkpoint has been taken meanwhile. */
 static bool save_bytes(uintptr_t at, uint64_t wanted)
 {
-	uintptr_t *saver;
+	struct saver s;
 	bool late;
 
-	if (!begin_save(&__cairn_rt, &late, &saver))
+	if (!begin_save(&__cairn_rt, &late, &s))
 		return false;
 	save_bytes_now(at, wanted, late);
-	if (end_save(saver))
-		return true;
-	unsave(&__cairn_rt, at, (uintptr_t)crn_rt_tag(at, CRN_SHIFT), WORD);
-	return false;
+	return end_save(&__cairn_rt, s);
 }
 
 /* As of larger regions, word by word. */

@@ -167,7 +167,8 @@ static void begin(struct crn_kept *k, uint64_t id, bool exact)
 	rt->told = false;
 	k->open = rt->open = id;
 	rt->oldest = k->count ? interval_at(k, 0)->id : id;
-	if (!whole && exact)
+	/* Hooks that are stopped may spoil all of it. */
+	if ((!whole && exact) || rt->stopped)
 		rt->lost(rt->env, 0, -EINTR);
 }
 

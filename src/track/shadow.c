@@ -21,6 +21,7 @@
 #include "track/tags.h"
 
 #define HOOK_WAIT_NS 200000000u
+#define HOOK_GONE_NS 5000000000u /* so long stopped: its thread has left it, and ended */
 
 struct shadow {
 	struct crn_kept kept; /* first */
@@ -145,32 +146,56 @@ static void set_plain(bool plain)
 	rt->plain = plain && *__cairn_shape.tags != CRN_TAGS_EPOCH && !rt->tag_pages;
 }
 
+/* Wait for the hooks of a word, of another thread; by the clock, as each yield may take long. */
+static uintptr_t await_word(struct crn_rt *rt, uintptr_t *at)
+{
+	uint64_t until = 0;
+	uintptr_t n;
+
+	for (;;) {
+		n = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+		if (!(n & CRN_RT_SAVES) || n & CRN_RT_STOPPED)
+			return n;
+		if (!until)
+			until = crn_clock_kernel_ns() + HOOK_WAIT_NS;
+		if (crn_clock_kernel_ns() < until) {
+			crn_yield();
+			continue;
+		}
+		if (!__atomic_compare_exchange_n(at, &n, n | CRN_RT_STOPPED, false,
+			    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			continue;
+		rt->stopped_ns = crn_clock_kernel_ns();
+		return n | CRN_RT_STOPPED;
+	}
+}
+
 /*
- * Of other threads, which are soon done; by the clock, as each yield may take a time slice of
- * somebody's. One that was left by a jump is not: nobody waits for it twice. If it comes to its end
- * after all it sees that, and the interval cannot be undone. Own ones are interrupted, or were
- * left.
+ * Of other threads, which are soon done. One that was left by a jump is not, nor one whose thread
+ * is stopped: nobody waits for those twice, but until they end, or their thread has a hook that
+ * tells that they were left, no interval can be undone: they may list and tag in it what they have
+ * saved for an older one. Own ones are interrupted, or were left.
  */
 static void await_hooks(struct crn_rt *rt)
 {
 	uintptr_t own = crn_rt_saver(rt->ender);
+	bool stopped = false;
 
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (uintptr_t *s = rt->saving; s < rt->saving + CRN_RT_SAVERS; s++) {
-		uint64_t until = 0;
-		uintptr_t n;
+		uintptr_t n = __atomic_load_n(s, __ATOMIC_SEQ_CST);
+		bool mine = n & CRN_RT_SAVES && (n & ~CRN_RT_SAVES) == own;
 
-		while ((n = __atomic_load_n(s, __ATOMIC_SEQ_CST)) & CRN_RT_SAVES &&
-			(n & ~CRN_RT_SAVES) != own) {
-			if (!until)
-				until = crn_clock_kernel_ns() + HOOK_WAIT_NS;
-			if (crn_clock_kernel_ns() < until)
-				crn_yield();
-			else
-				(void)__atomic_compare_exchange_n(s, &n, 0, false,
-					__ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-		}
+		n = mine ? n : await_word(rt, s);
+		if (!(n & CRN_RT_STOPPED))
+			continue;
+		if (!mine && crn_clock_kernel_ns() - rt->stopped_ns <= HOOK_GONE_NS)
+			stopped = true;
+		else if (!__atomic_compare_exchange_n(s, &n, 0, false, __ATOMIC_SEQ_CST,
+				 __ATOMIC_SEQ_CST))
+			stopped = true;
 	}
+	rt->stopped = stopped;
 }
 
 /* Of what handlers store from here to `reset` nothing is saved: it is part of the checkpoint. */
@@ -181,17 +206,23 @@ static void stop(void)
 	crn_rt()->ender = __cairn_shape.threads ? (uintptr_t)__builtin_thread_pointer() : 0;
 	crn_rt()->ending = true;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	if (crn_rt()->ender && crn_rt()->active)
+	if (crn_rt()->ender)
 		await_hooks(crn_rt());
 }
 
 static bool reset(void)
 {
-	crn_tags_reset();
+	struct crn_rt *rt = crn_rt();
+
+	if (crn_unlikely(rt->stopped || rt->stale))
+		crn_tags_renew();
+	else
+		crn_tags_reset();
+	rt->stale = rt->stopped;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
-	crn_rt()->ending = false;
+	rt->ending = false;
 	set_plain(true);
-	return !crn_rt()->late;
+	return !rt->late;
 }
 
 static uint64_t bytes(void)

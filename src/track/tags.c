@@ -120,6 +120,19 @@ void crn_tags_reset(void)
 		crn_tags_forget_list();
 }
 
+void crn_tags_renew(void)
+{
+	struct crn_rt *rt = crn_rt();
+	size_t len = (size_t)(rt->dirty_end - rt->dirty) * sizeof(*rt->dirty);
+
+	if (give_back() < 0)
+		(void)map_anew();
+	if (crn_memory_advise(rt->dirty, len, MADV_DONTNEED) < 0)
+		crn_fill(rt->dirty, 0, len);
+	rt->dirty_cur = rt->dirty;
+	rt->blanks = 0;
+}
+
 /* ---- The list of pages of tags --------------------------------------------------------------- */
 
 static size_t list_size(void)

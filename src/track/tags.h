@@ -22,6 +22,8 @@ int crn_tags_open(void);
 void crn_tags_close(void);
 /* A new interval: no region is saved, and the list of saved regions is empty. */
 void crn_tags_reset(void);
+/* The same where neither tags nor the list can be relied on. */
+void crn_tags_renew(void);
 /* Empty the list alone. */
 void crn_tags_forget_list(void);
 

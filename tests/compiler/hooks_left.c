@@ -3,7 +3,9 @@
  * -fcairn-threads: hooks that do not come to their end soon. argv: CASE. "jump": a fault within a
  * hook is left by siglongjmp, and no checkpoint waits for that hook. "late": another thread's hook
  * waits in the handler of its fault until a checkpoint has been taken; later ones wait for hooks
- * all the same, and what its store changed is brought back, or the restore is refused.
+ * all the same, and what its store changed is brought back, or the restore is refused. "list": such
+ * a hook was about to note its region, and does that when the list is another interval's: nothing
+ * is brought back wrongly, and from the next checkpoint on all is as ever.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,6 +14,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include "cairn/cairn.h"
 #include "../lib/harness.h"
@@ -22,13 +25,15 @@
 #define ROUNDS 3000
 #define PAGE   4096
 #define MAX_S  20
+#define VALUES 600
+#define LIST   0x300000000000ul /* of saved regions: src/rt/rt.h */
 
 static struct {
 	_Alignas(128) pthread_mutex_t lock;
 } *locks;
 
 static struct kept {
-	_Atomic bool in_fault, checked, written, over;
+	_Atomic bool in_fault, checked, written, over, ready;
 	unsigned round, restored, refused;
 } *kept; /* survives restores */
 
@@ -175,6 +180,90 @@ static void late(cairn_t *c)
 	CHECK(!pthread_join(thread, NULL));
 }
 
+static struct {
+	_Alignas(128) unsigned value; /* each in a region of its own */
+} values[VALUES];
+
+static void set_all(unsigned value)
+{
+	for (size_t i = 0; i < VALUES; i++)
+		values[i].value = value;
+}
+
+static bool all_are(unsigned value)
+{
+	for (size_t i = 0; i < VALUES; i++)
+		if (values[i].value != value)
+			return false;
+	return true;
+}
+
+/* Past libc, whose wrapper has hooks, too. */
+static void protect_list(int prot)
+{
+	long got;
+
+	__asm__ volatile("syscall"
+			 : "=a"(got)
+			 : "0"(SYS_mprotect), "D"(LIST), "S"(4 * PAGE), "d"(prot)
+			 : "rcx", "r11", "memory");
+	CHECK(!got);
+}
+
+static __thread bool is_worker;
+
+static void delay_list(int sig)
+{
+	if (!is_worker) {
+		protect_list(PROT_READ | PROT_WRITE);
+		return;
+	}
+	atomic_store(&seen->in_fault, true);
+	wait_for(&seen->checked);
+}
+
+static void *store_alone(void *arg)
+{
+	is_worker = true;
+	atomic_store(&seen->in_fault, false); /* its region is saved */
+	atomic_store(&seen->ready, true);
+	wait_for(&seen->over);
+	value = 1;
+	atomic_store(&seen->written, true);
+	return arg;
+}
+
+static void list(cairn_t *c)
+{
+	pthread_t thread;
+	uint64_t id;
+
+	handle(delay_list);
+	set_all(1);
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	CHECK(!pthread_create(&thread, NULL, store_alone, NULL));
+	wait_for(&seen->ready);
+	atomic_store(&seen->over, true);
+	protect_list(PROT_NONE);
+	wait_for(&seen->in_fault);
+	set_all(2);
+	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED)
+		CHECK(all_are(2));
+	else if (!kept->restored++) {
+		set_all(3);
+		atomic_store(&seen->checked, true);
+		wait_for(&seen->written);
+		kept->refused = cairn_restore(c, id) < 0;
+	}
+	set_all(4);
+	if (cairn_checkpoint(c, &id) == CAIRN_TAKEN) {
+		set_all(5);
+		CHECK_OK(cairn_restore(c, id)); /* does not return */
+	}
+	CHECK(all_are(4));
+	CHECK(!pthread_join(thread, NULL));
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -188,6 +277,8 @@ int main(int argc, char **argv)
 	seen = kept = map_excluded(c, sizeof(*kept));
 	if (!strcmp(argv[1], "jump"))
 		left_by_jump(c);
+	else if (!strcmp(argv[1], "list"))
+		list(c);
 	else
 		late(c);
 	CHECK_OK(cairn_close(c));
