@@ -5,8 +5,10 @@
 #include "loops.h"
 #include "writes.h"
 #include "llvm/Analysis/ValueTracking.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Transforms/Utils/Cloning.h"
 
 using namespace llvm;
 
@@ -65,6 +67,37 @@ static bool is_resolver(const Function &f)
 		if (i.getResolverFunction() == &f)
 			return true;
 	return false;
+}
+
+// What they call gets a version for them.
+void free_resolvers(Module &m)
+{
+	DenseMap<Function *, Function *> versions;
+	SmallVector<Function *, 8> work;
+
+	for (GlobalIFunc &i : m.ifuncs())
+		if (Function *f = i.getResolverFunction())
+			work.push_back(f);
+	while (!work.empty())
+		for (Instruction &i : instructions(*work.pop_back_val())) {
+			auto *c = dyn_cast<CallBase>(&i);
+			Function *to = c ? c->getCalledFunction() : nullptr;
+
+			if (!to || to->isDeclaration() || !wants_hooks(*to))
+				continue;
+			Function *&version = versions[to];
+			if (!version) {
+				ValueToValueMapTy map;
+
+				version = CloneFunction(to, map);
+				version->setLinkage(GlobalValue::InternalLinkage);
+				version->setVisibility(GlobalValue::DefaultVisibility);
+				version->setComdat(nullptr);
+				version->addFnAttr(Attribute::DisableSanitizerInstrumentation);
+				work.push_back(version);
+			}
+			c->setCalledFunction(version);
+		}
 }
 
 bool wants_hooks(const Function &f)

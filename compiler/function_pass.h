@@ -23,6 +23,9 @@ struct Program {
 // Is it code that may get hooks, and counters?
 bool wants_hooks(const llvm::Function &f);
 
+// Functions that resolvers of indirect functions call, for those without hooks.
+void free_resolvers(llvm::Module &m);
+
 // `stores` counts the stores of all functions, for Options::lose. How many checks it got.
 unsigned instrument(llvm::Function &f, const Program &p, Hooks &hooks, Report &report,
 	unsigned &stores);

@@ -101,6 +101,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		mark_uncovered_calls(m, list, report);
 		report_assembly(m, report);
 
+		free_resolvers(m);
 		SmallVector<Function *, 64> functions;
 		for (Function &f : m)
 			if (wants_hooks(f))

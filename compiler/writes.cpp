@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "writes.h"
 #include "llvm/IR/DataLayout.h"
+#include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/Module.h"
 
 using namespace llvm;
@@ -18,7 +20,7 @@ const struct {
 	uint64_t size;
 } contexts[] = {
 	{ "setjmp", 200 }, { "_setjmp", 200 }, { "sigsetjmp", 200 }, { "__sigsetjmp", 200 },
-	{ "getcontext", 968 }, { "swapcontext", 968 },
+	{ "getcontext", 968 }, { "swapcontext", 968 }, { "makecontext", 968 },
 };
 
 class Finder {
@@ -86,6 +88,27 @@ private:
 		case Intrinsic::vacopy: // a va_list of x86-64
 			found.writes.push_back({ n, n->getArgOperand(0), 24, Align(8) });
 			return;
+		case Intrinsic::x86_sse_stmxcsr:
+		case Intrinsic::x86_directstore32:
+			found.writes.push_back({ n, n->getArgOperand(0), 4, Align(1) });
+			return;
+		case Intrinsic::x86_directstore64:
+			found.writes.push_back({ n, n->getArgOperand(0), 8, Align(1) });
+			return;
+		case Intrinsic::x86_movdir64b:
+			found.writes.push_back({ n, n->getArgOperand(0), 64, Align(64) });
+			return;
+		case Intrinsic::x86_avx_maskstore_ps:
+		case Intrinsic::x86_avx_maskstore_ps_256:
+		case Intrinsic::x86_avx_maskstore_pd:
+		case Intrinsic::x86_avx_maskstore_pd_256:
+		case Intrinsic::x86_avx2_maskstore_d:
+		case Intrinsic::x86_avx2_maskstore_d_256:
+		case Intrinsic::x86_avx2_maskstore_q:
+		case Intrinsic::x86_avx2_maskstore_q_256:
+			return signs(n, 0, 1, 2);
+		case Intrinsic::x86_sse2_maskmov_dqu:
+			return signs(n, 2, 1, 0);
 		case Intrinsic::vaend:
 		case Intrinsic::lifetime_start:
 		case Intrinsic::lifetime_end:
@@ -123,6 +146,17 @@ private:
 		else
 			found.lane_writes.push_back({ cast<CallInst>(n), kind, n->getArgOperand(to),
 				n->getArgOperand(mask), type });
+	}
+
+	// Lanes whose mask has its highest bit.
+	void signs(IntrinsicInst *n, unsigned to, unsigned mask, unsigned value)
+	{
+		IRBuilder<> b(n);
+		Value *bits = n->getArgOperand(mask);
+		Value *on = b.CreateICmpSLT(bits, Constant::getNullValue(bits->getType()));
+
+		found.lane_writes.push_back({ cast<CallInst>(n), LaneWrite::Masked,
+			n->getArgOperand(to), on, n->getArgOperand(value)->getType() });
 	}
 
 	void add_call(CallBase *c)
