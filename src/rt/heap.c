@@ -268,6 +268,8 @@ static void *take_block(unsigned class)
 	KEEP(u);
 	if (u->freed) {
 		block = block_of(i, size, u->freed - 1);
+		/* Code without hooks may write there first; a restore puts it back in the list. */
+		KEEP(block);
 		u->freed = block->link;
 		since = block->since;
 	} else {
