@@ -21,6 +21,8 @@ static const char *const freeing[] = {
 	"free", "cfree", "realloc", "reallocarray", "getline", "getdelim", "__getdelim",
 	"_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm", "_ZdlPvSt11align_val_t",
 	"_ZdaPvSt11align_val_t", "_ZdlPvmSt11align_val_t", "_ZdaPvmSt11align_val_t",
+	"_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t",
+	"_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t",
 };
 
 Fresh::Fresh(Module &m, const Options &o, const Checkpoints &checkpoints)

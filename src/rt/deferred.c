@@ -125,6 +125,9 @@ static void undo(const struct entry *e)
 		if (crn_memory_break(0) == e->addr + e->len)
 			crn_break_told(crn_memory_break(e->addr));
 		break;
+	case CRN_TOLD:
+		*(void **)e->addr = NULL;
+		break;
 	case CRN_CAUGHT:
 		/* Its thread may have gone since. */
 		(void)crn_memory_poke((void *)e->addr, &e->len, sizeof(e->len));

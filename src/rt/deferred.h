@@ -25,6 +25,7 @@ enum crn_map_change {
 	CRN_MAP_OPENED,    /* it was closed (PROT_NONE), and was mapped anew: closed again */
 	CRN_MAP_PROTECTED, /* it had the protection `prot` */
 	CRN_MAP_BREAK,     /* the heap's end (brk) was moved from addr by len, up or down */
+	CRN_TOLD,          /* libc was told of what the pointer at addr refers to: not any more */
 	CRN_CAUGHT,        /* the exception that a thread has caught, at addr, was that at len */
 };
 

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <mntent.h>
 #include <mqueue.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -35,6 +36,8 @@
 char *dirname(char *path);
 char *__xpg_basename(char *path);
 void arc4random_buf(void *to, size_t n);
+int __ttyname_r_chk(int fd, char *to, size_t n, size_t size);
+int __ptsname_r_chk(int fd, char *to, size_t n, size_t size);
 _Noreturn void __chk_fail(void);
 
 #include "rt/wrapped.def"
@@ -184,6 +187,12 @@ WRAPPER(ssize_t, __readlink_chk, const char *path, char *to, size_t n, size_t ro
 {
 	check_room(n, room);
 	return __cairn_wrap_readlink(path, to, n);
+}
+
+WRAPPER(ssize_t, __readlinkat_chk, int at, const char *path, char *to, size_t n, size_t room)
+{
+	check_room(n, room);
+	return __cairn_wrap_readlinkat(at, path, to, n);
 }
 
 /* Without a buffer they allocate one. */

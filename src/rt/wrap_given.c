@@ -99,39 +99,45 @@ WRAPPER(int, getaddrinfo, const char *name, const char *service, const struct ad
 
 /* ---- Files of a folder ----------------------------------------------------------------------- */
 
-static int given_files(struct dirent ***to, struct dirent **list, int n)
+/* Their names lie where `name` says; the size of an entry lies three bytes before that. */
+static int given_files(void *to, void **list, int n, size_t name)
 {
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n; i++) {
-		size_t size = offsetof(struct dirent, d_name) + strlen(list[i]->d_name) + 1;
+		size_t size = name + strlen((char *)list[i] + name) + 1;
+		uint16_t len;
 
-		list[i] = crn_given(list[i], size, CRN_MAX(size, list[i]->d_reclen));
+		memcpy(&len, (char *)list[i] + name - 3, sizeof(len));
+		list[i] = crn_given(list[i], size, CRN_MAX(size, len));
 	}
 	list = crn_given(list, (size_t)n * sizeof(*list), (size_t)n * sizeof(*list));
 	place(to, &list, sizeof(list));
 	return n;
 }
 
-WRAPPER(int, scandir, const char *path, struct dirent ***to,
-	int (*wanted)(const struct dirent *),
-	int (*compare)(const struct dirent **, const struct dirent **))
-{
-	struct dirent **list;
-	int n = scandir(path, &list, wanted, compare);
+#define SCAN_FOLDER(bits)								\
+	WRAPPER(int, scandir##bits, const char *path, struct dirent##bits ***to,	\
+		int (*wanted)(const struct dirent##bits *),				\
+		int (*compare)(const struct dirent##bits **, const struct dirent##bits **)) \
+	{										\
+		struct dirent##bits **list;						\
+		int n = scandir##bits(path, &list, wanted, compare);			\
+											\
+		return given_files(to, (void **)list, n, offsetof(struct dirent##bits, d_name)); \
+	}										\
+	WRAPPER(int, scandirat##bits, int at, const char *path, struct dirent##bits ***to, \
+		int (*wanted)(const struct dirent##bits *),				\
+		int (*compare)(const struct dirent##bits **, const struct dirent##bits **)) \
+	{										\
+		struct dirent##bits **list;						\
+		int n = scandirat##bits(at, path, &list, wanted, compare);		\
+											\
+		return given_files(to, (void **)list, n, offsetof(struct dirent##bits, d_name)); \
+	}
 
-	return given_files(to, list, n);
-}
-
-WRAPPER(int, scandirat, int at, const char *path, struct dirent ***to,
-	int (*wanted)(const struct dirent *),
-	int (*compare)(const struct dirent **, const struct dirent **))
-{
-	struct dirent **list;
-	int n = scandirat(at, path, &list, wanted, compare);
-
-	return given_files(to, list, n);
-}
+SCAN_FOLDER()
+SCAN_FOLDER(64)
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 

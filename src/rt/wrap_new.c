@@ -31,6 +31,11 @@ void __cairn_wrap_free(void *block);
                                                                              \
 		return block ? block : name(size, align);                    \
 	}
+#define NEW_ALIGNED_OR_NULL(name)                                                 \
+	WRAPPER(void *, name, size_t size, size_t align, const void *tag)         \
+	{                                                                         \
+		return crn_heap_alloc(size, CRN_MAX(align, ALIGN));               \
+	}
 #define DELETE(name, ...)                             \
 	WRAPPER(void, name, void *block, ##__VA_ARGS__) \
 	{                                             \
@@ -41,6 +46,10 @@ DELETE(_ZdlPv)
 DELETE(_ZdaPv)
 DELETE(_ZdlPvSt11align_val_t, size_t align)
 DELETE(_ZdaPvSt11align_val_t, size_t align)
+DELETE(_ZdlPvRKSt9nothrow_t, const void *tag)
+DELETE(_ZdaPvRKSt9nothrow_t, const void *tag)
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, size_t align, const void *tag)
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, size_t align, const void *tag)
 
 /* Their names have the letter of size_t's type. */
 #ifdef __i386__
@@ -50,6 +59,8 @@ NEW_OR_NULL(_ZnwjRKSt9nothrow_t)
 NEW_OR_NULL(_ZnajRKSt9nothrow_t)
 NEW_ALIGNED(_ZnwjSt11align_val_t)
 NEW_ALIGNED(_ZnajSt11align_val_t)
+NEW_ALIGNED_OR_NULL(_ZnwjSt11align_val_tRKSt9nothrow_t)
+NEW_ALIGNED_OR_NULL(_ZnajSt11align_val_tRKSt9nothrow_t)
 DELETE(_ZdlPvj, size_t size)
 DELETE(_ZdaPvj, size_t size)
 DELETE(_ZdlPvjSt11align_val_t, size_t size, size_t align)
@@ -61,6 +72,8 @@ NEW_OR_NULL(_ZnwmRKSt9nothrow_t)
 NEW_OR_NULL(_ZnamRKSt9nothrow_t)
 NEW_ALIGNED(_ZnwmSt11align_val_t)
 NEW_ALIGNED(_ZnamSt11align_val_t)
+NEW_ALIGNED_OR_NULL(_ZnwmSt11align_val_tRKSt9nothrow_t)
+NEW_ALIGNED_OR_NULL(_ZnamSt11align_val_tRKSt9nothrow_t)
 DELETE(_ZdlPvm, size_t size)
 DELETE(_ZdaPvm, size_t size)
 DELETE(_ZdlPvmSt11align_val_t, size_t size, size_t align)

@@ -251,6 +251,19 @@ static ENTRY *look_up(const struct hsearch_data *t, const char *key)
 	}
 }
 
+/* So many entries, of which programs rely on the last: as glibc has it, the next prime number. */
+static size_t room_for(size_t entries)
+{
+	for (entries = CRN_MAX(entries, 3ul) | 1;; entries += 2) {
+		size_t d = 3;
+
+		while (d * d <= entries && entries % d)
+			d += 2;
+		if (d * d > entries)
+			return entries;
+	}
+}
+
 WRAPPER(int, hcreate_r, size_t entries, struct hsearch_data *t)
 {
 	ENTRY *at;
@@ -261,7 +274,7 @@ WRAPPER(int, hcreate_r, size_t entries, struct hsearch_data *t)
 	}
 	if (t->table)
 		return 0;
-	entries = CRN_MAX(entries, 3ul) | 1;
+	entries = room_for(entries);
 	at = crn_heap_zeros(places(entries) * sizeof(*at));
 	if (!at) {
 		errno = ENOMEM;
@@ -301,6 +314,26 @@ WRAPPER(int, hsearch_r, ENTRY item, ACTION action, ENTRY **found, struct hsearch
 	}
 	*found = e;
 	return 1;
+}
+
+WRAPPER(void, insque, void *element, void *before)
+{
+	struct link { struct link *next, *prev; } *e = element, *p = before;
+
+	OBJECT(e)
+	OBJECT(p)
+	if (p)
+		OBJECT(p->next)
+	insque(element, before);
+}
+
+WRAPPER(void, remque, void *element)
+{
+	struct link { struct link *next, *prev; } *e = element;
+
+	OBJECT(e->next)
+	OBJECT(e->prev)
+	remque(element);
 }
 
 WRAPPER(int, hcreate, size_t entries)

@@ -20,6 +20,8 @@
 #define FDS(n, set) crn_reach_keep(set, n > 0 ? ((size_t)n + 63) / 64 * 8 : 0);
 
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+	size_t size);
 _Noreturn void __chk_fail(void);
 
 static size_t length_at(const socklen_t *len)

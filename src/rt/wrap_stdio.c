@@ -10,6 +10,9 @@
 #define WRAPPED_stdio CRN_WRAPPER
 #include "rt/wrap.h"
 #include "rt/wrap_format.h"
+
+wchar_t *__fgetws_chk(wchar_t *to, size_t size, int n, FILE *f);
+
 #include "rt/wrapped.def"
 
 #define BOUNCE 512
@@ -262,4 +265,10 @@ WRAPPER(char *, __fgets_chk, char *to, size_t room, int n, FILE *f)
 {
 	check_room(room, 1, n > 0 ? (size_t)n : 0);
 	return __cairn_wrap_fgets(to, n, f);
+}
+
+WRAPPER(char *, __fgets_unlocked_chk, char *to, size_t room, int n, FILE *f)
+{
+	check_room(room, 1, n > 0 ? (size_t)n : 0);
+	return __cairn_wrap_fgets_unlocked(to, n, f);
 }

@@ -25,6 +25,17 @@ int __wctomb_chk(char *to, wchar_t c, size_t size);
 size_t __wcrtomb_chk(char *to, wchar_t c, mbstate_t *state, size_t size);
 size_t __mbstowcs_chk(wchar_t *to, const char *from, size_t n, size_t size);
 size_t __wcstombs_chk(char *to, const wchar_t *from, size_t n, size_t size);
+size_t __confstr_chk(int name, char *to, size_t n, size_t size);
+wchar_t *__wmempcpy_chk(wchar_t *to, const wchar_t *from, size_t n, size_t size);
+wchar_t *__wcpcpy_chk(wchar_t *to, const wchar_t *from, size_t size);
+wchar_t *__wcpncpy_chk(wchar_t *to, const wchar_t *from, size_t n, size_t size);
+wchar_t *__wcsncat_chk(wchar_t *to, const wchar_t *from, size_t n, size_t size);
+size_t __mbsrtowcs_chk(wchar_t *to, const char **from, size_t n, mbstate_t *state, size_t size);
+size_t __mbsnrtowcs_chk(wchar_t *to, const char **from, size_t most, size_t n, mbstate_t *state,
+	size_t size);
+size_t __wcsrtombs_chk(char *to, const wchar_t **from, size_t n, mbstate_t *state, size_t size);
+size_t __wcsnrtombs_chk(char *to, const wchar_t **from, size_t most, size_t n, mbstate_t *state,
+	size_t size);
 int __xpg_strerror_r(int code, char *to, size_t n);
 
 /* wcstok ends the token with one character. */

@@ -10,6 +10,9 @@
 #define WRAPPERS_KEEP crn_reach_keep
 #include "rt/wrap.h"
 #include "rt/reach.h"
+
+int timespec_getres(struct timespec *to, int base);
+
 #include "rt/wrapped.def"
 
 #define BOUNCE 256

@@ -49,6 +49,7 @@ static const char *text = "The quick brown fox jumps over the lazy dog, and over
 static int file = -1;       /* holds `text`, 200 times */
 static int ends[2];         /* a socket pair */
 
+#include "libc_children.h"
 #include "libc_tables.h"
 
 /* ---- Cases: what they write lies from `at` on; they return something of their result ------- */
@@ -484,7 +485,9 @@ static const struct libc_case {
 	{ "signals", signals, 1 }, { "waited", waited, 0 }, { "locked", locked, 0 },
 	{ "converted", converted, 0 }, { "stream", stream, 0 }, { "treed", treed, 0 },
 	{ "hashed", hashed, 0 }, { "queued", queued, 0 }, { "enciphered", enciphered, 0 },
-	{ "scanned wide", scanned_wide, 0 },
+	{ "scanned wide", scanned_wide, 0 }, { "spawned", spawned, 0 }, { "asked", asked, 0 },
+	{ "attributes", attributes, 0 }, { "by clock", waited_by_clock, 0 },
+	{ "others", others, 0 },
 };
 
 /* ---- The run --------------------------------------------------------------------------------- */
