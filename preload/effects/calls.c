@@ -164,9 +164,13 @@ static void finish(struct crn_call *call, const struct crn_row *row)
 	}
 	if (!open || crn_sites_taken() != before)
 		return;
-	/* A call that fails may have cost what was kept to undo earlier ones. */
+	/*
+	 * A call that fails may have changed the first ones of several mappings, or cost what was
+	 * kept to undo earlier calls.
+	 */
 	if ((call->effect == CRN_EFFECT_OUTPUT &&
-		    (!did_nothing(call->result) || e->unrecoverable[0])) || uncovered(e))
+		    (!did_nothing(call->result) || row->site == CRN_CALL_MAPS ||
+			    e->unrecoverable[0])) || uncovered(e))
 		crn_site_output(call);
 }
 

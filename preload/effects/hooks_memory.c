@@ -181,7 +181,8 @@ static enum crn_verdict mprotect_before(struct crn_call *call)
 	size_t len = crn_page_up((size_t)call->args[1]);
 	int prot;
 
-	/* First of all: some trackers take permissions away, and the map then shows theirs. */
+	settle_for(call, addr, len);
+	/* Before the look: some trackers take permissions away, and the map then shows theirs. */
 	crn_protection_changing(crn_agent->session, addr, len);
 	prot = protection_of(addr, len);
 	call->scratch[0] = (uint64_t)prot;

@@ -497,6 +497,35 @@ static void body_map_refused(bool again)
 	CHECK(munmap(area, 4096) == 0);
 }
 
+static void setup_before_hole(void)
+{
+	area = mmap(NULL, 2 * LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(area != MAP_FAILED && munmap(area + LEN, LEN) == 0);
+}
+
+/* Up to a hole: the kernel changes what is mapped before that, and refuses. */
+static void body_protect_refused(bool again)
+{
+	(void)again;
+	CHECK(mprotect(area + LEN / 2, LEN, PROT_READ | PROT_WRITE) == -1 && errno == ENOMEM);
+	outside->count = 1;
+	crash_once();
+	CHECK(is_mapped(area) && is_mapped(area + LEN / 2));
+	memset(area + LEN / 2, 'x', LEN / 2);
+	CHECK(munmap(area, LEN) == 0);
+}
+
+/* What has been given up is no memory any more. */
+static void body_protect_given_up(bool again)
+{
+	(void)again;
+	CHECK(munmap(area, LEN) == 0);
+	CHECK(mprotect(area, LEN, PROT_READ) == -1 && errno == ENOMEM);
+	outside->count = 1;
+	crash_once();
+	CHECK(!is_mapped(area));
+}
+
 const struct row rows_memory[] = {
 	{"mmap", NULL, body_mmap, false, false},
 	{"mmap_file", NULL, body_mmap_file, false, false},
@@ -518,6 +547,8 @@ const struct row rows_memory[] = {
 	{"mprotect_shrink", setup_opened_reserve, body_mprotect_shrink, false, false},
 	{"relocated", setup_relocated, body_relocated, false, false},
 	{"mprotect_part", setup_area, body_mprotect_part, false, false},
+	{"mprotect_refused", setup_before_hole, body_protect_refused, false, false, true},
+	{"mprotect_given_up", setup_area, body_protect_given_up, false, false, true},
 	{"madvise_dontneed", setup_area, body_dontneed, false, false},
 	{"madvise_free", setup_area, body_free, false, false},
 	{"madvise_free_file", setup_private, body_free_file, false, false},
