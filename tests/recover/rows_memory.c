@@ -526,6 +526,29 @@ static void body_protect_given_up(bool again)
 	CHECK(!is_mapped(area));
 }
 
+/* A file of data in two parts is no loaded object. */
+static void setup_parts(void)
+{
+	int fd = open(letters(), O_RDWR);
+
+	CHECK(fd >= 0);
+	CHECK(ftruncate(fd, 2 * 4096) == 0);
+	area = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	CHECK(area != MAP_FAILED && mprotect(area, 4096, PROT_READ) == 0);
+	area[4096] = 'A';
+	for (int i = 0; i < 40; i++) /* no strategy takes it for hot any more */
+		tick();
+	close(fd);
+}
+
+static void body_drop_part(bool again)
+{
+	CHECK(area[4096] == 'A');
+	CHECK(madvise(area + 4096, 4096, MADV_DONTNEED) == 0);
+	if (again)
+		CHECK(munmap(area, 2 * 4096) == 0 && truncate(letters(), 26) == 0);
+}
+
 const struct row rows_memory[] = {
 	{"mmap", NULL, body_mmap, false, false},
 	{"mmap_file", NULL, body_mmap_file, false, false},
@@ -550,6 +573,7 @@ const struct row rows_memory[] = {
 	{"mprotect_refused", setup_before_hole, body_protect_refused, false, false, true},
 	{"mprotect_given_up", setup_area, body_protect_given_up, false, false, true},
 	{"madvise_dontneed", setup_area, body_dontneed, false, false},
+	{"madvise_part_of_file", setup_parts, body_drop_part, false, false},
 	{"madvise_free", setup_area, body_free, false, false},
 	{"madvise_free_file", setup_private, body_free_file, false, false},
 	{"madvise_free_part", setup_part, body_free_part, false, false},
