@@ -378,8 +378,10 @@ bool crn_map_call(struct crn_call *call)
 /* The content of clean pages would go unsaved. */
 static void save_dropped(uintptr_t addr, uintptr_t end)
 {
-	if (!crn_agent->effects->drops_need_saving)
+	if (!crn_agent->effects->drops_need_saving) {
+		crn_maps_drops(crn_agent->session, addr, end);
 		return;
+	}
 	for (; addr < end; addr += CRN_PAGE_SIZE)
 		(void)!cairn_area_touch(crn_agent->session, (void *)addr, CRN_PAGE_SIZE);
 }

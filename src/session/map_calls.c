@@ -216,6 +216,22 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 	return result;
 }
 
+void crn_maps_drops(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	if (!c->ops->page.unprotect || crn_lock(c) < 0)
+		return;
+	for (size_t i = crn_area_from(c, begin); i < c->area_count && c->areas[i]->begin < end;
+		i++) {
+		const struct crn_area *a = c->areas[i];
+		uintptr_t from = CRN_MAX(a->begin, begin), to = CRN_MIN(a->end, end);
+
+		if ((a->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE &&
+			c->ops->page.unprotect(c->tracker, from, to - from) < 0)
+			crn_warn("what is dropped at %p cannot be noted", (void *)from);
+	}
+	crn_unlock(c);
+}
+
 /* ---- Threads -------------------------------------------------------------------------------- */
 
 void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len)

@@ -51,6 +51,11 @@ void crn_maps_changed(cairn_t *c);
  */
 void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len);
 /*
+ * The program is about to drop [begin, end) (MADV_DONTNEED). Of private mappings of files its own
+ * copies go, which no tracker that reads the kernel's tables is told of.
+ */
+void crn_maps_drops(cairn_t *c, uintptr_t begin, uintptr_t end);
+/*
  * Make a call of the program that takes mappings or permissions away, while no checkpoint is taken
  * and no memory read. The call's result. An mprotect (address, length, protection) is told to the
  * tracker with it; an munmap of what is no part of the surface, or an mmap of a file that cannot

@@ -549,6 +549,20 @@ static void body_drop_part(bool again)
 		CHECK(munmap(area, 2 * 4096) == 0 && truncate(letters(), 26) == 0);
 }
 
+static char variables[3 * 4096] __attribute__((aligned(4096))) = {1};
+
+static void setup_variables(void)
+{
+	variables[4096] = 'A';
+	for (int i = 0; i < 40; i++)
+		tick();
+}
+
+static void body_drop_variables(bool again)
+{
+	CHECK(variables[4096] == 'A' && !madvise(variables + 4096, 4096, MADV_DONTNEED));
+}
+
 const struct row rows_memory[] = {
 	{"mmap", NULL, body_mmap, false, false},
 	{"mmap_file", NULL, body_mmap_file, false, false},
@@ -574,6 +588,7 @@ const struct row rows_memory[] = {
 	{"mprotect_given_up", setup_area, body_protect_given_up, false, false, true},
 	{"madvise_dontneed", setup_area, body_dontneed, false, false},
 	{"madvise_part_of_file", setup_parts, body_drop_part, false, false},
+	{"madvise_variables", setup_variables, body_drop_variables, false, false},
 	{"madvise_free", setup_area, body_free, false, false},
 	{"madvise_free_file", setup_private, body_free_file, false, false},
 	{"madvise_free_part", setup_part, body_free_part, false, false},
