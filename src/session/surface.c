@@ -419,35 +419,28 @@ static int note_births(cairn_t *c)
 
 /* ---- The map --------------------------------------------------------------------------------- */
 
+/* Of a mapping, and of the one before it: further segments of an object follow its first. */
+static uint32_t flags_after(const struct crn_mapping *m, uintptr_t end, uint64_t inode)
+{
+	uint32_t flags = crn_mapping_flags(m);
+
+	if (flags & CRN_AREA_FILE && !m->shared && m->inode == inode && m->begin == end)
+		flags |= CRN_AREA_SEGMENT;
+	return flags;
+}
+
 /* The mapping before the one that is read, and the object that it is a part of. */
 struct behind {
 	uintptr_t end;
 	uint64_t inode;
-	bool code;  /* of this file something can be executed that lies before, without a gap */
 	bool named; /* its end is in the surface, and of a file or what continues one */
 	uintptr_t header; /* where the first mapping of the file `object` begins */
 	uint64_t object;
 	uintptr_t limit; /* where .bss ends; 0: not asked yet; 1: there is none */
 };
 
-static bool follows_file(const struct behind *b, const struct crn_mapping *m)
-{
-	return m->inode && m->inode == b->inode && m->begin == b->end;
-}
-
-/* A file of data may be mapped in several parts, too, and be cut short: it has no code. */
-static uint32_t flags_after(const struct crn_mapping *m, const struct behind *b)
-{
-	uint32_t flags = crn_mapping_flags(m);
-
-	if (flags & CRN_AREA_FILE && !m->shared && b->code && follows_file(b, m))
-		flags |= CRN_AREA_SEGMENT;
-	return flags;
-}
-
 static void now_behind(struct behind *b, const struct crn_mapping *m)
 {
-	b->code = m->inode && (m->prot & PROT_EXEC || (b->code && follows_file(b, m)));
 	b->end = m->end;
 	b->inode = m->inode;
 	if (m->inode && !m->offset) {
@@ -512,7 +505,7 @@ static int read_maps(cairn_t *c)
 	}
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
-		uint32_t flags = flags_after(&m, &b);
+		uint32_t flags = flags_after(&m, b.end, b.inode);
 		uintptr_t end = m.end, until = continued_until(c, &m, flags, &b);
 
 		if (c->mode != CRN_SURFACE_ALL && crn_mapping_closed(&m))
@@ -565,7 +558,8 @@ static int keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end)
 
 int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
-	struct behind b = { .limit = 1 };
+	uintptr_t end_before = 0;
+	uint64_t inode_before = 0;
 	struct crn_mapping m;
 	int more;
 
@@ -573,9 +567,10 @@ int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end)
 	CRN_TRY(crn_files_keep_outside(c, begin, end));
 	CRN_TRY(crn_maps_begin(&c->maps, begin - CRN_PAGE_SIZE, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
-		uint32_t flags = flags_after(&m, &b);
+		uint32_t flags = flags_after(&m, end_before, inode_before);
 
-		now_behind(&b, &m);
+		end_before = m.end;
+		inode_before = m.inode;
 		if (m.end <= begin)
 			continue;
 		if (m.begin < begin) {
