@@ -75,7 +75,7 @@ tidy: ## The laws that a person forgets: includes, names, licences, dead files
 
 fmt: ## Format the lines of C that you have changed since the last commit
 	@scripts/install_deps.sh lint
-	@git clang-format-14 --extensions c,h || true
+	@git clang-format-14 --binary clang-format-14 --extensions c,h || true
 
 dev: ## Debug build into build-dev/ with every assertion and -Werror
 	@$(CMAKE) --preset dev && $(CMAKE) --build build-dev -j $(JOBS)

@@ -394,7 +394,6 @@ int crn_shared_name(cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_shared_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 
 /* ---- surface.c */
-int crn_surface_parse(cairn_t *c, const char *expr);
 /* Read the map into c->fresh. */
 int crn_surface_read(cairn_t *c);
 /* Read what of [begin, end) is mapped, as parts of an explicit area, into c->fresh. */

@@ -6,6 +6,7 @@
  */
 #include "session/engine.h"
 #include "session/files.h"
+#include "session/surface_list.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"

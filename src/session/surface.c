@@ -1,113 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which mappings belong to the surface. The answer is a sorted list of pieces, made anew from the
- * process's map whenever the map may have changed; map_layout.c finds out what is different.
+ * process's map whenever the map may have changed; map_layout.c finds out what is different. What a
+ * session's surface is called, surface_list.c reads.
  */
 #include "session/engine.h"
 #include "session/files.h"
+#include "session/surface_list.h"
 #include "base/log.h"
 #include "base/check.h"
-#include "base/copy.h"
 #include "os/object.h"
 #include "os/thread.h"
 
-/* ---- Parsing --------------------------------------------------------------------------------- */
-
-static const char *parse_hex(const char *s, uint64_t *out)
-{
-	uint64_t v = 0;
-	const char *start;
-
-	if (!crn_starts_with(s, "0x"))
-		return NULL;
-	for (start = s += 2;; s++) {
-		unsigned digit;
-
-		if (*s >= '0' && *s <= '9')
-			digit = *s - '0';
-		else if (*s >= 'a' && *s <= 'f')
-			digit = *s - 'a' + 10;
-		else
-			break;
-		if (v >> 60)
-			return NULL;
-		v = v << 4 | digit;
-	}
-	*out = v;
-	return s == start ? NULL : s;
-}
-
-/* "0x1000-0x2000" up to `stop`. */
-static bool parse_range(const char *s, const char *stop, struct crn_range *out)
-{
-	uint64_t begin, end;
-
-	s = parse_hex(s, &begin);
-	if (!s || *s != '-')
-		return false;
-	s = parse_hex(s + 1, &end);
-	if (s != stop || begin >= end || begin & (CRN_PAGE_SIZE - 1) || end & (CRN_PAGE_SIZE - 1))
-		return false;
-	out->begin = begin;
-	out->end = end;
-	return true;
-}
-
-static const char *item_end(const char *s)
-{
-	while (*s && *s != ',')
-		s++;
-	return s;
-}
-
-int crn_surface_check(const char *expr)
-{
-	for (const char *s = expr;; s++) {
-		const char *end = item_end(s);
-		struct crn_range range;
-
-		if (s == end || (crn_starts_with(s, "0x") && !parse_range(s, end, &range)))
-			return CAIRN_ESURFACE;
-		s = end;
-		if (!*s)
-			return 0;
-	}
-}
-
-int crn_surface_parse(cairn_t *c, const char *expr)
-{
-	size_t len = crn_strlen(expr);
-
-	if (!len || len >= sizeof(c->surface) || crn_surface_check(expr) < 0)
-		return CAIRN_ESURFACE;
-	crn_copy(c->surface, expr, len + 1);
-	c->mode = CRN_SURFACE_LIST;
-	if (crn_streq(expr, "none"))
-		c->mode = CRN_SURFACE_NONE;
-	else if (crn_streq(expr, "all"))
-		c->mode = CRN_SURFACE_ALL;
-	else if (crn_streq(expr, "program"))
-		c->mode = CRN_SURFACE_PROGRAM;
-	return 0;
-}
-
-/* ---- Choosing -------------------------------------------------------------------------------- */
-
-/* Does an item of the list name the mapping: the whole name, or a path's last component? */
-static bool item_names(const char *item, const char *end, const char *name)
-{
-	size_t len = (size_t)(end - item), n = crn_strlen(name);
-
-	if (!len || n < len)
-		return false;
-	if (n > len && name[n - len - 1] != '/')
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		if (item[i] != name[n - len + i])
-			return false;
-	}
-	return true;
-}
+/* Of an object that has been loaded, more than any linker makes. */
+#define SEGMENTS_MAX 64
 
 static int piece_add(cairn_t *c, struct crn_pieces *l, const struct crn_mapping *m, uint32_t flags,
 	uintptr_t begin, uintptr_t end)
@@ -176,8 +82,8 @@ static int add_tracked(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 
 		if (a->flags & CRN_AREA_EXPLICIT)
 			continue;
-		CRN_TRY(crn_surface_add(c, m, flags, CRN_MAX(a->begin, m->begin),
-			CRN_MIN(a->end, m->end)));
+		CRN_TRY(crn_surface_add(
+			c, m, flags, CRN_MAX(a->begin, m->begin), CRN_MIN(a->end, m->end)));
 		end = a->end;
 	}
 	return end >= m->end;
@@ -192,16 +98,16 @@ static int add_listed(cairn_t *c, const struct crn_mapping *m, uint32_t flags, b
 	CRN_TRY(tracked);
 	*follows = tracked && (flags & CRN_AREA_FILE || (before && !flags));
 	for (const char *s = c->surface;; s++) {
-		const char *end = item_end(s);
+		const char *end = crn_surface_item_end(s);
 		struct crn_range r;
 
-		if (parse_range(s, end, &r))
+		if (crn_surface_item_range(s, end, &r))
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, r.begin, r.end));
 		else if (m->prot & PROT_WRITE &&
-			(item_names(s, end, m->name) || (before && !flags))) {
+			(crn_surface_item_names(s, end, m->name) || (before && !flags))) {
 			CRN_TRY(piece_add(c, &c->fresh, m, flags, m->begin, m->end));
 			*follows = flags & CRN_AREA_FILE || (before && !flags);
-		} else if (!listed && item_names(s, end, m->name)) {
+		} else if (!listed && crn_surface_item_names(s, end, m->name)) {
 			CRN_TRY(crn_files_add(c, m, flags));
 			listed = true;
 		}
@@ -419,28 +325,39 @@ static int note_births(cairn_t *c)
 
 /* ---- The map --------------------------------------------------------------------------------- */
 
-/* Of a mapping, and of the one before it: further segments of an object follow its first. */
-static uint32_t flags_after(const struct crn_mapping *m, uintptr_t end, uint64_t inode)
-{
-	uint32_t flags = crn_mapping_flags(m);
-
-	if (flags & CRN_AREA_FILE && !m->shared && m->inode == inode && m->begin == end)
-		flags |= CRN_AREA_SEGMENT;
-	return flags;
-}
-
 /* The mapping before the one that is read, and the object that it is a part of. */
 struct behind {
 	uintptr_t end;
 	uint64_t inode;
+	bool code;  /* it, or what of the file lies before it without a gap, can be executed */
 	bool named; /* its end is in the surface, and of a file or what continues one */
 	uintptr_t header; /* where the first mapping of the file `object` begins */
 	uint64_t object;
 	uintptr_t limit; /* where .bss ends; 0: not asked yet; 1: there is none */
 };
 
+static bool follows_file(const struct behind *b, const struct crn_mapping *m)
+{
+	return m->inode && m->inode == b->inode && m->begin == b->end;
+}
+
+/*
+ * Of an object, its code and what follows that are segments. A file of data may be mapped in
+ * several parts, too, and be cut short: it has no code.
+ */
+static uint32_t flags_after(const struct crn_mapping *m, const struct behind *b)
+{
+	uint32_t flags = crn_mapping_flags(m);
+
+	if (flags & CRN_AREA_FILE && !m->shared && follows_file(b, m) &&
+		(b->code || m->prot & PROT_EXEC))
+		flags |= CRN_AREA_SEGMENT;
+	return flags;
+}
+
 static void now_behind(struct behind *b, const struct crn_mapping *m)
 {
+	b->code = m->inode && (m->prot & PROT_EXEC || (b->code && follows_file(b, m)));
 	b->end = m->end;
 	b->inode = m->inode;
 	if (m->inode && !m->offset) {
@@ -505,7 +422,7 @@ static int read_maps(cairn_t *c)
 	}
 	CRN_TRY(crn_maps_begin(&c->maps, 0, 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0) {
-		uint32_t flags = flags_after(&m, b.end, b.inode);
+		uint32_t flags = flags_after(&m, &b);
 		uintptr_t end = m.end, until = continued_until(c, &m, flags, &b);
 
 		if (c->mode != CRN_SURFACE_ALL && crn_mapping_closed(&m))
@@ -556,21 +473,43 @@ static int keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end)
 	return 0;
 }
 
+/*
+ * Where a walk has to begin that judges the mapping at `at` as a walk of everything does: with the
+ * code of its object. One of more parts is only slower.
+ */
+static uintptr_t code_before(const cairn_t *c, uintptr_t at)
+{
+	struct crn_mapping m = { .begin = at };
+	uintptr_t from = at;
+	uint64_t inode = 0;
+
+	for (int left = SEGMENTS_MAX; left && !(m.prot & PROT_EXEC); left--) {
+		int got = crn_maps_ask(&c->maps, at, &m);
+
+		if (got < 0)
+			return 0;
+		if (!got || !m.inode || (inode && m.inode != inode))
+			break;
+		inode = m.inode;
+		from = m.begin;
+		at = from - 1;
+	}
+	return from;
+}
+
 int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
-	uintptr_t end_before = 0;
-	uint64_t inode_before = 0;
+	struct behind b = { .limit = 1 };
 	struct crn_mapping m;
 	int more;
 
 	CRN_TRY(keep_outside(c, begin, end));
 	CRN_TRY(crn_files_keep_outside(c, begin, end));
-	CRN_TRY(crn_maps_begin(&c->maps, begin - CRN_PAGE_SIZE, 0));
+	CRN_TRY(crn_maps_begin(&c->maps, code_before(c, begin), 0));
 	while ((more = crn_maps_next(&c->maps, &m)) > 0 && m.begin < end) {
-		uint32_t flags = flags_after(&m, end_before, inode_before);
+		uint32_t flags = flags_after(&m, &b);
 
-		end_before = m.end;
-		inode_before = m.inode;
+		now_behind(&b, &m);
 		if (m.end <= begin)
 			continue;
 		if (m.begin < begin) {

@@ -120,8 +120,8 @@ static int list_kept(
 	while (*j < was->count && was->at[*j].end <= s->begin)
 		++*j;
 	for (size_t i = *j; i < was->count && was->at[i].begin < s->end; i++)
-		CRN_TRY(crn_range_list_add(now, CRN_MAX(was->at[i].begin, s->begin),
-			CRN_MIN(was->at[i].end, s->end)));
+		CRN_TRY(crn_range_list_add(
+			now, CRN_MAX(was->at[i].begin, s->begin), CRN_MIN(was->at[i].end, s->end)));
 	return 0;
 }
 
@@ -145,7 +145,8 @@ static int list_owned(struct crn_async *t, bool all, struct crn_range_list *now)
 		/* One call for constants and variables of an object. */
 		for (; next < t->span_count && is_private_file(&t->spans[next]) &&
 			is_cuttable(&t->spans[next]) == is_cuttable(s) &&
-			t->spans[next].begin == end; next++)
+			t->spans[next].begin == end;
+			next++)
 			end = t->spans[next].end;
 		CRN_TRY(crn_async_find_owned(t, s->begin, end, now));
 	}
@@ -168,7 +169,7 @@ static bool next_missing(
 	return false;
 }
 
-int crn_async_check_owned(struct crn_async *t, bool all)
+static int check_owned(struct crn_async *t, bool all)
 {
 	struct crn_range_list *was = &t->owned, *now = &t->owned_now, swap;
 	bool missing = false;
@@ -192,4 +193,14 @@ int crn_async_check_owned(struct crn_async *t, bool all)
 	*was = *now;
 	*now = swap;
 	return 0;
+}
+
+int crn_async_check_owned(struct crn_async *t, bool all)
+{
+	int err;
+
+	crn_async_own(t, true);
+	err = check_owned(t, all);
+	crn_async_own(t, false);
+	return err;
 }

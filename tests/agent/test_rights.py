@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """
 A process that gives up its rights keeps the feed that it could have had with them, whichever call
-takes them; and a file that is mapped for an answer is no reason to look at every page.
+takes them; and neither a file that is mapped for an answer nor own copies of a file's pages are a
+reason to look at every page.
 
     test_rights.py BUILD
 """
@@ -43,7 +44,7 @@ def main() -> None:
         print("skip: no feed that needs rights, or not root")
         sys.exit(77)
     for how in ("setuid", "setreuid", "setresuid", "capset"):
-        for what, *options in (("plain",), ("crash", "--recover"), ("files",)):
+        for what, *options in (("plain",), ("crash", "--recover"), ("files",), ("copy",)):
             stats = run(how, what, *options)
             assert stats["feed"] in works & {"bpf", "perf"}, stats
             assert stats["checkpoints"] >= TURNS and not stats["failed"], stats

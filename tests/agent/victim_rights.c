@@ -3,7 +3,8 @@
  * A worker that drops its rights before its first site, as a web server's does: by then the session
  * must be open, or there is no feed but the scan. What it does between the two (mappings that come
  * and go, stores) belongs to the first checkpoint; it crashes after each, and looks at its memory.
- * `files`: each turn maps a file and lets go of it, as for an answer.
+ * `files`: each turn maps a file and lets go of it, as for an answer. `copy`: it has written to a
+ * private mapping of one.
  */
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -20,7 +21,7 @@
 
 static uint8_t early[PAGES][4096] __attribute__((aligned(4096)));
 static volatile uint64_t *crashes;
-static int crash, files;
+static int crash, files, copy;
 
 static void drop_rights(const char *how)
 {
@@ -63,11 +64,22 @@ static void map_file(const char *path, int flags, int prot)
 	EXPECT(p != MAP_FAILED && !close(fd) && p[1] == 'E' && !munmap((void *)p, 4096));
 }
 
+static void own_page_of_file(void)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+	uint8_t *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+
+	EXPECT(fd >= 0 && p != MAP_FAILED && !close(fd));
+	p[0] = 1;
+}
+
 static void work(const char *how)
 {
 	uint8_t *gone = map_some(), *late;
 
 	gone[0] = 1;
+	if (copy)
+		own_page_of_file();
 	drop_rights(how);
 	late = map_some();
 	EXPECT(!munmap(gone, PAGES * 4096));
@@ -101,6 +113,7 @@ int main(int argc, char **argv)
 	EXPECT(argc > 1);
 	crash = argc > 2 && !strcmp(argv[2], "crash");
 	files = argc > 2 && !strcmp(argv[2], "files");
+	copy = argc > 2 && !strcmp(argv[2], "copy");
 	if (geteuid() != 0) {
 		dprintf(1, "rights: not root\n");
 		return 77;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cut_files TRACKER STRATEGY: private memory of a file that is cut short and grows again. The
- * kernel takes what the program had written there along, without a store or an event. Trackers that
- * have no copy of it must refuse; a restore that succeeds has every byte.
+ * cut_files TRACKER STRATEGY [FEED]: private memory of a file that is cut short and grows again.
+ * The kernel takes what the program had written there along, without a store or an event. Trackers
+ * that have no copy of it must refuse; a restore that succeeds has every byte. With FEED, of async:
+ * surface all, where the file is mapped in parts, as an object is that has been loaded.
  */
 #include <stdbool.h>
 #include <sys/mman.h>
@@ -237,9 +238,57 @@ static void untouched(void)
 	end();
 }
 
+/* Of an object that has been loaded: nobody cuts that. */
+static uint8_t variables[3 * PAGE] __attribute__((aligned(4096))) = { 1 };
+
+static void variable_goes(void)
+{
+	variables[PAGE] = 'o';
+	c = test_open(&options);
+	for (int i = 0; i < 4; i++)
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK(madvise(variables + PAGE, PAGE, MADV_DONTNEED) == 0);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(variables[PAGE] == 'o');
+	CHECK_OK(cairn_close(c));
+}
+
+/* The parts differ in what the program may do there; nobody writes the first. */
+static void part_goes(bool whole, bool advised)
+{
+	begin();
+	area[OWN * PAGE + 8] = area[198 * PAGE + 8] = 'o';
+	CHECK(mprotect(area, 10 * PAGE, PROT_READ) == 0);
+	CHECK(mprotect(area + 100 * PAGE, PAGE, PROT_NONE) == 0);
+	c = test_open(&options);
+	for (int i = 0; i < 4; i++)
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	if (whole) /* looked at in parts, too */
+		CHECK(mprotect(area + 50 * PAGE, 4 * PAGE, PROT_READ) == 0);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	if (advised)
+		CHECK(madvise(area + CUT * PAGE, 5 * PAGE, MADV_DONTNEED) == 0 &&
+			madvise(area + 190 * PAGE, 10 * PAGE, MADV_DONTNEED) == 0);
+	else
+		cut(CUT);
+	if (cairn_rewind(c, id) < 0)
+		CHECK(!copies);
+	else
+		CHECK(area[OWN * PAGE + 8] == 'o' && area[198 * PAGE + 8] == 'o');
+	end();
+}
+
+static void parts_go(void)
+{
+	options.surface = "all";
+	for (int how = 0; how < 4; how++)
+		part_goes(how & 1, how & 2);
+	variable_goes();
+}
+
 int main(int argc, char **argv)
 {
-	CHECK(argc == 3);
+	CHECK(argc == 3 || argc == 4);
 	images = strcmp(argv[1], "images") == 0;
 	options.tracker = images ? "async" : argv[1];
 	options.feed = images ? "bpf-images" : NULL;
@@ -247,6 +296,11 @@ int main(int argc, char **argv)
 	options.surface = "none";
 	options.keep = 4;
 	copies = strcmp(argv[1], "async") == 0;
+	if (argc == 4) {
+		options.feed = argv[3];
+		parts_go();
+		return 0;
+	}
 	clean_goes();
 	saved_after();
 	past();
