@@ -2,10 +2,10 @@
 /*
  * cairn.h - memory checkpoints of a running program, from inside it.
  *
- * A cairn is a pile of stones that marks the way you came, so that you can walk
- * back to it. This library takes a checkpoint of chosen memory (by default every
- * private writable mapping) and the caller's registers, keeps the last K of them,
- * and goes back to any one. No kernel patch, no kernel module, no root.
+ * A cairn is a pile of stones that marks the way you came, so that you can walk back to it. This
+ * library takes checkpoints of chosen memory (by default every private writable mapping) and of the
+ * caller's registers, keeps the last K of them, and goes back to any one. It needs no kernel patch,
+ * no kernel module and no root.
  *
  *	struct cairn_options o = CAIRN_OPTIONS_INIT;
  *	cairn_t *c;
@@ -20,33 +20,37 @@
  *		cairn_restore(c, id);             // returns from cairn_checkpoint above
  *	cairn_close(c);
  *
- * Words. A *checkpoint* is a saved state with an increasing id; the execution
- * between two is an *interval*; an *area* is a registered address range; all areas
- * are the *surface*; a *page* is the 4 KiB OS page; the *journal* holds the last K
- * checkpoints. docs/ARCHITECTURE.md has the whole glossary.
+ * Words. A *checkpoint* is a saved state with an increasing id. The execution between two
+ * checkpoints is an *interval*. An *area* is a registered address range, and all areas together are
+ * the *surface*. A *page* is the 4 KiB OS page. The *journal* holds the last K checkpoints. A page
+ * is *clean* if it has not been written since the checkpoint, and *open* if it has been, or may be
+ * without being noticed. docs/ARCHITECTURE.md has the whole glossary.
  *
- * Results. int functions return >= 0 or a negative code: -errno, or one of the
- * CAIRN_E* codes below -4000; cairn_strerror() names both. errno is not used. A
- * failed call changes nothing, and out-parameters are then untouched. Every call
- * answers -EINVAL for a handle that is no open session.
+ * Results. int functions return >= 0 on success, or a negative code: -errno, or one of the CAIRN_E*
+ * codes below -4000. cairn_strerror() names both. errno is not used. A failed call changes nothing
+ * and leaves its out-parameters untouched. Every call answers -EINVAL for a handle that is no open
+ * session.
  *
- * Descriptors. The engine's lie high, away from the program's. The program may close all that it
- * does not know (close_range, closefrom) and open files of its own under their numbers: what can be
- * is opened anew; for what cannot ("async", "uffd", "mprotect") a session has a keeper, a small
- * process that holds the same files. It is never seen by wait() without __WALL, sends no SIGCHLD,
- * and ends with the session, with the process, or at exec. Where there can be none (no process
- * left, pidfd_getfd forbidden as in a container without CAP_SYS_PTRACE) or nothing can be fetched
- * from it (it has changed its user since) calls then answer -EBADF and change nothing, until the
- * session is closed and opened anew. Under the agent there is none: nobody can close what is its.
+ * Descriptors. The engine's descriptors have high numbers, away from the program's. The program may
+ * close all descriptors that it does not know (close_range, closefrom) and reuse their numbers: the
+ * engine opens anew what it can. What it cannot open anew (under "async", "uffd", "mprotect") is
+ * also held by the session's keeper, a small process. wait() does not return the keeper without
+ * __WALL. It sends no SIGCHLD, and ends with the session, with the process, or at exec. There may
+ * be no keeper (no process left, or pidfd_getfd forbidden, as in a container without
+ * CAP_SYS_PTRACE), or nothing can be fetched from it, since the program has changed its user. Then
+ * calls answer -EBADF after such a close, and change nothing, until the session is closed and
+ * opened again. Under the agent there is no keeper: nobody can close the engine's descriptors.
  *
- * Threads and signals. Any thread may call; calls are serialised. Nothing here may be called from
- * a signal handler except cairn_restore(), whose purpose includes leaving one; it answers -EDEADLK
- * if the handler has interrupted a call of the same thread. A session handles SIGSEGV and SIGBUS:
- * memory that another thread unmaps while the engine copies it must not end the program, and "uffd"
- * and "mprotect" serve first stores by them. Install handlers of your own for these two before
- * cairn_open, whose handler passes on what is not its; under "uffd" and "mprotect" do not store to
- * areas while they are blocked. Those two trackers hold other signals back while they rearrange
- * pages; and SIGSEGV and SIGBUS that somebody has sent, also while they serve a store.
+ * Threads and signals. Any thread may call; calls are serialised. A signal handler may call nothing
+ * but cairn_restore(), whose purpose includes leaving a handler; it answers -EDEADLK if the handler
+ * has interrupted a call of the same thread.
+ *
+ * A session handles SIGSEGV and SIGBUS: another thread may unmap memory while the engine copies it,
+ * and "uffd" and "mprotect" notice first stores by these signals. Install handlers of your own for
+ * these two before cairn_open; its handler passes on what is not its own. Under "uffd" and
+ * "mprotect" do not store to areas while these signals are blocked. These two trackers hold back
+ * other signals while they rearrange pages. They also hold back SIGSEGV and SIGBUS that a process
+ * has sent, even while they serve a store.
  */
 #ifndef CAIRN_CAIRN_H
 #define CAIRN_CAIRN_H
@@ -86,7 +90,7 @@ enum cairn_error {
 	CAIRN_ETHREADS = -4030, /* another thread has run since that checkpoint */
 	CAIRN_EOPTION = -4040,  /* an option has a value out of its range */
 	CAIRN_EBUSY = -4041,    /* the process has an engine already, with other options */
-	CAIRN_EPAUSED = -4042,  /* the session rests: cairn_resume first */
+	CAIRN_EPAUSED = -4042,  /* the session is paused: cairn_resume first */
 	CAIRN_EMEMORY = -4050,  /* the engine's memory limit is reached (raise `memory_max`) */
 	CAIRN_EUNSUPPORTED = -4060, /* not possible in this mode; see the function */
 };
@@ -114,9 +118,9 @@ enum cairn_threads {
 enum cairn_flags {
 	/*
 	 * The engine's memory (mirror, undo pages, journal, tables) is read-only while the program
-	 * runs: by a protection key where the processor has one to spare, else at the cost of an
-	 * mprotect(2) or two over it at the begin and end of each call, and of two system calls
-	 * for each page frame that the call writes, if the tracker keeps a mirror.
+	 * runs. Where the processor has a spare protection key, that costs little. Elsewhere each
+	 * call costs one or two mprotect(2) at its begin and at its end and, if the tracker keeps a
+	 * mirror, two system calls for each page frame that the call writes.
 	 */
 	CAIRN_PROTECT = 1u << 0,
 };
@@ -128,11 +132,12 @@ enum cairn_flags {
 struct cairn_options {
 	size_t size;
 	/*
-	 * "auto" (default), "async", "uffd", "mprotect", "softdirty", "fork"; in a program that
-	 * cairn-cc has built "shadow" or "undolog", the one that it was built for
+	 * How writes are noticed: "auto" (default), "async", "uffd", "mprotect", "softdirty",
+	 * "fork". In a program that cairn-cc has built: "shadow" or "undolog", whichever it was
+	 * built for.
 	 */
 	const char *tracker;
-	/* Which pages to copy eagerly: "auto" (default), "none", "NAME", "NAME:param=value,..." */
+	/* Which pages are hot: "auto" (default), "none", "NAME", "NAME:param=value,..." */
 	const char *strategy;
 	const char *surface;  /* "all" (default), "program", "none", or a list: see below */
 	uint32_t keep;        /* K, checkpoints kept: 1 (default) to 65536 */
@@ -141,10 +146,10 @@ struct cairn_options {
 	uint32_t reserved;    /* 0 */
 	uint64_t memory_max;  /* bytes the engine may use; default: half of the machine's RAM */
 	/*
-	 * How "async" learns which pages were written: "auto" (default: the best that this process
-	 * may have and that proves itself), "bpf", "perf", "scan"; or "bpf-images", which keeps old
-	 * pages instead of a mirror, on explicit areas (cairn_open(3)). Other trackers take "auto"
-	 * alone.
+	 * How "async" learns which pages were written: "auto" (default: the best feed that this
+	 * process may use and that passes a test), "bpf", "perf", "scan"; or "bpf-images", which
+	 * keeps old pages instead of a mirror, for explicit areas only (cairn_open(3)). Other
+	 * trackers take "auto" only.
 	 */
 	const char *feed;
 };
@@ -153,121 +158,125 @@ struct cairn_options {
 /*
  * Open the session and start interval 0, whose start is the implicit checkpoint 0.
  *
- * surface: "all" is every private writable mapping of the process, now and later;
- * "program" the writable segments of loaded objects, the brk heap and thread
- * stacks; "none" starts empty. A comma-separated list takes mapping names as in
- * /proc/self/maps ("[heap]", "libfoo.so.1" by its last path component) and ranges
- * ("0x7f0000000000-0x7f0000100000"). Shared mappings are rolled back only when
- * named or added. Memory of the engine is never part of the surface.
+ * surface: "all" is every private writable mapping of the process, now and later. "program" is the
+ * writable segments of loaded objects, the brk heap and thread stacks. "none" starts empty. A
+ * comma-separated list names mappings as in /proc/self/maps ("[heap]", "libfoo.so.1" by its last
+ * path component) and ranges ("0x7f0000000000-0x7f0000100000"). Shared mappings are rolled back
+ * only when named or added. Memory of the engine is never part of the surface.
  *
- * "shadow" and "undolog" know every store of the instrumented program: the surface is "all",
- * cairn_area_add names what other code stores to, cairn_changes answers CAIRN_EUNSUPPORTED,
- * cairn_area_touch comes before the write. See cairn-cc(1) for what they do not see.
+ * "shadow" and "undolog" know every store of the instrumented program. Under them the surface is
+ * "all", cairn_area_add names memory that other code stores to, cairn_changes answers
+ * CAIRN_EUNSUPPORTED, and cairn_area_touch must come before the write. cairn-cc(1) says what they
+ * do not see.
  *
  * strategy: a *hot* page is copied at the checkpoint and left writable, which costs a hundredth of
- * noticing its first store; a strategy guesses which pages that pays for. cairn_open(3) lists them
- * and their parameters; what is wrong with a name or a value is said in the log. "auto" is
- * "decay" under "async", "uffd" and "mprotect"; the others have no hot pages and take "none" alone.
+ * noticing its first store. A strategy guesses for which pages that pays. "auto" is "decay" under
+ * "async", "uffd" and "mprotect"; the other trackers have no hot pages and take "none" only.
+ * cairn_open(3) lists all strategies and their parameters. If a name or a value is wrong, the log
+ * says what.
  *
- * Returns 0; CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESTRATEGY, CAIRN_EAREAONLY, CAIRN_ESURFACE,
- * CAIRN_EOPTION, CAIRN_EBUSY, CAIRN_EMEMORY, -ENOMEM, -EINVAL (a feed for a tracker that has none),
- * -EBUSY ("async": a mapping of the surface belongs to a userfaultfd of the program's own),
+ * If the process runs under `cairn run`, the call joins the engine that is already there and
+ * returns its handle. A program that is linked with libcairn.a cannot join (CAIRN_EBUSY).
+ *
+ * Returns 0; or CAIRN_ETRACKER, CAIRN_ENOTRACK, CAIRN_ESTRATEGY, CAIRN_EAREAONLY, CAIRN_ESURFACE,
+ * CAIRN_EOPTION, CAIRN_EBUSY, CAIRN_EMEMORY, -ENOMEM; -EINVAL (a feed for a tracker that has none);
+ * -EBUSY ("async": a mapping of the surface belongs to a userfaultfd of the program's own);
  * CAIRN_EUNSUPPORTED ("uffd" or "mprotect" while another process uses this memory, as after
- * clone(CLONE_VM); it is seen if there is one thread), or what the kernel refused.
- * When the process runs under `cairn run`, this joins the engine that is there and returns its
- * handle; a program that is linked with libcairn.a cannot join (CAIRN_EBUSY).
+ * clone(CLONE_VM); this is detected if there is one thread); or what the kernel refused.
  */
 CRN_API CRN_MUST_CHECK int cairn_open(cairn_t **out, const struct cairn_options *options);
 
 /*
- * Forget everything and stop tracking. Memory stays as it is. Not while another thread is in a
- * call. A session that was opened twice, or by `cairn run`, goes on until its last cairn_close.
+ * Forget all checkpoints and stop tracking. Memory stays as it is. No other thread may be in a call
+ * of the library. A session that was opened twice, or by `cairn run`, lives until its last
+ * cairn_close.
  */
 CRN_API int cairn_close(cairn_t *c);
 
 /* ---- The surface ------------------------------------------------------------ */
 
 /*
- * Register [addr, addr+len) as an area. addr and len are widened to whole pages. All checkpoints
- * that exist stay; a restore to one that is older than the area leaves the area as it is, whatever
- * has been mapped there since.
+ * Register [addr, addr+len) as an area, widened to whole pages. All existing checkpoints stay. A
+ * restore to a checkpoint that is older than the area leaves the area as it is, whatever has been
+ * mapped there since.
  *
  * The area lasts until it is removed, or until a call finds that nothing of it is mapped any more.
- * What is mapped anywhere in it meanwhile, of whatever kind, is a part of it. Parts that go, or
- * become other memory, are brought back by "async" and "fork", as private memory; a part that was
- * shared is not (CAIRN_ELAYOUT). Feed "bpf-images" keeps no past of such an interval
- * (CAIRN_EFAILED); "fork" takes no shared memory that is mapped over a part (CAIRN_EUNSUPPORTED
- * while it is there).
+ * Anything that is mapped inside it meanwhile becomes part of it. "async" and "fork" bring back
+ * parts that were unmapped or replaced by other memory, as private memory; a part that was shared
+ * is not brought back (CAIRN_ELAYOUT). Feed "bpf-images" loses the past of such an interval
+ * (CAIRN_EFAILED). "fork" answers CAIRN_EUNSUPPORTED while shared memory is mapped over a part.
  *
- * Under "uffd" and "mprotect", remove it before you unmap or move it, or (under "mprotect") change
- * its protection. Else that is found out: cairn_restore, cairn_rewind, cairn_peek and cairn_changes
- * answer CAIRN_ELAYOUT until the area is removed. With surface "none" such a call of the program
- * waits until the session's keeper, a process, has noticed; while that is stopped, or (under
- * "uffd") when somebody has killed both it and its twin at once, until the next cairn_checkpoint,
- * _restore or _rewind. (Who runs out of memory loses one of them.) Remove the area first, and there
- * is nothing to wait for.
+ * Under "uffd" and "mprotect", remove the area before you unmap or move it, or (under "mprotect")
+ * change its protection. If you do not, the change is detected, and cairn_restore, cairn_rewind,
+ * cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the area is removed. With surface "none"
+ * the unmapping call itself waits until the session's keeper, a process, has noticed it. While the
+ * keeper is stopped, or (under "uffd") if somebody has killed both it and its twin at once, it
+ * waits until the next cairn_checkpoint, cairn_restore or cairn_rewind. (The kernel, when short of
+ * memory, kills only one of them.) If the area is removed first, there is nothing to wait for.
  *
- * Not found out, where there is no keeper, and (under "mprotect", and for files under "uffd") from
- * the death of keeper and twin to the next call: clean pages whose content goes while they stay
- * unwritable, by MADV_DONTNEED, MREMAP_DONTUNMAP, or read-only memory that is mapped over them,
- * also if cairn_area_touch or a strategy expects stores there and they are opened afterwards.
- * Shared areas keep their content in the first two cases; other memory over them is found out while
- * it is there, when a page of it is opened (from Linux 6.11 on), and at checkpoints that close
- * pages.
+ * One loss is not detected if there is no keeper, nor (under "mprotect", and for files under
+ * "uffd") from the death of keeper and twin to the next call: clean pages that lose their content
+ * but stay unwritable. MADV_DONTNEED, MREMAP_DONTUNMAP, and read-only memory mapped over them do
+ * that. It stays undetected if the pages are opened afterwards because cairn_area_touch or a
+ * strategy expects stores there. Shared areas keep their content under the first two. Other memory
+ * mapped over a shared area is detected while it is there, when one of its pages is opened (from
+ * Linux 6.11 on), and at checkpoints that close pages.
  *
- * Under "uffd" an area is made unmergeable: KSM takes the protection from pages that it merges, so
- * do not set MADV_MERGEABLE or PR_SET_MEMORY_MERGE later.
+ * Under "uffd" the area is made unmergeable, because KSM removes the protection from pages that it
+ * merges. Do not set MADV_MERGEABLE or PR_SET_MEMORY_MERGE later.
  *
- * Under "shadow" and "undolog": shared memory of one file, or of one anonymous mapping, that goes
- * back from now on, to all checkpoints, as long as it is mapped there. Private memory goes back
- * without as far as the program's own code stores to it; as an area it is watched by pages besides,
- * so that what others store goes back, too: libraries, the kernel (CAIRN_EOVERLAP: the program's
- * image, its stack; CAIRN_ENOTRACK: where "async" is not to be had). Remove it before it is
- * unmapped, moved or closed: while it is not there checkpoints and restores answer CAIRN_ELAYOUT.
+ * Under "shadow" and "undolog" an area names one of two things. Shared memory of one file, or of
+ * one anonymous mapping, is restored from now on, to all checkpoints, while it is mapped there.
+ * Private memory needs no area for stores of the program's own code; as an area it is tracked by
+ * pages as well, so that stores by libraries and the kernel are undone, too. (CAIRN_EOVERLAP: the
+ * program's image, its stack. CAIRN_ENOTRACK: "async" is not available.) Remove the area before it
+ * is unmapped, moved or made inaccessible: while it is not there, checkpoints and restores answer
+ * CAIRN_ELAYOUT.
  *
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0),
  * CAIRN_EUNSUPPORTED ("shadow", "undolog": shared memory of several objects, or beside private
- * memory, or private memory in a program that was built with -fcairn-hybrid; "uffd", "mprotect",
- * feed "bpf-images": huge pages of hugetlbfs).
+ * memory, or private memory in a program built with -fcairn-hybrid; "uffd", "mprotect", feed
+ * "bpf-images": huge pages of hugetlbfs).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
 
 /*
- * Stop tracking an area (exactly as it was added), whatever has become of it. Memory stays as it
- * is, and restores leave it alone. Errors: CAIRN_ENOTAREA.
+ * Stop tracking an area, given exactly as it was added, whatever has become of it. Memory stays as
+ * it is, and restores leave it alone. Errors: CAIRN_ENOTAREA.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_remove(cairn_t *c, void *addr, size_t len);
 
 /*
- * The bytes [addr, addr+len) keep their present value over restores and rewinds (counters, logs,
- * caches). Byte-exact. cairn_peek still shows their past. A mapping that has come since stays
- * mapped, all of it, if it holds any of them. So does, with what was written to it since, one of a
- * file that was closed to stores then and has been opened. Errors: -EINVAL, CAIRN_EMEMORY.
+ * Exclude the bytes [addr, addr+len): they keep their present value over restores and rewinds
+ * (counters, logs, caches). Exact to the byte. cairn_peek still shows their past. If a mapping that
+ * is newer than the checkpoint holds any of them, all of it stays mapped. If a file's mapping that
+ * was not writable at the checkpoint has been made writable since, and holds any of them, it stays
+ * so, with what was written to it. Errors: -EINVAL, CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len);
 
 /*
- * "This is about to be, or was, written behind your back": DMA, another process. Under trackers
- * that keep old content from the first store ("uffd", "mprotect") call it before the write;
- * elsewhere either way.
+ * Announce that [addr, addr+len) is about to be written, or was written, in a way that the tracker
+ * cannot see: by DMA, or by another process. Under trackers that keep old content from the first
+ * store ("uffd", "mprotect") call it before the write; elsewhere before or after.
  *
  * Under "uffd" and "mprotect" a system call that writes into a clean page fails with EFAULT: touch
- * its buffer first. There madvise(MADV_DONTNEED, _REMOVE) and mremap(MREMAP_DONTUNMAP) take clean
- * pages away, and their past with them: touch those before, too. Clean ones that go all the same
- * are found out like an area that was unmapped (under "uffd" from Linux 6.7 on), if the keeper
- * notices; MADV_GUARD_INSTALL is not, under "mprotect". More than a thousand such calls on open
- * pages between two of ours are taken for the worst.
+ * its buffer first. There madvise(MADV_DONTNEED, MADV_REMOVE) and mremap(MREMAP_DONTUNMAP) drop
+ * clean pages and their past: touch those first, too. If clean pages are dropped all the same, that
+ * is detected like the unmapping of an area, if the keeper notices (under "uffd" from Linux 6.7
+ * on). Under "mprotect" MADV_GUARD_INSTALL is not detected. If there are more than a thousand such
+ * calls on open pages between two calls of the library, loss is assumed.
  *
- * Under every tracker a hole that is punched into shared memory (MADV_REMOVE, fallocate) is a write
- * behind its back. So is what is done to a file under an area (write, ftruncate): it shows in
- * shared memory, and in private pages that nobody has written (under "fork" at all checkpoints).
- * Cutting a file short takes the others along, too: "async" puts them back, the other trackers
- * refuse what is past by then (CAIRN_ELAYOUT, CAIRN_EFAILED), and the next checkpoint is good
- * again.
+ * Under every tracker, a hole punched into shared memory (MADV_REMOVE, fallocate) is such an unseen
+ * write. So are changes to a file under an area (write, ftruncate). They show in shared memory, and
+ * in private pages that nobody has written (under "fork" at all checkpoints). Cutting a file short
+ * also removes the private pages that have been written. "async" puts these back. The other
+ * trackers refuse checkpoints from before the cut (CAIRN_ELAYOUT, CAIRN_EFAILED); the next one is
+ * good again.
  *
- * What MADV_FREE is given may be dropped by the kernel at any time until it is stored to, also
- * after a restore to before the advice, and nobody is told ("mprotect" with a keeper alone refuses
- * clean pages of it). Use MADV_DONTNEED on tracked memory, or touch it before the advice, and then
+ * The kernel may drop memory given to MADV_FREE at any time until it is stored to, even after a
+ * restore to before the advice, and nobody is told (only "mprotect" with a keeper refuses clean
+ * pages of it). Use MADV_DONTNEED on tracked memory, or touch the memory before the advice. Then
  * restores store to it until the next checkpoint (under "fork", and to stacks, only if it differs).
  *
  * Errors: CAIRN_ENOTAREA, CAIRN_EMEMORY.
@@ -282,31 +291,35 @@ enum cairn_return {
 };
 
 /*
- * Take a checkpoint of the surface, the caller's registers and its active stack. Like setjmp it
- * returns twice, and unlike setjmp the frame that called it may have returned by the time of the
- * restore. *id is written both times. The oldest checkpoint beyond K is evicted.
- * The active stack ends where the kernel's or libc's does. One of the program's own making
- * (a coroutine's) ends with its area, if it is in one, else with its mapping.
- * CAIRN_ETHREADS under "shadow" and "undolog" if there are other threads and CAIRN_THREADS_ALL.
- * Errors, with which the id is used up and marked failed, and the program goes on: CAIRN_EMEMORY;
- * CAIRN_EUNSUPPORTED on a stack in the heap that is no area (its end is not known); -EBUSY if a
- * mapping of the surface belongs to a userfaultfd of the program's own (`async`; cairn_open too);
- * -ENOMEM if RLIMIT_DATA leaves no room to open again what `mprotect` would close.
+ * Take a checkpoint of the surface, the caller's registers and its active stack. It returns twice,
+ * like setjmp; unlike setjmp, the function that called it may have returned before the restore. *id
+ * is written both times. If there are more than K checkpoints, the oldest is evicted.
+ *
+ * The active stack ends where the kernel's or libc's stack ends. A stack of the program's own
+ * making (a coroutine's) ends with its area, if it is in one, else with its mapping.
+ *
+ * Returns CAIRN_TAKEN or CAIRN_RESTORED; or CAIRN_ETHREADS under "shadow" and "undolog" if there
+ * are other threads and CAIRN_THREADS_ALL is set. After these errors the id is used up and marked
+ * failed, and the program goes on: CAIRN_EMEMORY; CAIRN_EUNSUPPORTED on a stack in the heap that is
+ * no area (its end is not known); -EBUSY if a mapping of the surface belongs to a userfaultfd of
+ * the program's own ("async"; cairn_open too); -ENOMEM if RLIMIT_DATA leaves no room to open again
+ * what "mprotect" would close.
  */
 CRN_API CRN_MUST_CHECK int cairn_checkpoint(cairn_t *c, uint64_t *id)
 	__attribute__((returns_twice));
 
 /*
- * From the next checkpoint on the program does work of this kind: a strategy keeps one working set
- * for each key (a request type, a phase; any number), of which there are 64 at most. Programs
- * whose intervals alternate between unlike kinds of work are predicted better so. Before the first
- * call the key is 0. Returns 0; no effect under strategy "none".
+ * Say which kind of work the program does from the next checkpoint on. The key is any number (a
+ * request type, a phase). A strategy keeps one working set for each key, 64 at most. This improves
+ * its predictions for programs whose intervals alternate between unlike kinds of work. Before the
+ * first call the key is 0. Returns 0; no effect under strategy "none".
  */
 CRN_API CRN_MUST_CHECK int cairn_context(cairn_t *c, uint64_t key);
 
 /*
- * Attach up to 4096 bytes to a kept checkpoint (a request number, device state): copied; replaces
- * what was there. cairn_checkpoint_tag_get returns the length and copies at most `len` bytes.
+ * Attach up to 4096 bytes to a kept checkpoint (a request number, device state). They are copied,
+ * and replace what was there. cairn_checkpoint_tag_get copies at most `len` bytes and returns the
+ * full length.
  * Errors: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, -E2BIG, -EINVAL (blob NULL), CAIRN_EMEMORY.
  */
 CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag(cairn_t *c, uint64_t id, const void *blob,
@@ -315,12 +328,15 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
 	size_t len);
 
 /*
- * Go back to checkpoint `id` and run on from there: does not return on success. Everything newer is
- * gone (a mapping that the program has sealed, by mseal, stays as it is); `id` is again the open
- * checkpoint and may be restored again. The signal mask comes back too, except under "uffd",
- * "mprotect" and any strategy but "none", where a checkpoint need make no system call: there
- * SIGSEGV and the other faults are unblocked and the rest is left. Must be
+ * Go back to checkpoint `id` and run on from there; does not return on success. Everything newer is
+ * gone, checkpoints and mappings of the surface alike (but a mapping that the program has sealed,
+ * by mseal, stays as it is). `id` is again the open checkpoint and may be restored again. Must be
  * called by the thread that took it.
+ *
+ * The signal mask comes back too, except under "uffd", "mprotect" and any strategy but "none",
+ * whose checkpoints need make no system call. There SIGSEGV and the other faults are unblocked, and
+ * the rest of the mask stays.
+ *
  * Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
  * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (the implicit checkpoints of cairn_open and cairn_resume have
  * no registers; strategy "oracle-count"; a mapping of the surface that the tracker cannot take, as
@@ -329,10 +345,10 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
 CRN_API CRN_MUST_CHECK int cairn_restore(cairn_t *c, uint64_t id);
 
 /*
- * The same for memory alone, to implicit checkpoints too, and return to the caller (libsmc's
- * restore). The caller's own stack is left as it is. For a search over an arena: cost is
- * that of copying the pages back. Returns 0. Errors: as cairn_restore; CAIRN_EUNSUPPORTED also on a
- * stack in the heap, whose end is not known.
+ * Restore memory only, and return to the caller, as libsmc's restore does. Implicit checkpoints can
+ * be rewound to as well. The caller's own stack is left as it is. It is meant for a search over an
+ * arena: it costs what copying the pages back costs. Returns 0. Errors: as cairn_restore; also
+ * CAIRN_EUNSUPPORTED on a stack in the heap, whose end is not known.
  */
 CRN_API CRN_MUST_CHECK int cairn_rewind(cairn_t *c, uint64_t id);
 
@@ -343,31 +359,29 @@ CRN_API CRN_MUST_CHECK int cairn_rewind(cairn_t *c, uint64_t id);
 CRN_API CRN_MUST_CHECK int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *newest);
 
 /*
- * From here to cairn_resume no checkpoint is kept and none can be taken: those that were are gone
- * (CAIRN_EEVICTED), cairn_checkpoint and cairn_range answer CAIRN_EPAUSED. For a time in which the
- * program needs no way back. "shadow" and "undolog" save nothing meanwhile, and with -fcairn-clone
- * the program runs without hooks; under "fork" there is no frozen process; other trackers notice
- * the first store to each page, once, and keep it. Options, areas and exclusions stay. No effect in
- * a session that rests already. Errors: CAIRN_EBUSY (the session was opened twice, or by
- * `cairn run`).
+ * Pause the session until cairn_resume, for a time in which the program needs no way back. All kept
+ * checkpoints are gone (CAIRN_EEVICTED); cairn_checkpoint and cairn_range answer CAIRN_EPAUSED.
+ * Options, areas and exclusions stay. Meanwhile "shadow" and "undolog" save nothing, and with
+ * -fcairn-clone the program runs without hooks; "fork" keeps no frozen process; the other trackers
+ * notice the first store to each page, once, and keep the page. No effect in a session that is
+ * paused already. Errors: CAIRN_EBUSY (the session was opened twice, or by `cairn run`).
  */
 CRN_API CRN_MUST_CHECK int cairn_pause(cairn_t *c);
 
 /*
- * Begin anew, like cairn_open: memory as it is now is a new checkpoint, with a new id, to which
- * cairn_rewind can go. No effect in a session that does not rest. Errors, with which it goes on to
- * rest: those of cairn_checkpoint.
+ * Continue a paused session, like a new cairn_open: memory as it is now becomes a new checkpoint
+ * with a new id, to which cairn_rewind can go. No effect in a session that is not paused. Errors,
+ * after which it stays paused: those of cairn_checkpoint.
  */
 CRN_API CRN_MUST_CHECK int cairn_resume(cairn_t *c);
 
 /*
- * The interval that the newest checkpoint has begun will be long: from here to its end pages are
- * tracked, and in a program that was built with -fcairn-hybrid code without hooks runs, so that
- * only the first store to each page costs anything. Without this call that is found out by the
- * hooks that have run. Nothing else changes: any kept checkpoint is restored as ever. No effect if
- * pages are tracked anyway. Errors: CAIRN_EUNSUPPORTED (not built with -fcairn-hybrid);
- * CAIRN_ENOTRACK (no tracker of pages here; the log says why), with which hooks go on;
- * CAIRN_EPAUSED.
+ * Announce that the open interval will be long. From here to its end pages are tracked, and a
+ * program built with -fcairn-hybrid runs code without hooks, so that only the first store to each
+ * page costs anything. Without this call, the hooks find out by counting how many have run. Nothing
+ * else changes: any kept checkpoint can be restored as before. No effect if pages are tracked
+ * anyway. Errors: CAIRN_EUNSUPPORTED (not built with -fcairn-hybrid); CAIRN_ENOTRACK (no page
+ * tracker here, the log says why; hooks go on); CAIRN_EPAUSED.
  */
 CRN_API CRN_MUST_CHECK int cairn_interval_long(cairn_t *c);
 
@@ -385,9 +399,9 @@ CRN_API CRN_MUST_CHECK int cairn_peekv(cairn_t *c, uint64_t id, const struct iov
 	const struct iovec *remote, size_t count);
 
 /*
- * Called once per changed extent in address order; before and after are `len` bytes each, valid
- * during the call. Return non-zero to stop; cairn_changes then returns that value if it is
- * positive. It runs within the call: what it asks of the library itself answers -EDEADLK.
+ * Called once per changed extent, in address order. `before` and `after` are `len` bytes each, and
+ * valid during the call. Return non-zero to stop; cairn_changes then returns that value if it is
+ * positive. The callback runs inside cairn_changes: its own calls of the library answer -EDEADLK.
  */
 typedef int (*cairn_change_fn)(void *ctx, void *addr, size_t len, const void *before,
 	const void *after);
@@ -423,22 +437,22 @@ struct cairn_stats {
 	uint64_t engine_bytes;   /* everything the engine occupies */
 	uint64_t engine_bytes_max;
 	char strategy[32];       /* in use: what "auto" took, or as given; cut to fit */
-	uint64_t hot_pages;      /* now */
-	uint64_t overcopied;     /* hot pages that an interval did not write, summed over all */
+	uint64_t hot_pages;      /* at present */
+	uint64_t overcopied;     /* hot pages not written by an interval, summed over intervals */
 	uint64_t undercopied;    /* pages written while cold, likewise */
-	uint64_t promotions, evictions; /* to hot, and back */
-	uint64_t contexts;       /* working sets now: see cairn_context */
+	uint64_t promotions, evictions; /* cold pages made hot, and the reverse */
+	uint64_t contexts;       /* working sets at present: see cairn_context */
 	char feed[16];           /* of "async": the feed in use; empty under other trackers */
-	uint64_t scans;          /* of "async": times that the whole surface was looked at */
+	uint64_t scans;          /* of "async": times that the whole surface was scanned */
 	char strategy_why[48];   /* "named", or why "auto" took it */
-	uint64_t long_intervals; /* that went on in page mode: cairn_interval_long */
-	uint64_t long_at_once;   /* of these: that began in it, as those before them were long */
+	uint64_t long_intervals; /* that switched to page mode: cairn_interval_long */
+	uint64_t long_at_once;   /* of those, begun in it because the ones before were long */
 	char feed_why[48];       /* a better feed that "auto" did not take, and why; or empty */
 };
 
 /*
- * cairn_stats fills as much of *out as its size says; its cost grows with the number of areas. Both
- * return 0; CAIRN_EOPTION without a size.
+ * cairn_stats fills as much of *out as its `size` says; its cost grows with the number of areas.
+ * Both return 0; CAIRN_EOPTION if `size` is not set.
  */
 CRN_API CRN_MUST_CHECK int cairn_stats(cairn_t *c, struct cairn_stats *out);
 CRN_API CRN_MUST_CHECK int cairn_stats_reset(cairn_t *c);
