@@ -194,19 +194,52 @@ static bool table_find(const struct elf_file *f, const Elf64_Shdr *sections,
 	return false;
 }
 
+/* The section headers, or NULL. */
+static const Elf64_Shdr *section_headers(const struct elf_file *f)
+{
+	const Elf64_Ehdr *h = f->header;
+
+	if (!h->e_shoff || h->e_shentsize != sizeof(Elf64_Shdr))
+		return NULL;
+	return (const void *)file_part(f, h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr));
+}
+
 bool elf_symbol(const struct elf_file *f, const char *name, uint64_t *address)
 {
 	static const uint32_t order[] = { SHT_SYMTAB, SHT_DYNSYM };
-	const Elf64_Ehdr *h = f->header;
-	const Elf64_Shdr *sections =
-		(const void *)file_part(f, h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr));
+	const Elf64_Shdr *sections = section_headers(f);
 
-	if (!h->e_shoff || !sections || h->e_shentsize != sizeof(Elf64_Shdr))
-		return false;
-	for (size_t k = 0; k < 2; k++)
-		for (int i = 0; i < h->e_shnum; i++)
+	for (size_t k = 0; sections && k < 2; k++)
+		for (int i = 0; i < f->header->e_shnum; i++)
 			if (sections[i].sh_type == order[k] &&
 				table_find(f, sections, &sections[i], name, address))
 				return true;
+	return false;
+}
+
+static bool table_holds(
+	const struct elf_file *f, const Elf64_Shdr *table, uint64_t begin, uint64_t end)
+{
+	const Elf64_Sym *sym = (const void *)file_part(f, table->sh_offset, table->sh_size);
+
+	for (size_t i = 0; sym && i < table->sh_size / sizeof(*sym); i++) {
+		int type = ELF64_ST_TYPE(sym[i].st_info);
+
+		if ((type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC) &&
+			sym[i].st_shndx != SHN_UNDEF && sym[i].st_shndx < SHN_LORESERVE &&
+			sym[i].st_value >= begin && sym[i].st_value < end)
+			return true;
+	}
+	return false;
+}
+
+bool elf_symbol_within(const struct elf_file *f, uint64_t begin, uint64_t end)
+{
+	const Elf64_Shdr *sections = section_headers(f);
+
+	for (int i = 0; sections && i < f->header->e_shnum; i++)
+		if ((sections[i].sh_type == SHT_SYMTAB || sections[i].sh_type == SHT_DYNSYM) &&
+			table_holds(f, &sections[i], begin, end))
+			return true;
 	return false;
 }

@@ -52,4 +52,7 @@ long elf_functions(const struct elf_file *f, struct elf_range **out);
 /* The address of a function symbol (.symtab, then .dynsym). False if there is none of that name. */
 bool elf_symbol(const struct elf_file *f, const char *name, uint64_t *address);
 
+/* Does a symbol of code, of whatever kind, lie in [begin, end)? */
+bool elf_symbol_within(const struct elf_file *f, uint64_t begin, uint64_t end);
+
 #endif

@@ -31,6 +31,7 @@ struct insn {
 	 */
 	uint8_t relative;
 	bool indirect_jump;
+	bool last; /* what follows it is padding, or another function */
 };
 
 struct scan {
@@ -82,6 +83,7 @@ static void classify(
 	out->syscall = d->mnemonic == ZYDIS_MNEMONIC_SYSCALL;
 	out->indirect_jump =
 		d->mnemonic == ZYDIS_MNEMONIC_JMP && ops[0].type != ZYDIS_OPERAND_TYPE_IMMEDIATE;
+	out->last = d->meta.category == ZYDIS_CATEGORY_RET || d->mnemonic == ZYDIS_MNEMONIC_UD2;
 	out->stack = uses_stack(d, ops);
 	out->movable = d->meta.category == ZYDIS_CATEGORY_RET ||
 		(!is_branch(d) && !(d->attributes & ZYDIS_ATTRIB_IS_RELATIVE));
@@ -424,8 +426,9 @@ static bool displace(struct crn_plan_function *fn, const struct insn *i)
 }
 
 /*
- * Whole instructions of 5 bytes or more at the entry if they can be moved and no branch lands
- * inside the jump, else the first one alone, by int3. False: not even that one can be moved.
+ * Whole instructions of 5 bytes or more at the entry if they can be moved, no branch lands inside
+ * the jump and no other function begins there, which may be called from anywhere; else the first
+ * one alone, by int3. False: not even that one can be moved.
  */
 static bool entry_shape(struct scan *s, struct crn_plan_function *fn)
 {
@@ -440,9 +443,10 @@ static bool entry_shape(struct scan *s, struct crn_plan_function *fn)
 		return false;
 	first = *fn;
 	for (size_t i = 1; i < n && fn->displaced < JUMP_SIZE; i++)
-		if (!displace(fn, &s->insns[i]))
+		if (s->insns[i - 1].last || !displace(fn, &s->insns[i]))
 			break;
 	if (fn->displaced < JUMP_SIZE || fn->displaced > sizeof(fn->check) ||
+		elf_symbol_within(s->f, fn->offset + 1, fn->offset + fn->displaced) ||
 		lands_in(s, fn->offset + 1, fn->offset + fn->displaced)) {
 		*fn = first;
 		fn->trap = 1;
@@ -456,7 +460,7 @@ int plan_add_function(struct plan_builder *b, const char *program, uint32_t site
 	const uint8_t *id;
 	struct elf_file f;
 	struct scan s;
-	size_t size;
+	size_t size, left;
 	int e;
 
 	if (b->function_count == sizeof(b->functions) / sizeof(b->functions[0]))
@@ -466,8 +470,10 @@ int plan_add_function(struct plan_builder *b, const char *program, uint32_t site
 		return e;
 	e = -ENOEXEC;
 	*fn = (struct crn_plan_function){ .site = site, .offset = offset };
-	if (offset >= s.base && offset + sizeof(fn->check) < s.base + s.size) {
-		memcpy(fn->check, s.text + (offset - s.base), sizeof(fn->check));
+	if (offset >= s.base && offset - s.base < s.size) {
+		left = s.size - (offset - s.base);
+		fn->check_size = (uint8_t)(left < sizeof(fn->check) ? left : sizeof(fn->check));
+		memcpy(fn->check, s.text + (offset - s.base), fn->check_size);
 		size = elf_build_id(&f, &id);
 		if (size && size <= CRN_BUILD_ID_MAX) {
 			memcpy(fn->build_id, id, size);

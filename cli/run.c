@@ -167,8 +167,8 @@ static void site_option(struct run *r, char *arg, struct argp_state *state)
 	char *slash = strrchr(arg, '/');
 	unsigned long n = 1;
 
-	if (r->config.site_count == sizeof(r->config.sites) / sizeof(r->config.sites[0]))
-		argp_error(state, "too many sites");
+	if (r->config.site_count == CRN_SITES_MAX)
+		argp_error(state, "more than %d sites", CRN_SITES_MAX);
 	if (strlen(arg) >= sizeof(s->text))
 		argp_error(state, "site too long: %s", arg);
 	strcpy(s->text, arg);
@@ -320,6 +320,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+/* Sites at one entry, or in each other's bytes, would patch what is patched already. */
+static bool overlaps_another(const struct plan_builder *b)
+{
+	const struct crn_plan_function *new = &b->functions[b->function_count - 1];
+
+	for (const struct crn_plan_function *f = b->functions; f < new; f++)
+		if (!strcmp(f->object, new->object) && f->offset < new->offset + new->displaced &&
+			new->offset < f->offset + f->displaced)
+			return true;
+	return false;
+}
+
 static int plan_entry(struct plan_builder *b, const char *path, const char *object, uint32_t i,
 	const struct crn_site_spec *s)
 {
@@ -332,6 +344,8 @@ static int plan_entry(struct plan_builder *b, const char *path, const char *obje
 		return refuse(CRN_EXIT_USAGE, s->text, "no code there");
 	snprintf(b->functions[b->function_count - 1].object, sizeof(b->functions[0].object), "%s",
 		object);
+	if (overlaps_another(b))
+		return refuse(CRN_EXIT_USAGE, s->text, "another site is at this function already");
 	return 0;
 }
 

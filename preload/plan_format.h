@@ -54,7 +54,8 @@ struct crn_plan_function {
 	uint8_t trap;      /* no room for a jump, or a branch lands inside it */
 	uint8_t relative_count; /* of those bytes, where 32-bit displacements from %rip lie */
 	uint8_t relatives[CRN_RELATIVES_MAX];
-	uint8_t check[24]; /* the bytes there */
+	uint8_t check[24]; /* the bytes there, as many as the object's code has */
+	uint8_t check_size;
 	uint8_t build_id[CRN_BUILD_ID_MAX];
 	uint32_t build_id_size; /* 0: the program has none */
 };

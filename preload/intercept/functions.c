@@ -92,20 +92,32 @@ bool crn_function_trap(struct crn_thread *t, const siginfo_t *info, ucontext_t *
 	return false;
 }
 
-/* A page below the program that rel32 reaches from all of it. */
-static uint8_t *near_page(uintptr_t base)
+static uint8_t *page_at(uintptr_t at)
 {
-	for (uintptr_t i = 1; i < NEAR_TRIES && base > i * NEAR_STEP + NEAR_STEP; i++) {
-		uintptr_t at = (base & ~(NEAR_STEP - 1)) - i * NEAR_STEP;
-		long p = crn_sys6(SYS_mmap, (long)at, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE_FLAG, -1, 0);
+	long p = crn_sys6(SYS_mmap, (long)at, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE_FLAG, -1, 0);
 
-		if (p == (long)at)
-			return (uint8_t *)at;
-		if (p > 0)
-			crn_memory_unmap((void *)p, CRN_PAGE_SIZE);
-	}
+	if (p == (long)at)
+		return (uint8_t *)at;
+	if (p > 0)
+		crn_memory_unmap((void *)p, CRN_PAGE_SIZE);
 	return NULL;
+}
+
+/*
+ * A page that rel32 reaches from all of the object. Below a shared object the agent's own slots may
+ * lie without a gap, so there is a look above as well; but above the program its heap grows.
+ */
+static uint8_t *near_page(uintptr_t entry, bool of_program)
+{
+	uintptr_t base = entry & ~(NEAR_STEP - 1);
+	uint8_t *page = NULL;
+
+	for (uintptr_t i = 1; !page && i < NEAR_TRIES && base > (i + 1) * NEAR_STEP; i++)
+		page = page_at(base - i * NEAR_STEP);
+	for (uintptr_t i = 1; !page && !of_program && i < NEAR_TRIES; i++)
+		page = page_at(base + i * NEAR_STEP);
+	return page;
 }
 
 static void trampoline_write(uint8_t *tr, const struct crn_plan_function *f, const uint8_t *entry)
@@ -159,19 +171,26 @@ static bool entry_write(uint8_t *entry, const struct crn_plan_function *f, const
 	return true;
 }
 
-/*
- * The plan is inherited by every program below; only the one that it was made for has these
- * functions.
- */
-static bool is_that_program(uintptr_t base, const struct crn_plan_function *f)
+static bool has_bytes(uintptr_t at, const struct crn_plan_function *f, size_t size)
 {
 	uint8_t bytes[sizeof(f->check)];
 
-	if (f->build_id_size && base && !crn_has_build_id(base, f->build_id, f->build_id_size))
+	return crn_memory_peek(bytes, (const void *)at, size) == (long)size &&
+		crn_same_bytes(bytes, f->check, size);
+}
+
+/*
+ * The plan is inherited by every program below; only the one that it was made for has these
+ * functions. What is asked of one that has a build id is whether its entry is as it was: calls near
+ * it may be patched already.
+ */
+static bool is_that_program(uintptr_t base, const struct crn_plan_function *f)
+{
+	bool named = f->build_id_size && base;
+
+	if (named && !crn_has_build_id(base, f->build_id, f->build_id_size))
 		return false;
-	return crn_memory_peek(bytes, (const void *)(base + f->offset), sizeof(bytes)) ==
-		(long)sizeof(bytes) &&
-		crn_same_bytes(bytes, f->check, sizeof(bytes));
+	return has_bytes(base + f->offset, f, named ? f->displaced : f->check_size);
 }
 
 /* Where the function's object is loaded. False: this program does not have it. */
@@ -197,7 +216,7 @@ static bool object_base(
 }
 
 /* The page of trampolines near an object, which functions of the same object share. */
-static uint8_t *trampolines(uintptr_t base, uintptr_t entry)
+static uint8_t *trampolines(uintptr_t base, uintptr_t entry, bool of_program)
 {
 	static struct {
 		uintptr_t base;
@@ -209,7 +228,7 @@ static uint8_t *trampolines(uintptr_t base, uintptr_t entry)
 		i++;
 	if (!pages[i].page || pages[i].base != base) {
 		pages[i].base = base;
-		pages[i].page = near_page(entry & ~(CRN_PAGE_SIZE - 1));
+		pages[i].page = near_page(entry, of_program);
 	} else {
 		crn_memory_protect(pages[i].page, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE);
 	}
@@ -221,16 +240,9 @@ static void function_init(
 {
 	uint8_t *entry = (uint8_t *)(base + f->offset), *page, *tr;
 
-	if (!is_that_program(base, f)) {
-		if (f->object[0])
-			crn_warn("%s: a system call at its entry is intercepted already: "
-				 "no site",
-				text);
-		return;
-	}
-	page = trampolines(base, (uintptr_t)entry);
+	page = trampolines(base, (uintptr_t)entry, !f->object[0]);
 	if (!page) {
-		crn_warn("%s: no room near the program", text);
+		crn_warn("%s: no room near the function: no site", text);
 		return;
 	}
 	tr = page + i * CRN_TRAMPOLINE_SIZE;
@@ -244,14 +256,25 @@ static void function_init(
 		crn_warn("%s: the program's text cannot be written", text);
 }
 
+/* All are looked at before any is written to: short ones lie in each other's bytes. */
 void crn_functions_init(const struct crn_plan *plan, const void *link_map)
 {
 	const struct crn_plan_object *objects = (const void *)(plan + 1);
 	const struct crn_plan_site *sites = (const void *)(objects + plan->object_count);
 	const struct crn_plan_function *f = (const void *)(sites + plan->site_count);
-	uintptr_t base;
+	uint32_t count = CRN_MIN(plan->function_count, (uint32_t)SITES_MAX);
+	uintptr_t base[SITES_MAX];
+	bool there[SITES_MAX];
 
-	for (uint32_t i = 0; i < plan->function_count && i < SITES_MAX; i++, f++)
-		if (object_base(link_map, f, &base))
-			function_init(f, i, base, plan->config.sites[f->site].text);
+	for (uint32_t i = 0; i < count; i++) {
+		bool loaded = object_base(link_map, &f[i], &base[i]);
+
+		there[i] = loaded && is_that_program(base[i], &f[i]);
+		if (loaded && !there[i] && f[i].object[0])
+			crn_warn("%s: a system call at its entry is intercepted already: no site",
+				plan->config.sites[f[i].site].text);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		if (there[i])
+			function_init(&f[i], i, base[i], plan->config.sites[f[i].site].text);
 }

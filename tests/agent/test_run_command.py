@@ -89,6 +89,7 @@ def test_command_line() -> None:
     refused(2, "milliseconds", "--at", "timer:0.01", "--", "true")
     refused(2, "milliseconds", "--at", "timer:1.5.5", "--", "true")
     refused(2, "milliseconds", "--at", "timer:86400001", "--", "true")
+    refused(2, "more than 16 sites", *["--at=wait"] * 17, "--", "true")
     refused(2, "number of hits", "--at", "wait/0", "--", "true")
     refused(2, "number of hits", "--at", "wait/x", "--", "true")
     refused(2, "from 1 to", "--keep", "0", "--", "true")
@@ -111,6 +112,8 @@ def test_command_line() -> None:
     refused(2, "does not load this object", "--at", "func:libnone.so:puts", "--", "true")
     refused(2, "no such function in the object", "--at", "func:libc.so.6:no_such", "--", "true")
     refused(2, "no code there", "--at", "func:0xfffffff", "--", "true")
+    for name in ("atoi/2", "libc.so.6:atoi"):
+        refused(2, "at this function already", "--at=func:atoi", f"--at=func:{name}", "--", "true")
 
 
 def test_programs(folder: Path) -> None:
@@ -324,6 +327,14 @@ def test_functions() -> None:
         got = run("--at", name, "--stats=json", "--", sys.executable, "-c", inner)
         hits = [json.loads(line)["hits"] for line in got[2].splitlines() if line[0] == "{"]
         expect(got[:2] == (0, "42\n") and hits == [7], f"{name} is hit 7 times", got)
+    for name, hits in (("far_function", 7), ("far_falling", 7), ("far_entered", 14)):
+        at = f"func:libvictim_far_object.so:{name}"
+        got = run("--at", at, "--stats=json", "--", str(VICTIMS / "victim_far"))
+        expect(got[0] == 0 and f'"hits": {hits},' in got[2], f"{name}, far and short", got)
+    sites = [f"--at=func:libvictim_far_object.so:far_{n}"
+             for n in ("neighbour", "function", "entered", "falling")]
+    got = run(*sites, "--stats=json", "--", str(VICTIMS / "victim_far"))
+    expect(got[0] == 0 and '"hits": 35,' in got[2], "sites in each other's bytes", got)
     got = run("--at", "func:libc.so.6:getpid", "--", "true")
     expect(got[0] == 0 and "intercepted already" in got[2], "the entry of a system call", got)
 
