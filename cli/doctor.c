@@ -123,7 +123,7 @@ static void print_feeds(const struct findings *f)
 
 		printf("  %-4s %-10s %s\n", d->works ? "yes" : "no", d->name, d->detail);
 		if (d->enable)
-			printf("       %-10s   to have it: %s\n", "", d->enable);
+			printf("       %-10s   to enable: %s\n", "", d->enable);
 	}
 }
 
@@ -138,8 +138,8 @@ static void print_text(const struct findings *f)
 	for (size_t i = 0; i < f->tracker_count; i++)
 		printf("  %-4s %-10s %s\n", f->trackers[i].works ? "yes" : "no",
 			f->trackers[i].name, f->trackers[i].detail);
-	printf("\n  auto takes the first that works: %s under `cairn run` and for explicit areas, "
-	       "%s where a\n  program of your own tracks all of itself\n",
+	printf("\n  auto takes the first that works: %s under `cairn run` and for explicit areas,\n"
+	       "  %s for a program of your own that tracks all of its memory\n",
 		run ? run : "nothing", all ? all : "nothing");
 	print_strategies(f);
 	print_feeds(f);
@@ -151,8 +151,8 @@ static void print_text(const struct findings *f)
 		printf("  %-4s %-22s %s\n", d->works ? "yes" : "no", d->name, d->detail);
 		if (d->works)
 			continue;
-		printf("       %-22s   costs: %s\n", "", d->cost);
-		printf("       %-22s   to have it: %s\n", "",
+		printf("       %-22s   without it: %s\n", "", d->cost);
+		printf("       %-22s   to enable: %s\n", "",
 			d->enable ? d->enable : "other hardware");
 	}
 }
@@ -264,14 +264,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-	{ "json", 'j', NULL, 0, "one JSON object instead of text", 0 },
+	{ "json", 'j', NULL, 0, "print one JSON object instead of text", 0 },
 	{ 0 },
 };
 
 static const struct argp argp = {
 	.options = options,
 	.parser = parse,
-	.doc = "What this host can do for checkpoints, what is missing, and how to switch it on.",
+	.doc = "Say what this host can do for checkpoints, what is missing, and how to enable it.",
 };
 
 int cmd_doctor(int argc, char **argv)

@@ -72,7 +72,7 @@ static void find_userfault(struct finding *out, size_t *n, const struct crn_host
 
 	detail(f, works ? "%s" : "%s%s", works ? ways[h->uffd_way] : reason(h->uffd_error),
 		works ? "" : filtered(h, h->uffd_error));
-	f->cost = "no async, no uffd: fork (50 times dearer) or mprotect (4 times, explicit areas)";
+	f->cost = "no async, no uffd: fork (50 times the cost) or mprotect (4 times)";
 	f->enable = h->uffd_error == -ENOSYS ? "a kernel with CONFIG_USERFAULTFD; in a container, "
 					       "a seccomp profile that allows it"
 					     : "sysctl vm.unprivileged_userfaultfd=1, or access to "
@@ -83,14 +83,14 @@ static void find_userfault(struct finding *out, size_t *n, const struct crn_host
 	detail(f, "%s",
 		h->uffd_sigbus ? "a refused store raises a signal in its own thread"
 			       : "userfaultfd has no write protection by SIGBUS here");
-	f->cost = "no uffd: explicit areas by mprotect, 1.5 to 2 times dearer per written page";
+	f->cost = "no uffd: mprotect costs 1.5 to 2 times as much per written page";
 	f->enable = "Linux 5.7 or newer with CONFIG_HAVE_ARCH_USERFAULTFD_WP";
 
 	f = add(out, n, "wp_async", h->uffd_async, 0);
 	detail(f, "%s",
 		h->uffd_async ? "seen to let writes through and to report them"
 			      : "the kernel cannot resolve write protection by itself");
-	f->cost = "no async: the only tracker that sees every write of a whole program cheaply";
+	f->cost = "no async, the only tracker that sees every write of a whole program cheaply";
 	f->enable = "Linux 6.7 or newer";
 }
 
@@ -98,23 +98,23 @@ static void find_pagemap(struct finding *out, size_t *n, const struct crn_host *
 {
 	struct finding *f = add(out, n, "pagemap_scan", h->pagemap_scan, h->pagemap_scan_error);
 
-	detail(f, "%s%s", h->pagemap_scan ? "2 cycles a page" : reason(h->pagemap_scan_error),
+	detail(f, "%s%s", h->pagemap_scan ? "2 cycles per page" : reason(h->pagemap_scan_error),
 		h->pagemap_scan ? "" : filtered(h, h->pagemap_scan_error));
 	f->cost = "no async";
 	f->enable = "Linux 6.7 or newer, /proc mounted";
 
 	f = add(out, n, "procmap_query", h->procmap_query, 0);
 	detail(f, "%s",
-		h->procmap_query ? "mappings are asked for one by one"
+		h->procmap_query ? "the kernel can be asked about one mapping"
 				 : "not in this kernel: the text of /proc/self/maps is read");
-	f->cost = "following mappings that change costs about a microsecond for each mapping";
+	f->cost = "following changed mappings costs about a microsecond per mapping";
 	f->enable = "Linux 6.11 or newer";
 
 	f = add(out, n, "softdirty", h->softdirty && crn_host_softdirty_proven(), 0);
 	detail(f, "%s",
 		f->works ? "seen to be set, cleared and set again"
 			 : "the kernel accepts clear_refs but never sets the bit");
-	f->cost = "nothing where async works; else it is the next best for whole programs";
+	f->cost = "no loss where async works; else the next best for whole programs";
 	f->enable = "a kernel with CONFIG_MEM_SOFT_DIRTY";
 }
 
@@ -144,7 +144,7 @@ static void find_events(struct finding *out, size_t *n, const struct crn_host *h
 	detail(f, "%s%s",
 		f->works ? "changes of mappings can be recorded" : reason(h->perf_changes),
 		f->works ? "" : filtered(h, h->perf_changes));
-	f->cost = "under mprotect a rewind of explicit areas makes a call for each run of pages";
+	f->cost = "under mprotect a rewind of explicit areas makes a system call per run of pages";
 	f->enable = "sysctl kernel.perf_event_paranoid=2, or CAP_PERFMON";
 
 	f = add(out, n, "syscall_user_dispatch", h->sud, h->sud_error);
@@ -165,8 +165,8 @@ static void find_processor(struct finding *out, size_t *n, const struct crn_host
 
 	f = add(out, n, "fsgsbase", h->fsgsbase, 0);
 	detail(f, "%s",
-		h->fsgsbase ? "a thread knows itself without a system call"
-			    : "a system call is needed to know the thread");
+		h->fsgsbase ? "a thread identifies itself without a system call"
+			    : "identifying the thread takes a system call");
 	f->cost = "about 100 ns at each call into Cairn";
 	f->enable = "Linux 5.9 or newer, without nofsgsbase on its command line";
 
@@ -262,10 +262,10 @@ static void find_bpf_feeds(struct feed_finding *bpf, struct feed_finding *images
 	*bpf = (struct feed_finding){ "bpf", works, true, "", works ? NULL : enable };
 	*images = (struct feed_finding){ "bpf-images", works, false, "", works ? NULL : enable };
 	snprintf(bpf->detail, sizeof(bpf->detail), "%s",
-		works ? "a twelfth more for every fault of the host, for each session"
+		works ? "adds a twelfth to every page fault of the host, for each session"
 		      : h->bpf ? "the kernel does not tell its types" : reason(h->bpf_error));
 	snprintf(images->detail, sizeof(images->detail), "%s",
-		works ? "half as much again for a fault; no mirror: half the memory; explicit areas"
+		works ? "adds half to a fault's cost; no mirror: half the memory; explicit areas"
 		      : bpf->detail);
 }
 
@@ -279,7 +279,7 @@ static void find_perf_feed(struct feed_finding *perf, const struct crn_host *h)
 	else if (!h->perf_others)
 		perf->enable = "for `auto`: CAP_PERFMON, to see the writes of other processes";
 	snprintf(perf->detail, sizeof(perf->detail), "%s%s",
-		works ? "half as much again for a fault; 248 KiB of locked memory a thread"
+		works ? "adds half to a fault's cost; 248 KiB of locked memory per thread"
 		      : h->perf_faults ? "no tracepoints of locks: " : "",
 		works ? h->perf_others ? "" : "; by name only" : reason(h->perf_error));
 }
@@ -292,7 +292,7 @@ size_t find_feeds(struct feed_finding *out, const struct crn_host *h)
 	find_perf_feed(perf, h);
 	*scan = (struct feed_finding){ "scan", h->uffd_async && h->pagemap_scan, true, "", NULL };
 	snprintf(scan->detail, sizeof(scan->detail), "%s",
-		scan->works ? "two cycles for each page of the surface, at every checkpoint"
+		scan->works ? "costs two cycles per page of the surface at every checkpoint"
 			    : "needs wp_async and pagemap_scan");
 	if (!scan->works)
 		scan->enable = "Linux 6.7 or newer";

@@ -245,8 +245,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-	{ "json", 'j', NULL, 0, "one JSON object on one line", 0 },
-	{ "sites", 's', NULL, 0, "only the loops that get checkpoints, as cairn-cc takes them", 0 },
+	{ "json", 'j', NULL, 0, "print one JSON object on one line", 0 },
+	{ "sites", 's', NULL, 0,
+		"print only the loops that get checkpoints, in the form that cairn-cc reads", 0 },
 	{ 0 },
 };
 

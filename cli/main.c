@@ -13,10 +13,10 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{ "run", cmd_run, "run an unmodified program with checkpoints, recover it from crashes" },
-	{ "doctor", cmd_doctor, "what this host can do, what is missing, and how to switch it on" },
-	{ "profile", cmd_profile, "find the sites at which a program is best checkpointed" },
-	{ "stat", cmd_stat, "live figures of a program that runs under `cairn run`" },
+	{ "run", cmd_run, "run an unmodified program with checkpoints; recover it from crashes" },
+	{ "doctor", cmd_doctor, "say what this host supports, and how to enable the rest" },
+	{ "profile", cmd_profile, "find the best sites for checkpoints of a program" },
+	{ "stat", cmd_stat, "show live figures of a program that runs under `cairn run`" },
 	{ NULL, NULL, NULL },
 };
 
@@ -31,8 +31,8 @@ static void help(FILE *out)
 	for (const struct command *c = commands; c->name; c++)
 		fprintf(out, "  %-8s %s\n", c->name, c->summary);
 	fputs("\n"
-	      "  -h, --help      print this and leave\n"
-	      "  -V, --version   print the version and leave\n"
+	      "  -h, --help      print this help and exit\n"
+	      "  -V, --version   print the version and exit\n"
 	      "\n"
 	      "`cairn COMMAND --help` lists a command's options; `man cairn` says more.\n", out);
 }

@@ -80,11 +80,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option options[] = {
 	{ "load", 'l', "COMMAND", 0,
-		"shell command that gives the test load; its end ends the profile. Without it the "
-		"load is given by hand",
+		"shell command that produces the test load; the profile ends with it. Without "
+		"this option, produce the load yourself",
 		0 },
-	{ "seconds", 's', "N", 0, "end after N seconds under load", 0 },
-	{ "json", 'j', NULL, 0, "one JSON object on one line", 0 },
+	{ "seconds", 's', "N", 0, "end after N seconds of load", 0 },
+	{ "json", 'j', NULL, 0, "print one JSON object on one line", 0 },
 	{ 0 },
 };
 
@@ -275,9 +275,9 @@ static int never_ran(const struct profile *p)
 int cmd_profile(int argc, char **argv)
 {
 	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]",
-		"Find the sites at which a program is best checkpointed.\v"
+		"Run a program under a test load and find the best sites for its checkpoints.\v"
 		"`cairn profile report FILE` shows what a program built with cairn-cc "
-		"-fcairn-profile has counted; it has options of its own.",
+		"-fcairn-profile has counted. It has its own options.",
 		NULL, NULL, NULL };
 	static struct run r;
 	static char report[] = "cairn profile report";

@@ -53,39 +53,52 @@ enum {
 };
 
 static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "When to take checkpoints, and recovery:", 1 },
 	{ "at", OPT_AT, "SITE[/N]", 0,
-		"checkpoint at SITE, or at every N-th hit of it: wait, output, "
-		"func:[OBJECT:]SYMBOL, func:[OBJECT:]0xOFFSET, timer:MS; may be repeated",
+		"take a checkpoint at SITE, or at every N-th hit of it: wait (return of the event "
+		"wait), output (after data was sent), func:[OBJECT:]SYMBOL, "
+		"func:[OBJECT:]0xOFFSET, timer:MS; may be repeated",
 		0 },
-	{ "tracker", OPT_TRACKER, "NAME", 0,
-		"auto (default), async, uffd, mprotect, softdirty, fork", 0 },
-	{ "feed", OPT_FEED, "NAME", 0,
-		"how async learns of writes: auto (default), bpf, bpf-images, perf, scan", 0 },
-	{ "strategy", OPT_STRATEGY, "NAME[:PARAM=VALUE,...]", 0,
-		"which pages to copy eagerly: auto (default), none, decay, ...; see "
-		"cairn-run(1)", 0 },
-	{ "context", OPT_CONTEXT, "EXPR", 0,
-		"a working set for each value of EXPR at a site: site, result, events, fd, "
-		"reg:NAME, word:REG+OFFSET",
-		0 },
-	{ "keep", OPT_KEEP, "K", 0, "checkpoints to keep: 1, or 8 with --recover", 0 },
-	{ "surface", OPT_SURFACE, "S", 0,
-		"all (default), program, none, or mapping names and ranges", 0 },
-	{ "memory-max", OPT_MEMORY, "SIZE", 0, "bytes the engine may use (K, M, G)", 0 },
-	{ "protect", OPT_PROTECT, NULL, 0,
-		"keep the engine's memory read-only while the program runs", 0 },
 	{ "recover", OPT_RECOVER, NULL, 0,
-		"go back to the last checkpoint when the program crashes; --at wait is the default",
+		"when the program crashes, go back to the last checkpoint and run on; without "
+		"--at, checkpoints are taken at wait",
 		0 },
 	{ "commit", OPT_COMMIT, "HOW", 0,
-		"with --recover: hold (default) what is sent until the next wait, or a checkpoint "
-		"after each output",
+		"with --recover: hold (default) holds output until the next wait and takes one "
+		"checkpoint for all of it, each takes a checkpoint after each output",
 		0 },
+	{ "keep", OPT_KEEP, "K", 0, "checkpoints to keep (default 1, or 8 with --recover)", 0 },
+	{ NULL, 0, NULL, 0, "What is tracked, and how:", 2 },
+	{ "tracker", OPT_TRACKER, "NAME", 0,
+		"how writes are noticed: auto (default), async, uffd, mprotect, softdirty, fork",
+		0 },
+	{ "feed", OPT_FEED, "NAME", 0,
+		"how tracker async learns which pages were written: auto (default), bpf, "
+		"bpf-images, perf, scan",
+		0 },
+	{ "surface", OPT_SURFACE, "S", 0,
+		"which memory is tracked: all (default), program, none, or a list of mapping names "
+		"and address ranges",
+		0 },
+	{ "strategy", OPT_STRATEGY, "NAME[:PARAM=VALUE,...]", 0,
+		"which pages to copy at the checkpoint instead of at their first write: auto "
+		"(default), none, decay, ...; see cairn-run(1)",
+		0 },
+	{ "context", OPT_CONTEXT, "EXPR", 0,
+		"keep a working set for each value of EXPR at the site: site, result, events, fd, "
+		"reg:NAME, word:REG+OFFSET",
+		0 },
+	{ "memory-max", OPT_MEMORY, "SIZE", 0,
+		"most memory that the engine may use, with suffix K, M or G", 0 },
+	{ "protect", OPT_PROTECT, NULL, 0,
+		"keep the engine's memory read-only while the program runs", 0 },
+	{ NULL, 0, NULL, 0, "Figures:", 3 },
 	{ "stats", OPT_STATS, "json", OPTION_ARG_OPTIONAL, "print a summary at exit", 0 },
 	{ "trace", OPT_TRACE, "FILE", 0,
-		"record which pages each interval writes, for cairn-bench; other processes than "
-		"the first add .PID",
+		"record which pages each interval writes, for cairn-bench; processes other than "
+		"the first append .PID",
 		0 },
+	{ NULL, 0, NULL, 0, "Other:", -1 },
 	{ 0 },
 };
 
@@ -516,7 +529,9 @@ static int check_options(const struct crn_config *c)
 int cmd_run(int argc, char **argv)
 {
 	static const struct argp argp = { options, parse, "[--] PROGRAM [ARG...]",
-		"Run an unmodified program with checkpoints of its memory.", NULL, NULL, NULL };
+		"Run an unmodified program with checkpoints of its memory.\v"
+		"Example: cairn run --at wait --recover -- redis-server --jemalloc-bg-thread no",
+		NULL, NULL, NULL };
 	static struct run r = {
 		.config = { .tracker = "auto", .strategy = "auto", .surface = "all", .keep = 1 }
 	};

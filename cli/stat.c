@@ -55,15 +55,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option options[] = {
-	{"json", 'j', NULL, 0, "one JSON object on one line", 0},
-	{"interval", 'i', "SECONDS", 0, "again and again, until the process ends", 0},
+	{"json", 'j', NULL, 0, "print one JSON object on one line", 0},
+	{"interval", 'i', "SECONDS", 0, "print again every SECONDS, until the process ends", 0},
 	{0},
 };
 static const struct argp argp = {
 	options,
 	parse,
 	"PID",
-	"Live figures of a program that runs under `cairn run`.",
+	"Show live figures of a program that runs under `cairn run`.",
 	NULL,
 	NULL,
 	NULL,

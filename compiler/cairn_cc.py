@@ -63,27 +63,27 @@ BEGINS = (
 PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
 
 HELP = """\
-OPTIONS OF CAIRN (each is told of in man cairn-cc; those of clang follow):
+OPTIONS OF CAIRN (defaults in parentheses; see man cairn-cc; clang's options follow):
 
-  -fcairn-tracker=shadow|undolog  what is saved at a store: its region, or its bytes (shadow)
+  -fcairn-tracker=shadow|undolog  save the region of a store, or log every store (shadow)
   -fcairn-region=BYTES            size of a region: 1, or 16 to 4096 (128)
   -fcairn-tags=zero|bzero|mmap|dontneed|epoch
-                                  how the tags of regions are made clean (zero)
-  -fcairn-unit                    hooks in each translation unit, not when all are linked
+                                  how the tags of regions are reset (zero)
+  -fcairn-unit                    insert hooks in each translation unit, not at the link
   -fcairn-site=FUNCTION[:entry|:return][:long][/N]
-                                  a checkpoint there, without one in the source
+                                  take a checkpoint there, without a change of the source
   -fcairn-site-threads=all|one    one: other threads write nothing that must come back (all)
-  -fcairn-keep=K                  so many checkpoints at sites are kept (1)
-  -fcairn-profile                 build a program that finds its long-running loops
-  -fcairn-sites=FILE[:long]       a site in each loop of that profile
-  -fcairn-threads                 the stores of all threads
-  -fcairn-guard=on|off            stray stores to the engine's memory stop the program (off)
-  -fcairn-complete                a static program, whose libc has hooks, too
-  -fcairn-hybrid                  long intervals are tracked by pages
-  -fcairn-clone=on|off            code without hooks beside that with them (off)
-  -fcairn-save=on|off             off: hooks that save nothing, to measure them
-  -fcairn-report                  per function: what has hooks, and why not
-  -fcairn-warn-uncovered          warn of what may write and has no hooks
+  -fcairn-keep=K                  number of checkpoints that sites keep (1)
+  -fcairn-profile                 build a program that counts its loops
+  -fcairn-sites=FILE[:long]       take checkpoints in the loops that this profile recommends
+  -fcairn-threads                 track the stores of all threads
+  -fcairn-guard=on|off            stop at stray stores to the engine's memory (off)
+  -fcairn-complete                link statically with a libc that has hooks, too
+  -fcairn-hybrid                  track long intervals by pages
+  -fcairn-clone=on|off            also keep a version of the code without hooks (off)
+  -fcairn-save=on|off             off: hooks that save nothing, for measurements (on)
+  -fcairn-report                  print what each function's hooks cover, and what they do not
+  -fcairn-warn-uncovered          warn of code that may write memory and has no hooks
   -fcairn-abilist=FILE            what is known of external functions, in DFSan's format
   -fcairn-{stack,fresh,loops,segments,aggregate,redundant,calls,wrap,heap}=on|off
                                   one optimisation or kind of hook

@@ -29,7 +29,7 @@ static const struct error_text error_texts[] = {
 	{ CAIRN_ETHREADS, "ETHREADS: another thread has run since that checkpoint" },
 	{ CAIRN_EOPTION, "EOPTION: an option has a value out of its range" },
 	{ CAIRN_EBUSY, "EBUSY: the process has an engine already, with other options" },
-	{ CAIRN_EPAUSED, "EPAUSED: the session rests (cairn_resume)" },
+	{ CAIRN_EPAUSED, "EPAUSED: the session is paused (see cairn_resume)" },
 	{ CAIRN_EMEMORY, "EMEMORY: the engine's memory limit is reached (raise `memory_max`)" },
 	{ CAIRN_EUNSUPPORTED, "EUNSUPPORTED: not possible in this mode" },
 	{ -EPERM, "EPERM: not permitted" },
