@@ -308,7 +308,7 @@ def rule_symbol_maps(tree: Tree) -> Iterator[Breach]:
 
 
 def rule_version(tree: Tree) -> Iterator[Breach]:
-    """CMake, cairn.h and the newest entry of CHANGELOG.md name the same version."""
+    """CMake, cairn.h and the newest release in CHANGELOG.md, if any, name the same version."""
     places = {
         "CMakeLists.txt": r"project\(cairn VERSION ([\d.]+)",
         "include/cairn/cairn.h": r'#define CAIRN_VERSION "([\d.]+)"',
@@ -319,6 +319,8 @@ def rule_version(tree: Tree) -> Iterator[Breach]:
         if Path(name) not in tree.files:
             continue
         match = re.search(pattern, tree.text(Path(name)), flags=re.M)
+        if not match and "\n## [Unreleased]\n" in tree.text(Path(name)):
+            continue  # before the first release
         found[name] = match[1] if match else "none"
     for name, version in found.items():
         if version != found["CMakeLists.txt"]:

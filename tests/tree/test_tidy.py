@@ -73,6 +73,16 @@ class Planted(unittest.TestCase):
                 extra = {"src/journal/journal.h": LICENCE} if rule == "includes" else {}
                 self.assertEqual(list(breaches(CLEAN | extra | {path: LICENCE + text})), [rule])
 
+    def test_version_of_the_changelog(self) -> None:
+        """Before the first release it names none; a release must be the version of the tree."""
+        for text, found in (
+            ("\n## [Unreleased]\n", []),
+            ("\n## [Unreleased]\n\n## [1.2.2]\n", ["version"]),
+            ("\n", ["version"]),
+        ):
+            changelog = {"CHANGELOG.md": "# Changelog\n" + text}
+            self.assertEqual(list(breaches(CLEAN | changelog)), found, text)
+
     def test_licence(self) -> None:
         self.assertEqual(list(breaches(CLEAN | {"src/os/write.c": "int x;\n"})), ["spdx"])
 
