@@ -300,6 +300,8 @@ class Command:
         if link:
             own |= self.what_is_known()
         own |= self.switches
+        if self.complete:
+            own["heap"] = "off"  # libc's own has hooks
         own["tags"] = "epoch" if self.tags == "epoch" else "one"
         if self.report:
             own["report"] = "on"

@@ -102,7 +102,10 @@ void free_resolvers(Module &m)
 
 bool wants_hooks(const Function &f)
 {
-	return !f.isDeclaration() && !f.getName().starts_with("__cairn_") &&
+	StringRef name = f.getName();
+
+	return !f.isDeclaration() &&
+		(!name.starts_with("__cairn_") || name.starts_with("__cairn_own_")) &&
 		!f.hasFnAttribute(Attribute::Naked) &&
 		!f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation) && !is_resolver(f);
 }

@@ -29,14 +29,6 @@ static const Wrapped wrapped[] = {
 #undef WRAPPED
 #undef CUSTOM
 
-// A program that has an allocator of its own has hooks in it, and no use for another.
-static bool wants_heap(const Module &m, const Options &o)
-{
-	const Function *f = m.getFunction("malloc");
-
-	return o.heap && (!f || f->isDeclaration());
-}
-
 static void wrap(Function &f, bool calls_back, Report &report)
 {
 	// Its address, too: the program may call it through that.
@@ -56,13 +48,12 @@ static void wrap(Function &f, bool calls_back, Report &report)
 
 void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, Report &report)
 {
-	bool heap = wants_heap(m, o);
 	std::vector<Function *> custom;
 
 	for (const Wrapped &w : wrapped) {
 		Function *f = m.getFunction(w.name);
 
-		if (w.is_heap() ? !heap : w.is_thrown() && o.heap)
+		if (w.is_heap() ? !o.heap : w.is_thrown() && o.heap)
 			continue;
 		if (f && f->isDeclaration() && !f->use_empty() && !list.custom(w.name))
 			wrap(*f, w.calls_back(), report);

@@ -15,6 +15,7 @@
 #include "loop_counters.h"
 #include "loop_sites.h"
 #include "options.h"
+#include "own_heap.h"
 #include "rt/abi.h"
 #include "site_calls.h"
 #include "llvm/Config/llvm-config.h"
@@ -95,6 +96,8 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		if (o.link)
 			check_loop_sites(m, o);
 		AbiList list(o);
+		if (o.wrap && o.heap)
+			rename_own_heap(m);
 		if (o.wrap)
 			wrap_libc_calls(m, o, list, report);
 		Program program(m, o);
@@ -121,6 +124,10 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 			say(m, "__cairn_save_off");
 		if (o.fresh)
 			say(m, "__cairn_fresh_on");
+		if (has_own_new(m, false))
+			say(m, "__cairn_own_new_on");
+		if (has_own_new(m, true))
+			say(m, "__cairn_own_new_aligned_on");
 		if (o.guard)
 			say(m, "__cairn_guard_on");
 		if (o.hybrid)

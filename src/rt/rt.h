@@ -341,6 +341,8 @@ int crn_rt_guard_start(void);
 
 /* Once, before anything of the program runs (.preinit_array of the executable). */
 void crn_rt_start(int argc, char **argv, char **envp);
+/* It has run: until then no hook may, not of the program's malloc either. */
+extern bool crn_rt_started;
 
 /*
  * hook_stubs.S calls these; one file for each kind defines them. The first comes before a store to

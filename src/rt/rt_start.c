@@ -140,6 +140,8 @@ static uint64_t number_of(char **envp, const char *name)
 	return number;
 }
 
+bool crn_rt_started;
+
 /*
  * SAFETY: before any initialiser, libc's included (in a static program), so raw system calls only.
  */
@@ -163,4 +165,5 @@ void crn_rt_start(int argc, char **argv, char **envp)
 	err = crn_rt_guard_start();
 	if (err < 0)
 		refuse("the addresses that are to be kept free", err, MORE_SPACE);
+	crn_rt_started = true;
 }

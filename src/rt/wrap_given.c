@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "rt/given.h"
 #include "rt/heap.h"
+#include "rt/lent_blocks.h"
 #include "rt/wrap.h"
 
 #define ALIGN 16
@@ -22,7 +23,7 @@ int crn_given_wanted(void)
 
 void *crn_given(void *block, size_t size, size_t room)
 {
-	void *to = block && crn_given_wanted() ? crn_heap_alloc(room, ALIGN) : NULL;
+	void *to = block && crn_given_wanted() ? crn_program_block(room, ALIGN) : NULL;
 
 	if (!to)
 		return block;

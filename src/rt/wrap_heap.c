@@ -6,6 +6,7 @@
  * file, which libraries call in place of libc's, look where a block lies.
  *
  * A block of libc's that the program frees is freed when no kept checkpoint may need it any more.
+ * A program that has a malloc of its own gets its blocks there (lent_blocks.h).
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -14,8 +15,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <wchar.h>
+#include "base/status.h"
 #include "rt/deferred.h"
 #include "rt/heap.h"
+#include "rt/lent_blocks.h"
 #include "rt/wrap.h"
 #include "rt/wrap_format.h"
 
@@ -42,10 +45,19 @@ static struct {
 	char rest[4096 - 24];
 } next CRN_RT_LASTING;
 
+static void free_for_libraries(void *block);
+static void *realloc_for_libraries(void *block, size_t size);
+
+/* Code without hooks that is linked into the program may have brought a malloc, too. */
 static void free_foreign(void *block)
 {
+	if (crn_own_heap()) {
+		__cairn_given_free(block);
+		return;
+	}
 	if (!next.free)
-		next.free = (void (*)(void *))next_symbol("free", (void *)__libc_free);
+		next.free = free != free_for_libraries ? free
+			: (void (*)(void *))next_symbol("free", (void *)__libc_free);
 	if (next.free)
 		next.free(block);
 }
@@ -78,7 +90,7 @@ static void *allocate(size_t size)
 
 	while ((old = crn_deferred_next()))
 		free_foreign(old);
-	return checked(crn_heap_alloc(size, ALIGN));
+	return crn_own_heap() ? __cairn_own_malloc(size) : checked(crn_heap_alloc(size, ALIGN));
 }
 
 static void release(void *block)
@@ -87,6 +99,8 @@ static void release(void *block)
 		return;
 	if (crn_heap_holds(block))
 		crn_heap_free(block);
+	else if (crn_own_block(block))
+		__cairn_own_free(block);
 	else if (!crn_deferred_add(block))
 		free_foreign(block);
 }
@@ -96,11 +110,18 @@ static void *resize(void *block, size_t size)
 	size_t room;
 	void *to;
 
+	if (crn_own_block(block) && __cairn_own_realloc)
+		return __cairn_own_realloc(block, size);
 	if (!block)
 		return allocate(size);
 	if (!size) {
 		release(block);
 		return NULL;
+	}
+	if (!crn_heap_holds(block) && realloc != realloc_for_libraries && !crn_own_heap()) {
+		/* How large it is is not known. */
+		crn_rt_give_up((uintptr_t)block, CAIRN_EUNSUPPORTED);
+		return realloc(block, size);
 	}
 	room = crn_heap_holds(block) ? crn_heap_room(block) : foreign_room(block);
 	/* Not one that would waste more than half. */
@@ -131,6 +152,8 @@ WRAPPER(void, cfree, void *block)
 
 WRAPPER(void *, calloc, size_t count, size_t size)
 {
+	if (__cairn_own_calloc)
+		return __cairn_own_calloc(count, size);
 	return checked(__builtin_mul_overflow(count, size, &size) ? NULL : crn_heap_zeros(size));
 }
 
@@ -153,6 +176,8 @@ WRAPPER(int, posix_memalign, void **to, size_t align, size_t size)
 {
 	void *block;
 
+	if (__cairn_own_posix_memalign)
+		return __cairn_own_posix_memalign(to, align, size);
 	if (!is_power(align) || align % sizeof(void *))
 		return EINVAL;
 	block = crn_heap_alloc(size, align);
@@ -164,6 +189,8 @@ WRAPPER(int, posix_memalign, void **to, size_t align, size_t size)
 
 WRAPPER(void *, aligned_alloc, size_t align, size_t size)
 {
+	if (__cairn_own_aligned_alloc)
+		return __cairn_own_aligned_alloc(align, size);
 	if (!is_power(align)) {
 		errno = EINVAL;
 		return NULL;
@@ -173,23 +200,28 @@ WRAPPER(void *, aligned_alloc, size_t align, size_t size)
 
 WRAPPER(void *, memalign, size_t align, size_t size)
 {
-	return __cairn_wrap_aligned_alloc(align, size);
+	return __cairn_own_memalign ? __cairn_own_memalign(align, size)
+				    : __cairn_wrap_aligned_alloc(align, size);
 }
 
 WRAPPER(void *, valloc, size_t size)
 {
-	return checked(crn_heap_alloc(size, CRN_PAGE_SIZE));
+	return __cairn_own_valloc ? __cairn_own_valloc(size)
+				  : checked(crn_heap_alloc(size, CRN_PAGE_SIZE));
 }
 
 WRAPPER(void *, pvalloc, size_t size)
 {
-	return checked(crn_heap_alloc(crn_page_up(size), CRN_PAGE_SIZE));
+	return __cairn_own_pvalloc ? __cairn_own_pvalloc(size)
+				   : checked(crn_heap_alloc(crn_page_up(size), CRN_PAGE_SIZE));
 }
 
 WRAPPER(size_t, malloc_usable_size, void *block)
 {
 	if (!block)
 		return 0;
+	if (crn_own_block(block) && __cairn_own_malloc_usable_size)
+		return __cairn_own_malloc_usable_size(block);
 	return crn_heap_holds(block) ? crn_heap_room(block) : foreign_room(block);
 }
 
@@ -356,9 +388,9 @@ WRAPPER(ssize_t, getline, char **line, size_t *room, FILE *f)
 
 /* ---- Libraries': in place of libc's, as the dynamic linker finds the program's first --------- */
 
-#define INSTEAD __attribute__((weak, visibility("default")))
+#define INSTEAD(name) __attribute__((weak, visibility("default"), alias(#name)))
 
-INSTEAD void free(void *block)
+static void free_for_libraries(void *block)
 {
 	if (!block)
 		return;
@@ -368,8 +400,10 @@ INSTEAD void free(void *block)
 		free_foreign(block);
 }
 
-INSTEAD void *realloc(void *block, size_t size)
+static void *realloc_for_libraries(void *block, size_t size)
 {
+	if (crn_own_heap())
+		return __cairn_given_realloc(block, size);
 	if (block && crn_heap_holds(block))
 		return resize(block, size);
 	if (!next.realloc)
@@ -378,7 +412,11 @@ INSTEAD void *realloc(void *block, size_t size)
 	return next.realloc ? next.realloc(block, size) : NULL;
 }
 
-INSTEAD size_t malloc_usable_size(void *block)
+static size_t room_for_libraries(void *block)
 {
 	return __cairn_wrap_malloc_usable_size(block);
 }
+
+void free(void *block) INSTEAD(free_for_libraries);
+void *realloc(void *block, size_t size) INSTEAD(realloc_for_libraries);
+size_t malloc_usable_size(void *block) INSTEAD(room_for_libraries);

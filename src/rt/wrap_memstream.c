@@ -8,10 +8,15 @@
 #include <stdlib.h>
 #include "rt/given.h"
 #include "rt/heap.h"
+#include "rt/lent_blocks.h"
 #include "rt/wrap.h"
 
 #define ALIGN 16
 #define LEAST 128
+
+/* It is there whenever the program has the run-time's heap (given.h). */
+#pragma weak __cairn_wrap_free
+void __cairn_wrap_free(void *block);
 
 /* In the program's heap. pos may lie beyond used: what is between is zeros once it is written. */
 struct memory {
@@ -37,11 +42,11 @@ static bool make_room(struct memory *m, size_t need)
 
 	if (need <= m->room)
 		return true;
-	block = crn_heap_alloc(room, ALIGN);
+	block = crn_program_block(room, ALIGN);
 	if (!block)
 		return false;
 	place(block, m->block, m->used + 1);
-	crn_heap_free(m->block);
+	__cairn_wrap_free(m->block);
 	m->block = block;
 	m->room = room;
 	return true;
@@ -102,7 +107,7 @@ static struct memory *memory_open(char **at, size_t *size)
 
 	if (!m)
 		return NULL;
-	place(m, &(struct memory){ at, size, crn_heap_alloc(LEAST, ALIGN), LEAST, 0, 0 },
+	place(m, &(struct memory){ at, size, crn_program_block(LEAST, ALIGN), LEAST, 0, 0 },
 		sizeof(*m));
 	if (m->block) {
 		place(m->block, "", 1);
@@ -126,7 +131,7 @@ WRAPPER(FILE *, open_memstream, char **at, size_t *size)
 	f = m ? fopencookie(m, "w", (cookie_io_functions_t){ NULL, write_memory, seek_memory,
 			close_memory }) : NULL;
 	if (!f && m) {
-		crn_heap_free(m->block);
+		__cairn_wrap_free(m->block);
 		crn_heap_free(m);
 	}
 	return f;
