@@ -115,24 +115,24 @@ static const struct option long_options[] = {
 static void help(void)
 {
 	puts("Usage: cairn-bench [OPTION]... [TRACE]...\n"
-	     "Replay traces of real runs, or runs made up, through speculation strategies.\n"
+	     "Replay traces of real runs, or synthetic runs, through speculation strategies.\n"
 	     "\n"
-	     "  -s, --strategy=NAME[:PARAM=VALUE,...]  which (all); a value 1/2/3 is a sweep\n"
-	     "  -y, --synthetic=KIND[:SETTING=VALUE,...]  a run that is made up\n"
-	     "  -n, --intervals=N  its length (20000)\n"
+	     "  -s, --strategy=NAME[:PARAM=VALUE,...]  strategies to run (all); 1/2/3 is a sweep\n"
+	     "  -y, --synthetic=KIND[:SETTING=VALUE,...]  use a synthetic run\n"
+	     "  -n, --intervals=N  length of a synthetic run (20000)\n"
 	     "  -c, --costs=MODEL  what the host charges (each of smc, mprotect, uffd, async);\n"
 	     "                     or scan, MODEL:COPY with another price of a copy, or\n"
 	     "                     FAULT,COPY,PROTECT,OPEN in cycles per page\n"
-	     "  -r, --seed=N       for runs and strategies (1)\n"
-	     "  -k, --skip=N       the first N intervals teach but do not count (0)\n"
-	     "  -l, --late         writes are only known at the checkpoint, as from a scan\n"
-	     "  -i, --ignore-keys  one context for all intervals\n"
-	     "      --cut          take a trace that was cut short as far as it goes\n"
+	     "  -r, --seed=N       seed for synthetic runs and strategies (1)\n"
+	     "  -k, --skip=N       the first N intervals train strategies, uncounted (0)\n"
+	     "  -l, --late         report writes only at the checkpoint, as a scan does\n"
+	     "  -i, --ignore-keys  keep one working set for all intervals\n"
+	     "      --cut          accept a trace that was cut short, as far as it goes\n"
 	     "  -f, --figures      page reuse, run lengths, history similarity (HBFT Figures 4-6)\n"
-	     "      --turn=N       what a checkpoint costs each strategy with N hot pages\n"
-	     "      --list         strategies with their parameters, and kinds of runs\n"
+	     "      --turn=N       print what a checkpoint costs each strategy, with N hot pages\n"
+	     "      --list         list strategies with their parameters, and kinds of runs\n"
 	     "\n"
-	     "In parentheses: what is taken without the option. `man cairn-bench` says more.");
+	     "Defaults are in parentheses. `man cairn-bench` says more.");
 }
 
 static void list(void)
