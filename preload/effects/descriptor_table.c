@@ -17,15 +17,27 @@
 #define F_DUPFD_QUERY 1027 /* Linux 6.10 */
 #endif
 
+/* The limit of the program may be raised at any time: the table reaches as far as it is used. */
+static void reach(struct crn_effects *e, uint32_t chunks)
+{
+	uint32_t now = __atomic_load_n(&e->fd_chunks, __ATOMIC_RELAXED);
+
+	while (now < chunks && !__atomic_compare_exchange_n(&e->fd_chunks, &now, chunks, false,
+				       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+}
+
 static struct crn_fd *entry(int fd, bool make)
 {
 	struct crn_effects *e = crn_agent->effects;
 	uint32_t chunk = (uint32_t)fd / CRN_FD_CHUNK;
 
-	if (fd < 0 || chunk >= e->fd_chunks)
+	if (fd < 0 || chunk >= CRN_FD_CHUNKS_MAX)
 		return NULL;
-	if (!e->fds[chunk] && make)
+	if (!e->fds[chunk] && make) {
 		e->fds[chunk] = crn_effects_alloc(CRN_FD_CHUNK * sizeof(struct crn_fd));
+		reach(e, chunk + 1);
+	}
 	return e->fds[chunk] ? &e->fds[chunk][fd % CRN_FD_CHUNK] : NULL;
 }
 
@@ -200,25 +212,33 @@ static void look(int fd, struct crn_fd *f, bool made)
 		describe(fd, f, &st, -1, made);
 }
 
+/* An entry that remembers nothing. */
+static struct crn_fd *stranger(enum crn_fd_kind kind)
+{
+	struct crn_fd *f = &crn_agent->effects->strangers[kind == CRN_FD_CLOSED];
+
+	*f = (struct crn_fd){.kind = (uint8_t)kind};
+	return f;
+}
+
 struct crn_fd *crn_fd_look(int fd)
 {
-	static const struct crn_fd closed_entry = { .kind = CRN_FD_CLOSED },
-				   other_entry = { .kind = CRN_FD_OTHER };
-	struct crn_fd *f = entry(fd, true);
+	struct crn_fd *f = entry(fd, false), seen;
 
+	if (f && f->kind > CRN_FD_CLOSED)
+		return f;
+	look(fd, &seen, false);
+	/* do not remember that: numbers come to life in many ways */
+	if (seen.kind == CRN_FD_CLOSED)
+		return stranger(CRN_FD_CLOSED);
 	/*
 	 * Out of the engine's memory, or a number beyond the table: nothing is known, so everything
 	 * is an output.
 	 */
+	f = entry(fd, true);
 	if (!f)
-		return (struct crn_fd *)(fd < 0 ? &closed_entry : &other_entry);
-	if (f->kind == CRN_FD_UNKNOWN)
-		look(fd, f, false);
-	/* do not remember that: numbers come to life in many ways */
-	if (f->kind == CRN_FD_CLOSED) {
-		f->kind = CRN_FD_UNKNOWN;
-		return (struct crn_fd *)&closed_entry;
-	}
+		return stranger(CRN_FD_OTHER);
+	*f = seen;
 	return f;
 }
 

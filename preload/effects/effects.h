@@ -480,6 +480,7 @@ struct crn_reaped {
 #define CRN_REAPED_MAX 64
 
 #define CRN_FD_CHUNK 256
+#define CRN_FD_CHUNKS_MAX 4096
 struct crn_effects {
 	uint32_t lock;
 	uint32_t interval;          /* number of the open interval; from 1 */
@@ -496,8 +497,9 @@ struct crn_effects {
 
 	uint32_t births;       /* of processes with our descriptors, plus 1; 0: some share all */
 	uint32_t flag_changes; /* plus 1 */
-	struct crn_fd **fds;        /* chunks of CRN_FD_CHUNK */
-	uint32_t fd_chunks;
+	struct crn_fd **fds;        /* CRN_FD_CHUNKS_MAX chunks of CRN_FD_CHUNK, or NULL */
+	uint32_t fd_chunks;         /* none but NULL from here on; at least 1 */
+	struct crn_fd strangers[2];
 	struct crn_file *files;     /* [0] is not used */
 	uint32_t file_count;
 	bool file_locks; /* by F_SETLK, or earlier: closing a descriptor may unlock one */

@@ -76,8 +76,8 @@ static int allocate(struct crn_effects *e)
 
 	crn_sys4(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit);
 	e->rlimit_nofile = (int)CRN_MIN(limit.rlim_cur, (rlim_t)(1 << 20));
-	e->fd_chunks = (uint32_t)(e->rlimit_nofile + CRN_FD_CHUNK - 1) / CRN_FD_CHUNK;
-	e->fds = crn_effects_alloc(e->fd_chunks * sizeof(*e->fds));
+	e->fd_chunks = 1;
+	e->fds = crn_effects_alloc(CRN_FD_CHUNKS_MAX * sizeof(*e->fds));
 	e->files = crn_effects_alloc(CRN_FILES_MAX * sizeof(*e->files));
 	e->births = e->flag_changes = 1;
 	e->file_count = 1;
