@@ -295,7 +295,8 @@ static enum crn_verdict lseek_before(struct crn_call *call)
 {
 	struct crn_fd *f = crn_fd_look((int)call->args[0]);
 
-	if (f->kind == CRN_FD_REGULAR || f->kind == CRN_FD_DIRECTORY)
+	/* A device may have an offset as well. */
+	if (f->kind == CRN_FD_REGULAR || f->kind == CRN_FD_DIRECTORY || f->kind == CRN_FD_OTHER)
 		crn_offset_journal(call, (int)call->args[0]);
 	return CRN_CALL_RUN;
 }

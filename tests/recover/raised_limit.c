@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A program that allows itself more descriptors only after its first checkpoint: what lies above
- * the limit of that moment comes back like anything below.
+ * the limit of that moment comes back like anything below. And the offset of a device.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -89,6 +89,24 @@ static void offset(void)
 	CHECK(read(fd, &c, 1) == 1 && c == 'c');
 }
 
+/* It is no file, and has an offset. Nothing is read. */
+static void device(void)
+{
+	static const char *const names[] = { "/dev/cpu/0/cpuid", "/dev/vda", "/dev/sda",
+		"/dev/nvme0n1" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		int fd = open(names[i], O_RDONLY);
+
+		if (fd < 0)
+			continue;
+		step(fd);
+		return;
+	}
+	printf("SKIP: a device with an offset\n");
+	_exit(77);
+}
+
 /* Its crash costs the one who has sent it its connection, and nobody else anything. */
 static void connection(void)
 {
@@ -118,7 +136,8 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*run)(void);
-	} cases[] = { { "list", list }, { "offset", offset }, { "connection", connection } };
+	} cases[] = { { "list", list }, { "offset", offset }, { "device", device },
+		{ "connection", connection } };
 
 	passes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(passes != MAP_FAILED && argc == 2);
