@@ -347,16 +347,27 @@ static int put_back(void *ctx, uintptr_t addr, const void *old, size_t len)
 
 static int restore(struct crn_kept *k, uint64_t id)
 {
+	bool stopped = __cairn_shape.threads;
 	int err;
 
 	if (crn_rt()->undoing)
 		crn_rt()->undoing(id);
-	CRN_TRY(each_interval(k, id, put_back, k));
-	crn_page_mode_end(&k->pages, k->hooks, false);
-	k->hooks->stop();
-	err = crn_page_areas_turn(&k->areas);
+	/* What is put back still counts as saved: another thread's store there would be lost. */
+	if (stopped) {
+		k->hooks->stop();
+		k->hooks->hold();
+	}
+	err = each_interval(k, id, put_back, k);
+	if (err >= 0) {
+		crn_page_mode_end(&k->pages, k->hooks, false);
+		if (!stopped)
+			k->hooks->stop();
+		stopped = true;
+		err = crn_page_areas_turn(&k->areas);
+	}
 	if (err < 0) {
-		go_on();
+		if (stopped)
+			go_on();
 		return err;
 	}
 	while (k->count && interval_at(k, k->count - 1)->id >= id)

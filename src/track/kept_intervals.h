@@ -24,6 +24,11 @@
 struct crn_hook_ops {
 	int (*walk)(crn_undo_fn fn, void *ctx);
 	void (*stop)(void);        /* the interval ends: what is stored now is not of it */
+	/*
+	 * Where there are threads, after `stop`: their next stores wait for `reset`, whatever has
+	 * been saved. NULL: hooks are of one thread.
+	 */
+	void (*hold)(void);
 	size_t (*packed)(void);    /* bytes of it as a log */
 	void (*pack)(struct crn_packed_log *to); /* oldest entry first */
 	/*

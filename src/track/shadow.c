@@ -277,6 +277,7 @@ static void try_out(size_t times)
 static const struct crn_hook_ops hooks = {
 	.walk = walk,
 	.stop = stop,
+	.hold = crn_tags_clear,
 	.packed = packed,
 	.pack = pack,
 	.reset = reset,

@@ -50,6 +50,18 @@ static int map_anew(void)
 	return 0;
 }
 
+static inline void clear_tags_of(uint64_t entry, uint32_t shift)
+{
+	uint8_t *tag = crn_rt_tag(entry & CRN_LIST_ADDR, shift);
+
+	if (!shift) /* of a word, all of whose bytes that are saved are in the list */
+		*(uint64_t *)tag = 0;
+	else if (crn_unlikely(entry & CRN_LIST_BLANK))
+		crn_tags_set(tag, crn_rt_blank_run(entry), 0);
+	else
+		*tag = 0;
+}
+
 /* And the list with them, which is in the cache now. */
 static void clear_listed(void)
 {
@@ -57,20 +69,20 @@ static void clear_listed(void)
 	uint64_t *end = crn_rt()->dirty_cur;
 
 	for (uint64_t *d = crn_rt()->dirty; d < end; d++) {
-		uint8_t *tag = crn_rt_tag(*d & CRN_LIST_ADDR, shift);
-
 		if (!*d)
 			continue;
-		if (!shift) /* of a word, all of whose bytes that are saved are in the list */
-			*(uint64_t *)tag = 0;
-		else if (crn_unlikely(*d & CRN_LIST_BLANK))
-			crn_tags_set(tag, crn_rt_blank_run(*d), 0);
-		else
-			*tag = 0;
+		clear_tags_of(*d, shift);
 		*d = 0;
 	}
 	crn_rt()->dirty_cur = crn_rt()->dirty;
 	crn_rt()->blanks = 0;
+}
+
+void crn_tags_clear(void)
+{
+	for (const uint64_t *d = crn_rt()->dirty; d < crn_rt()->dirty_cur; d++)
+		if (*d)
+			clear_tags_of(*d, __cairn_shape.shift);
 }
 
 void crn_tags_forget_list(void)

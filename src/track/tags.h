@@ -24,6 +24,8 @@ void crn_tags_close(void);
 void crn_tags_reset(void);
 /* The same where neither tags nor the list can be relied on. */
 void crn_tags_renew(void);
+/* No region counts as saved any more, though the list names them still. Not with epochs. */
+void crn_tags_clear(void);
 /* Empty the list alone. */
 void crn_tags_forget_list(void);
 
