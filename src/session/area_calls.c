@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The calls by which a program says what is tracked, and explicit areas as it has added them.
+ * The calls by which a program says what is tracked, and explicit areas as the program has added
+ * them.
  *
- * An explicit area is tracked in parts, one for each kind of memory: the table (area.c) has those.
- * It lasts until it is removed, or until nothing of it is mapped any more; what gets mapped
- * anywhere in it meanwhile is a part of it.
+ * An explicit area is tracked in parts, one for each kind of memory; the table (area.c) has the
+ * parts. It lasts until it is removed, or until nothing of it is mapped any more. Anything that is
+ * mapped inside it meanwhile becomes part of it.
  */
 #include "session/engine.h"
 #include "session/map_changes.h"

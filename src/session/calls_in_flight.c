@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls of other threads that are on their way while a checkpoint is taken: the kernel may still
- * write to their buffers, which trackers that refuse it must leave open.
+ * System calls of other threads that are under way while a checkpoint is taken. The kernel may
+ * still write to their buffers, so trackers that would refuse such a write must leave the buffers
+ * open.
  */
 #include "session/engine.h"
 #include "base/check.h"

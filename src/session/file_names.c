@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which files the listed mappings (files.c) are of: name, number, and what tells a file from
- * another one that has been given its number.
+ * Which files the listed mappings (files.c) belong to: name, number, and what tells a file from
+ * another one that was given its number.
  */
 #include "session/files.h"
 #include "base/copy.h"

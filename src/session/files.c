@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private mappings of files that are no part of the surface, because the program has never been
+ * Private mappings of files that are not part of the surface, because the program has never been
  * able to write to them: code, constants, files that are read. They are listed, not tracked:
  *
  *	before    now                      change  a restore to before
@@ -8,13 +8,13 @@
  *	file      gone, or something else  FILE    maps the file again by its name
  *	file      same, other protection   FILE    sets the old protection
  *
- * All that has been written of a file and closed before it was seen (relocated constants of a
- * loaded object, code that was patched) is no file's bytes any more: such pages are pieces.
- * They are looked for at each look of a checkpoint; what has been opened, written and closed
- * again since the last one is found out when the past is asked for: files_undo.c.
+ * Pages that were written and closed again before they were first seen (relocated constants of a
+ * loaded object, patched code) no longer hold the file's bytes: such pages are pieces of the
+ * surface. Each checkpoint that looks at the map looks for them. Pages that were opened, written
+ * and closed again since the last look are found when the past is asked for: files_undo.c.
  *
- * Under the agent, which undoes calls by itself and looks at the map after some calls only, the
- * list may name what is no longer there, and OPENED is all that is told.
+ * The agent undoes calls by itself and looks at the map only after some calls. Under it the list
+ * may name mappings that are gone, and only OPENED is reported.
  */
 #include "session/files.h"
 #include "session/map_changes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private mappings of files that are no part of the surface: which there are (files.c), and how a
- * restore undoes what has become of them (files_undo.c). With the session's lock.
+ * Private mappings of files that are not part of the surface: files.c lists them, files_undo.c
+ * undoes their changes in a restore. Called with the session's lock held.
  */
 #ifndef CRN_FILES_H
 #define CRN_FILES_H

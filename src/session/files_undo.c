@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a restore undoes what files.c has found. A mapping that has stayed where it was needs nothing
- * but its protection, and to lose the pages that were written; one that has gone is mapped again by
- * its name, if that still leads to the same file.
+ * How a restore undoes the changes that files.c has found. A mapping that has stayed in place only
+ * needs its old protection, and its written pages are dropped. A mapping that is gone is mapped
+ * again by its name, if the name still leads to the same file.
  *
- * Nobody tells the library of a mapping that was opened, written and closed between two looks. What
- * is listed is known to have been the file's bytes at some checkpoint (`sure`): the process's own
- * pages in it have been written since. If `sure` is not older than where the restore goes they are
- * dropped, else it is refused, and the interval cannot be undone: the next checkpoint holds them.
+ * Nobody reports a mapping that was opened, written and closed between two looks. Each listed
+ * mapping is known to have held the file's bytes at some checkpoint (`sure`); the process's own
+ * pages in it were written after that. If `sure` is not older than the restore's target, these
+ * pages are dropped. Otherwise the restore is refused, and the interval cannot be undone; the next
+ * checkpoint holds the pages.
  */
 #include <errno.h>
 #include "session/files.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of which the surface has shared memory. What was theirs goes back to them alone, and a
- * mapping shows of a file no more than its number, which is a new file's once it has been deleted
- * and nobody has it. So each is mapped once more, one page without access, as long as the surface
- * has memory of it: until then its number is its own, and no look has to ask for more.
+ * Files whose shared memory is in the surface. Old content must go back to the very file it came
+ * from, but a mapping identifies its file only by a number, which a new file may get once the old
+ * one is deleted and nobody holds it. So each such file is mapped once more, one page without
+ * access, while the surface has memory of it. Until then the number is its own, and no look has to
+ * ask for more.
  */
 #include <errno.h>
 #include "session/engine.h"

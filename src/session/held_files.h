@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of which the surface has shared memory keep their numbers. With the session's lock. */
+/* Files whose shared memory is in the surface keep their numbers. With the session's lock held. */
 #ifndef CRN_HELD_FILES_H
 #define CRN_HELD_FILES_H
 

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a restore undoes what map_layout.c has found to change: the places of mappings, then, when
- * the content is back, their protections.
+ * How a restore undoes the changes that map_layout.c has found: first the places of mappings and
+ * then, when the content is back, their protections.
  *
- * A newer mapping that somebody still needs stays. Where an older one was, it serves as that.
+ * A newer mapping that somebody still needs stays. If an older one was in its place, the newer one
+ * serves as that.
  *
  *	area->born > id    the checkpoint does not hold the area: its content is left as it is
  *	area->born <= id   it does
  *
- * Both follow from the changes, undone newest first: a birth undone makes an area that stays
- * younger than id, an end undone makes what is there as old as can be; a part of an explicit area,
- * as old as that. Changes of explicit areas that the checkpoint does not hold are not undone, nor
- * those of what was one until after it.
+ * Both follow from the changes, which are undone newest first. Undoing a birth makes an area that
+ * stays younger than id. Undoing an end makes what is there as old as possible; a part of an
+ * explicit area becomes as old as that area. Changes of explicit areas that the checkpoint does not
+ * hold are not undone, nor are changes of areas that were removed after it.
  *
- * All that may fail is asked or done before the first mapping changes. Whatever fails after that
- * (another thread maps memory just there, the kernel's own memory is short) ends the process with
- * a line that says so: half a restore is no state that a program may see.
+ * Everything that may fail is checked or done before the first mapping changes. If something fails
+ * after that (another thread maps memory just there, the kernel is short of memory), the process
+ * ends with a line that says so, because a program must not see half a restore.
  */
 #include <errno.h>
 #include "session/engine.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls of the program that change its mappings, as the agent reports or makes them. map_layout.c
- * finds out at the next checkpoint what has become of the surface; here is what cannot wait until
- * then.
+ * finds out at the next checkpoint what has become of the surface; this file does what cannot wait
+ * until then.
  */
 #include "session/engine.h"
 #include "session/files.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Changes of the layout, as they are kept with the mark whose interval they happened in. */
+/* Changes of the layout, kept with the mark of the interval in which they happened. */
 #include "session/map_changes.h"
 #include "base/copy.h"
 

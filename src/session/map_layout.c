@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the program's mappings change between checkpoints. layout_undo.c undoes that.
+ * How the program's mappings change between checkpoints. layout_undo.c undoes the changes.
  *
- * The layout is the list of pieces that the surface had when last looked at. Looking again gives,
- * for every address, one of
+ * The layout is the list of pieces that the surface had at the last look. Looking again gives, for
+ * every address, one of
  *
  *	before   now       change   tracking                        a restore to before
  *	-        piece     BORN     a new area                      unmaps it
@@ -11,12 +11,13 @@
  *	piece    other     GONE+BORN
  *	piece    same, other protection  PROT                       sets the old protection
  *
- * Addresses that the program had reserved, without access, and has opened or unmapped are RESERVED:
- * a restore reserves what is free of them, or the program would open what others have mapped there.
- * Mappings of files that are no pieces are listed as well (files.c): a piece is OPENED in place of
- * BORN where there was one of these, and FILE is one that has gone or changed.
+ * If the program had reserved addresses without access, and has opened or unmapped them, they are
+ * RESERVED: a restore reserves those that are free again, or else the program would later open
+ * memory that others have mapped there. File mappings that are not pieces are listed as well
+ * (files.c). If a piece appears where one of these was, it is OPENED instead of BORN; FILE is a
+ * listed mapping that is gone or has changed.
  *
- * Changes are kept with the mark whose interval they happened in, and undone newest first.
+ * Changes are kept with the mark of the interval in which they happened, and undone newest first.
  */
 #include <errno.h>
 #include "session/engine.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Other threads' stacks are part of a surface of mappings, but their registers are not part of a
- * checkpoint. So memory goes back only if no other thread has run since: running leaves dirty pages
- * on a thread's stack. (The agent, which has every thread's registers, decides for itself.)
+ * checkpoint. So memory goes back only if no other thread has run since the checkpoint, which would
+ * show as dirty pages on its stack. (The agent has every thread's registers and decides for
+ * itself.)
  */
 #include "session/engine.h"
 #include "base/copy.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session that rests: no checkpoint is kept and none is taken, and a tracker that is told of
- * each store by the program (LMC, V-B) need not be told any more. Trackers of pages go on: what
- * they charge without checkpoints is one fault for each page at most, and all of the surface would
- * have to be closed or copied again to begin anew.
+ * A paused session keeps no checkpoint and takes none, and programs that report their stores need
+ * not report them (LMC, V-B). Page trackers go on. Without checkpoints they cost at most one fault
+ * per page, while stopping them would mean closing or copying all of the surface again at the
+ * resume.
  *
  *	paused:  one mark is left, for what is noted of mappings; it can no longer be named
  */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CAIRN_PROTECT: a wild store of the program must not reach what brings it back.
+ * CAIRN_PROTECT: a stray store of the program must not reach the memory that brings it back.
  *
  *	control page	always open: the lock
  *	open blocks	open where somebody writes to them between calls: a write-fault handler, the agent
  *	blocks		opened as a whole for each call, by mprotect
  *	frames		as blocks; but one by one where a tracker keeps a mirror, of which a call writes little
  *
- * One by one means userfaultfd: mprotect would split a mapping for each frame, at four times the
- * price. Its refusal is a SIGBUS. Where a protection key does all this there is nothing to do here.
+ * "One by one" means userfaultfd, whose refusal is a SIGBUS; mprotect would split a mapping for
+ * each frame, at four times the price. If a protection key does all of this, there is nothing to do
+ * here.
  */
 #include <errno.h>
 #include "os/keeper.h"

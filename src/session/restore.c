@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Going back. Everything that may fail is asked first; then mappings, content, protections, in this
- * order.
+ * Going back. Everything that may fail is checked first. Then mappings, content and protections are
+ * restored, in this order.
  *
- * The content of a page at checkpoint id is what the open interval overwrote, if id is the newest
- * checkpoint; else the journal's walk over the open interval (staged) and the records down to id
- * gives each page once.
+ * If id is the newest checkpoint, the content of a page at id is what the open interval overwrote.
+ * Otherwise the journal's walk over the open interval (staged) and the records down to id gives
+ * each page once.
  */
 #include "session/engine.h"
 #include "session/files.h"

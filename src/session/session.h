@@ -5,7 +5,7 @@
  * by id.
  *
  * Legal in any context that holds no session lock and whose stack is not tracked, or is the stack
- * of a thread that `skip` names. None of these allocate from libc or touch errno.
+ * of a thread that `skip` names. Nothing here allocates from libc or touches errno.
  */
 #ifndef CRN_SESSION_H
 #define CRN_SESSION_H

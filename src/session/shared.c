@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that is shared with other processes, under a tracker that is told of stores. Others may
- * have written beside what this program stored, so a restore leaves it as it is, as page trackers
- * do, unless it was named by cairn_area_add. Hooks save its old content like any other: what is
- * shared is asked for when it is needed, one system call for each such mapping and one more.
+ * Memory that is shared with other processes, under a tracker to which the program reports its
+ * stores. Others may have written beside the program's stores, so a restore leaves such memory as
+ * it is, as under page trackers, unless cairn_area_add has named it. Hooks save its old content
+ * like any other. What is shared is only asked when it is needed: one system call for each such
+ * mapping, and one more.
  *
- * Private memory goes back as far as hooks see what is stored to it. Named, it is an area of the
- * tracker's.
+ * Private memory is restored as far as hooks see the stores to it. If it is named, it is an area of
+ * the tracker.
  */
 #include "session/engine.h"
 #include "base/bits.h"

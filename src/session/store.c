@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Live memory: putting old content back around what must survive, and reading what the program has
- * closed.
+ * Live memory: putting old content back around the bytes that must survive, and reading memory that
+ * the program has closed.
  */
 #include "session/engine.h"
 #include "base/check.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Which mappings belong to the surface. The answer is a sorted list of pieces, made anew from the
- * process's map whenever the map may have changed; map_layout.c finds out what is different. What a
- * session's surface is called, surface_list.c reads.
+ * process's map whenever that may have changed; map_layout.c compares it with the last one.
+ * surface_list.c parses the surface expression.
  */
 #include "session/engine.h"
 #include "session/files.h"

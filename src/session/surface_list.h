@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a surface is called: "all", "program", "none", or a list of ranges and of mappings' names.
+ * Surface expressions: "all", "program", "none", or a list of ranges and of mapping names.
  *
  *	0x1000-0x2000,[heap],libc.so.6
  *	^ item       ^ its end
  *
- * Nothing here touches a session but crn_surface_parse. Async-signal-safe.
+ * Only crn_surface_parse touches a session. Async-signal-safe.
  */
 #ifndef CRN_SURFACE_LIST_H
 #define CRN_SURFACE_LIST_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Recording a trace: a sink in front of the journal's, which notes every page that an interval
- * hands over. Nothing of it changes what a checkpoint holds. A trace that cannot be written any
- * more (the disk is full, no memory for the list) is given up with one line in the log; the trace
- * then lacks its trailer, so that no reader takes it for whole.
+ * hands over. It does not change what a checkpoint holds. If a trace can no longer be written (the
+ * disk is full, no memory for the list), it is given up with one line in the log. It then lacks its
+ * trailer, so no reader takes it for complete.
  */
 #include "session/engine.h"
 #include "base/copy.h"

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Written pages without content. What gives memory back (MADV_DONTNEED, which libc applies to the
- * stack of a thread that ends) takes the protection along, so a scan reports whole stacks as
- * written. A page that is empty now and has no frame in the mirror has not changed:
+ * Written pages without content. Giving memory back (MADV_DONTNEED, which libc applies to the stack
+ * of a thread that ends) also removes the protection, so a scan reports whole stacks as written.
+ * But a page that is empty now and has no frame in the mirror has not changed:
  *
  *	a run of `dirty`   |PP...............PPP........|	P: populated
  *	frames                 FFFF                		F: had content at interval_begin
  *	stays in `dirty`   |PPPFFFF|         |PPP|
  *
- * The rest of the gaps is private anonymous memory, where absent means zeros. A later store to it
- * belongs to the next interval, which learns of it: without a feed the page is not protected, and
- * the next scan reports it; a feed reports the fault. Then the gap is protected, too, or huge pages
- * might come to life there by one fault; and what has been populated until then stays in `dirty`.
+ * The rest of the gaps is private anonymous memory, where absent means zeros. A later store to a
+ * gap belongs to the next interval, which learns of it: without a feed the page is not protected,
+ * and the next scan reports it; a feed reports the fault. With a feed the gap is therefore
+ * protected as well, or one fault might populate a whole huge page there. Pages that have been
+ * populated by then stay in `dirty`.
  */
 #include "track/async.h"
 #include "os/userfault.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hot pages under async. A hot page is left open for writing, so the kernel has nothing to tell of
- * it: whether it has changed is found by comparing with the mirror, in all calls that ask what was
- * written. A page that becomes hot while it is protected stays so until its next store, which the
- * kernel resolves. An evicted page is protected in a run with those that were written.
+ * Hot pages under async. A hot page is left open for writing, so the kernel reports nothing about
+ * it. Whether it has changed is found by comparing it with the mirror, in every call that asks what
+ * was written. A page that becomes hot while it is protected stays protected until its next store,
+ * which the kernel lets through. An evicted page is protected in one run with the pages that were
+ * written.
  *
- * Only private anonymous memory and loaded objects: what lies in other files may vanish while it is
- * compared.
+ * Only private anonymous memory and loaded objects have hot pages, because memory of other files
+ * may vanish while it is compared.
  */
 #include "track/async.h"
 #include "base/status.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Huge pages of hugetlbfs. One that is dropped (MADV_DONTNEED, a hole in the file, a file that is
- * cut and grown) leaves nothing that a scan shows, and the next load makes a new one of zeros, that
- * is as unwritten to the kernel. So all of them are compared with the mirror each time.
+ * Huge pages of hugetlbfs. A huge page that is dropped (MADV_DONTNEED, a hole in the file, a file
+ * that is cut and grows again) leaves nothing that a scan shows. The next load makes a new one of
+ * zeros, which the kernel also counts as unwritten. So all huge pages are compared with the mirror
+ * each time.
  */
 #include "track/async.h"
 #include "base/status.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program's own copies of pages of files (private mappings). When one is dropped the page of
- * the file comes back, still protected: neither a fault nor a scan shows it. So they are listed;
- * one that is missing has been dropped, or lies on swap. There the kernel tells it from a protected
- * hole no more than from a page of the file that nobody has read, so it is brought back first.
+ * The program's own copies of pages of files (private mappings). When such a copy is dropped, the
+ * page of the file comes back, still protected, so neither a fault nor a scan shows it. The copies
+ * are therefore listed. A copy that is missing later has been dropped or lies on swap. The kernel's
+ * report does not tell a swapped page from a protected hole or from a file page that nobody has
+ * read, so the page is brought back first.
  */
 #include "track/async.h"
 #include "base/bits.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who has been born since rings were made, by the records that perf keeps for each thread
- * (os/perf.h, CRN_PERF_TASKS). A thread of ours without a ring is doubt, as is a child process that
- * may have our memory. What such a child begets is recorded nowhere, nor what a thread begets
- * before it has a ring: afterwards everybody is asked whether he has our memory (os/sharers.h).
+ * Which tasks have been born since the rings were made, from the records that perf keeps for each
+ * thread (os/perf.h, CRN_PERF_TASKS). A thread of ours without a ring is a doubt, and so is a child
+ * process that may share our memory. Nothing records what such a child creates, or what a thread
+ * creates before it has a ring; so afterwards all processes are asked whether they share our memory
+ * (os/sharers.h).
  */
 #ifndef CRN_BIRTHS_H
 #define CRN_BIRTHS_H

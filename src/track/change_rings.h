@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Has the program changed the protection of a mapping, or mapped something, since the last look? A
- * call that asks the kernel costs more than a rewind of a few pages. But perf records each mmap and
- * mprotect of a thread in a ring that we map (os/perf.h), before the call returns: as long as the
- * heads of all rings stand where they stood there was none. That is one load for each thread. A
- * second ring has the births, since whoever has no ring yet is doubt, as is a child process that
- * has our memory.
+ * Has the program changed the protection of a mapping, or mapped something, since the last look?
+ * Asking the kernel costs more than a rewind of a few pages. But perf records each mmap and
+ * mprotect of a thread in a ring that we map (os/perf.h), before the call returns. If the heads of
+ * all rings have not moved, there was none; that is one load per thread. A second ring records
+ * births, because a thread without a ring is a doubt, and so is a child process that shares our
+ * memory.
  *
- * Calls of the engine's own are recorded like all others.
+ * The engine's own calls are recorded like all others.
  *
- * Not seen: munmap, mremap, madvise. A userfaultfd tells of these (undo_told.c).
+ * munmap, mremap and madvise are not recorded; a userfaultfd reports them (undo_told.c).
  */
 #ifndef CRN_CHANGE_RINGS_H
 #define CRN_CHANGE_RINGS_H

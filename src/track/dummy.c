@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What stands for a tracker under strategy `oracle-count` (SMC 5.1), a cost bound: no page is
- * protected or looked at, and each checkpoint copies as many dummy pages as the profile says that
- * the coming interval will write. Nothing that it hands over could be put back, so the session
- * refuses restores, rewinds and looks into the past. In no list: no option names it.
+ * Takes the place of the tracker under strategy `oracle-count` (SMC 5.1), a cost bound. No page is
+ * protected or looked at. Each checkpoint copies as many dummy pages as the profile says that the
+ * coming interval will write. Nothing that it hands over could be put back, so the session refuses
+ * restores, rewinds and looks into the past. It is not in the list of trackers, and no option names
+ * it.
  */
 #include "base/arena.h"
 #include "base/bits.h"

@@ -3,13 +3,13 @@
  * The handler of SIGSEGV and SIGBUS, and what a forked child needs of it.
  *
  * SAFETY of everything that runs in the handler: it comes at any instruction of the program, in any
- * thread, also while that thread holds libc's locks. Raw system calls, no libc, no TLS, no lock.
- * Both signals stay unblocked, because a first store's service may meet memory that has vanished.
+ * thread, even while that thread holds libc's locks. Raw system calls, no libc, no TLS, no lock.
+ * Both signals stay unblocked, because serving a first store may meet memory that has vanished.
  *
- * When it ends, by cairn_close or by the first fault in a forked child, other threads may be in the
- * handler, or on their way to it: the kernel has seen their fault, and will call whoever handles
- * the signal when it comes to that. So only a thread that is alone gives the signals back. Else
- * the handler stays (`over`): what it still serves are stores that go through by now.
+ * When the session ends, by cairn_close or by the first fault in a forked child, other threads may
+ * be in the handler, or on their way to it: the kernel has seen their fault and will call whatever
+ * handler is installed when they run. So a thread gives the signals back only if it is alone.
+ * Otherwise the handler stays (`over`) and serves stores that go through by now.
  *
  *	state       handler       active   its two pages
  *	session     ours          f        there

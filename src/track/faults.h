@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGSEGV and SIGBUS, for a tracker: who serves first stores to protected pages, and who lets the
- * engine's own reads of memory that has vanished fail instead (os/guarded.h). One at a time per
- * process. The signals are the program's otherwise: its handlers from before are called for all
- * that is not ours.
+ * SIGSEGV and SIGBUS, for a tracker: they serve first stores to protected pages, and let the
+ * engine's own reads of memory that has vanished fail (os/guarded.h). There is one tracker at a
+ * time per process. All other signals of these kinds belong to the program: its earlier handlers
+ * are called for them.
  */
 #ifndef CRN_FAULTS_H
 #define CRN_FAULTS_H

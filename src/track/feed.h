@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A feed tells the async tracker which pages were written, so that nobody has to ask the kernel
- * about every page of the surface. Without a feed (or when it doubts) the tracker scans.
+ * A feed tells the async tracker which pages were written, so that the kernel need not be asked
+ * about every page of the surface. Without a feed, or when the feed doubts, the tracker scans.
  *
  *	bpf	feed_bpf.c: programs on the tracepoints of page faults and of the address space's lock
  *	bpf-images	the same, and they copy the page: images.c
  *	perf	feed_perf.c: rings of perf in which the kernel records the same
  *
- * Law: a feed is used only while it is complete. What is not in `written` after drain() answered 0
- * has not been written since the drain before, whoever writes: other threads, system calls, vfork
- * children, other processes. When a feed cannot know, drain() answers CRN_FEED_DOUBT, and a scan of
- * everything is exact, because the protection of the pages is the truth that the feed merely
- * reports.
+ * Law: a feed is used only while it is complete. A page that is not in `written` after drain() has
+ * returned 0 has not been written since the drain before, whoever writes: other threads, system
+ * calls, vfork children, other processes. If a feed cannot know, drain() returns CRN_FEED_DOUBT. A
+ * scan of everything is then exact, because the protection of the pages is the truth that the feed
+ * merely reports.
  *
  * A fault that is reported may not be finished: its thread was interrupted between the report and
  * the moment at which the page becomes writable. Protecting that page has no lasting effect. Such
  * pages are in `open`: they are not protected, and compared with the mirror at each checkpoint,
- * until their thread is seen elsewhere. There is one for each thread besides the caller at most.
+ * until their thread is seen elsewhere. There is at most one for each thread besides the caller.
  *
  * Called with the session's lock held. No libc.
  */

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Written pages by perf: what BPF would be told by programs on tracepoints (feed_bpf.c has the
- * reasons) is read from rings that the kernel fills, and judged here. Needs no CAP_BPF and no type
- * information of the kernel; a fault costs more.
+ * Written pages from perf. What the BPF feed learns from programs on tracepoints (feed_bpf.c has
+ * the reasons), this feed reads from rings that the kernel fills. It needs neither CAP_BPF nor type
+ * information of the kernel, but a fault costs more.
  *
  *	page fault	its page was written. (Read faults are told as well, which is no harm)
  *	lock taken	by somebody who changes a mapping, or may write without a fault: doubt;
  *			but the first one after a fault in kernel mode is that fault's. (Those in
  *			user mode take none)
  *
- * A ring is a thread's. The births of threads are recorded, in the ring of the parent: there is
+ * A ring belongs to a thread. The birth of a thread is recorded in the ring of its parent. There is
  * doubt until the child has a ring, and has been seen outside of any fault that its ring does not
- * show. A child process may have our memory (vfork): doubt until neither it nor anybody that it may
- * have begotten has.
+ * show. A child process may share our memory (vfork): there is doubt until neither it nor any
+ * process that it may have created does.
  *
  * A full ring, a lost record, a thread without a ring: doubt.
  *
- * What other processes do (process_vm_writev, ptrace) is seen only with CAP_PERFMON; without, the
- * feed must be asked for by name, and cairn_area_touch must tell.
+ * What other processes do (process_vm_writev, ptrace) is seen only with CAP_PERFMON. Without it the
+ * feed must be asked for by name, and cairn_area_touch must announce such writes.
  */
 #include <errno.h>
 #include "base/arena.h"

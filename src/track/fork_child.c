@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The children of the fork tracker: that they hold all that is tracked, and still do. */
+/*
+ * The children of the fork tracker: making sure that they hold all that is tracked, and still do.
+ */
 #include <errno.h>
 #include "base/arena.h"
 #include "base/status.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Content of a child that has been read, and is going to be stored. */
+/* Content that has been read from a child and will be stored. */
 #include "base/arena.h"
 #include "base/copy.h"
 #include "base/status.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Handlers of first stores in processes that use the session's memory without being threads of its
- * process: children of vfork. Unlike a thread such a one can be killed alone, in the midst of a
- * service, and would leave behind what others wait for. So it says where it is, and the kernel says
- * that it has died: `owner` is a robust futex.
+ * process: children of vfork. Unlike a thread, such a process can be killed alone, in the middle of
+ * a service, and would leave behind what others wait for. So it records where it is, and the kernel
+ * records that it has died: `owner` is a robust futex.
  *
  *	owner 0 -> tid -> bit in `present` -> the handler -> no bit -> 0
  *	             \_________________________|_________/

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hot pages of a tracker, sorted by address: what a checkpoint walks instead of tables by
- * address. Each entry remembers the line in which the page was last seen to differ, which is looked
- * at first. If another line has changed, looking for it costs half as much as copying; a page that
- * changed many times in a row is therefore looked at every 32nd time only, and else taken for
- * changed, which costs a copy when it is not. If it is found changed each time, it is looked at
- * every 64th time from then on, and then every 128th. Not all pages are looked at in the same
- * interval.
+ * The hot pages of a tracker, sorted by address: a checkpoint walks this list instead of tables by
+ * address. Each entry remembers the line in which the page was last seen to differ; that line is
+ * compared first. If another line has changed, finding it costs half as much as a copy. So a page
+ * that changed many times in a row is compared only every 32nd time, and otherwise taken for
+ * changed, which costs a copy if it is not. If it has changed each time, it is compared every 64th
+ * time from then on, and then every 128th. These comparisons are spread over different intervals.
  *
- * Invariant: at[i].page < at[i + 1].page
- * Thread-safety: the session's lock is held.
+ * Invariant: at[i].page < at[i + 1].page. Thread-safety: the session's lock is held.
  */
 #ifndef CRN_HOT_LIST_H
 #define CRN_HOT_LIST_H

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tracker `async` with feed bpf-images: undo pages that the kernel copies. The pages are protected
- * as under `async` (the kernel opens them by itself, no system call fails, no signal comes), but
- * a program on the tracepoint of the fault copies each page before it is opened, so that no mirror
- * is needed: memory is used for what was written, and not for what is tracked.
+ * as under `async` (the kernel opens them by itself, no system call fails, no signal comes), but a
+ * program on the tracepoint of the fault copies each page before it is opened. So no mirror is
+ * needed, and memory is used for what was written instead of what is tracked.
  *
  *	interval:	store -> fault -> BPF: copy, publish -> the page is opened, the store runs
  *	each call:	published copies become frames, as if a fault handler had made them (undo_pages.h)
  *	interval_end:	protect -> wait for copies under way -> hand over
  *
- * Law: old content that is not known to be right is lost, and said to be (env->lost).
- *	- of several images of a page the first is right (bpf_programs.h)
- *	- a page that was reported while it was protected again may be stored to without another
- *	  report, or have an image from before its last store: it stays open, and is copied here
- *	- who writes without a fault takes the lock of the address space. Then images since that
- *	  moment are not believed, and a scan finds the pages that have been written but have none.
- *	  Where files are mapped privately not even a scan would do: dropped pages do not show
+ * Law: old content that is not known to be right is lost, and reported as lost (env->lost).
  *
- * Other threads cannot be kept out while an interval ends, as the gate does with fault handlers. So
- * a page that is protected again is handed over as a whole: the difference to what it is now would
+ *	- Of several images of a page the first is right (bpf_programs.h).
+ *	- A page that was reported while it was being protected again may be stored to without
+ *	  another report, or have an image from before its last store. It stays open, and is
+ *	  copied here.
+ *	- Whoever writes without a fault takes the lock of the address space. Images since that
+ *	  moment are not believed, and a scan finds pages that were written but have no image. In
+ *	  private file mappings not even a scan would do, because dropped pages do not show.
+ *
+ * Other threads cannot be kept out while an interval ends, as the gate keeps out fault handlers. So
+ * a page that is protected again is handed over whole: the difference to its present content would
  * depend on the moment.
  *
  * Called with the session's lock held. No libc.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tracker of pages inside of one that is told of stores: page_mode.c lets it notice what long
- * intervals write, page_areas.c what code without hooks writes. It keeps a mirror; what is handed
- * over at the end of its intervals is not wanted.
+ * A page tracker inside a tracker to which the program reports its stores. page_mode.c uses it to
+ * notice what long intervals write, page_areas.c to notice what code without hooks writes. It keeps
+ * a mirror; what it hands over at the end of its intervals is dropped.
  */
 #ifndef CRN_INNER_PAGES_H
 #define CRN_INNER_PAGES_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The last K checkpoints of a tracker that is told of each store (shadow, undo log). The open
- * interval is undone from where its hooks keep it; when it ends and K > 1, what undoes it is packed
- * away, as a log (rt/rt.h) whatever the tracker.
+ * The last K checkpoints of a tracker to which the program reports each store (shadow, undo log).
+ * The open interval is undone from where its hooks keep it. When it ends and K > 1, its old content
+ * is packed away as a log (rt/rt.h), whatever the tracker.
  *
  *	kept:   [id 4: log] [id 5: log]     open: 6 (shadow, or log)
  *
- * A restore to 4 undoes 6, then 5, then 4: the oldest content of a byte is put back last. What code
- * without hooks writes to areas that have been named goes back by pages (page_areas.h).
+ * A restore to 4 undoes 6, then 5, then 4: the oldest content of a byte is put back last. Areas
+ * that were named because code without hooks writes to them are restored by pages (page_areas.h).
  */
 #ifndef CRN_KEPT_INTERVALS_H
 #define CRN_KEPT_INTERVALS_H

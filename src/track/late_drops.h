@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Areas that have been dropped while there was no memory to cut them out of a tracker's tables.
- * A drop cannot fail, so it is finished later: until then the tracker takes no checkpoint and no
- * area, and goes back to none (CAIRN_EMEMORY), since its tables name memory that is nobody's.
+ * Areas that were dropped while there was no memory to cut them out of a tracker's tables. A drop
+ * cannot fail, so it is finished later. Until then the tracker takes no checkpoint and no area, and
+ * restores nothing (CAIRN_EMEMORY), because its tables name memory that is no longer tracked.
  */
 #ifndef CRN_LATE_DROPS_H
 #define CRN_LATE_DROPS_H

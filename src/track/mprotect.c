@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tracker `mprotect`: undo pages behind read-only mappings. The tracker of LMC section VI; runs
+ * Tracker `mprotect`: undo pages behind read-only mappings, the tracker of LMC section VI. It runs
  * everywhere, and costs a signal and two splits of a mapping for each page that an interval writes.
  * A system call that writes to a clean page fails with EFAULT, so pages of the surface that the
  * kernel writes are touched first or are hot.

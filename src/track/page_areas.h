@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private memory that code without hooks writes (what a library keeps, or fills for the program),
- * under a tracker that is told of stores: what cairn_area_add names is watched by a tracker of
- * pages besides, which holds its content at the begin of the open interval.
+ * Private memory that code without hooks writes (memory that a library keeps, or fills for the
+ * program), under a tracker to which the program reports its stores. A range that cairn_area_add
+ * names is also watched by a page tracker, which holds its content at the start of the open
+ * interval.
  *
- *	restore:  what hooks kept of an interval, then its pages: these are right whoever stored
- *		  first, for they are from its begin
+ *	restore:  first what hooks kept of an interval, then its pages. The pages are right whoever
+ *		  stored first, because they are from the start of the interval
  *
- * So hooks need not know which memory that is. The program's image is none: the run-time's and the
- * engine's variables lie in it. Not beside page mode (page_mode.h): a page has one watcher.
+ * So hooks need not know which memory this is. The program's image cannot be such an area, because
+ * the variables of the run-time and the engine lie in it. Not together with page mode
+ * (page_mode.h): a page has one watcher.
  */
 #ifndef CRN_PAGE_AREAS_H
 #define CRN_PAGE_AREAS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hybrid intervals ("Techniques for in-memory checkpointing", chapter 5): one that turns out long
- * goes on in page mode, in which a tracker of pages notices stores in place of the program's hooks.
+ * Hybrid intervals ("Techniques for in-memory checkpointing", chapter 5): an interval that turns
+ * out long continues in page mode, in which a page tracker notices stores instead of the program's
+ * hooks.
  *
  *	checkpoint        switch                              checkpoint, restore, peek
  *	    | store mode    |  page mode                          |
@@ -9,20 +10,22 @@
  *	    |               |  hooks are inert, code without      |  the written pages is saved now,
  *	    |               |  hooks runs                         |  with the mirror's content
  *
- * Page mode only adds to what the hooks keep: after `merge` that is what it would be if every store
- * since the switch had had its hook. So older checkpoints, peek and rewind know nothing of it.
+ * Page mode only adds to what the hooks keep. After `merge` that is what it would be if every store
+ * since the switch had had its hook. So older checkpoints, peek and rewind need not know of it.
  *
  * Why no store is missed:
- *	- What hooks saved before the switch is from before it, and older content wins: save_old
- *	  leaves alone what is saved; in a log it lies behind, where it is undone last.
- *	- The mirror is copied with signals blocked and no other thread (-fcairn-hybrid has one), so
- *	  all of it is of one instant. From then on every store to it counts: of hooked code, of code
- *	  without hooks, of the kernel, of libraries.
+ *
+ *	- What hooks saved before the switch is older, and older content wins: save_old does not
+ *	  overwrite what is saved; in a log it lies behind, where it is undone last.
+ *	- The mirror is copied with signals blocked and no other thread (-fcairn-hybrid has one),
+ *	  so all of it is from one instant. From then on every store counts, whether by hooked
+ *	  code, code without hooks, the kernel or libraries.
  *	- A hook that the switch interrupts (in a signal handler) has not stored yet, and looks
- *	  before it makes valid what it read (crn_rt_paged).
- *	- What is not in the mirror has its hooks in both versions of a function, or is copied as a
+ *	  again before what it has read becomes valid (crn_rt_paged).
+ *	- Memory that is not in the mirror has hooks in both versions of a function, or is copied
  *	  whole: the active stack at the checkpoint, thread-local variables at the switch.
- *	- Code without hooks is left before the next interval begins: it cannot reach a checkpoint.
+ *	- Code without hooks is left before the next interval begins, because it cannot reach a
+ *	  checkpoint.
  */
 #ifndef CRN_PAGE_MODE_H
 #define CRN_PAGE_MODE_H

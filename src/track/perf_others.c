@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What everybody does to our address space: a ring for each processor. Who has a ring of his own is
- * left to that. A processor that is switched off and on again has lost its ring: so every coming
- * and going of one ends the feed.
+ * What other processes do to our address space: a ring for each processor. Tasks that have a ring
+ * of their own are left to that. A processor that is switched off and on again has lost its ring,
+ * so every such change ends the feed.
  *
  *	slot of a processor: | processors come and go | lock taken |	1 + 8 pages each
  */

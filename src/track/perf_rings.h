@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of feed perf share: feed_perf.c is the feed, perf_threads.c the rings of our
- * threads, perf_others.c those that show what everybody else does to our address space.
+ * What the files of feed perf share. feed_perf.c is the feed, perf_threads.c has the rings of our
+ * threads, and perf_others.c the rings that show what other processes do to our address space.
  *
  *	of a thread	its page faults in user mode; those in kernel mode; its takings of the lock
  *			of an address space; its births of others, and its own end
  *	of a processor	takings of our lock by anybody; processors that come and go
  *
- * A ring of faults is read twice: `noted` is how far those in kernel mode have been put in order
- * with locks, `drained` how far pages have been handed out. drained <= noted <= the kernel's head.
+ * A ring of faults is read twice. `noted` says how far its faults in kernel mode have been put in
+ * order with locks, `drained` how far pages have been handed out. drained <= noted <= the kernel's
+ * head.
  */
 #ifndef CRN_PERF_RINGS_H
 #define CRN_PERF_RINGS_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shadow state (LMC, sections II to IV; "Techniques for in-memory checkpointing", section 3): code
+ * Shadow state (LMC, sections II to IV; "Techniques for in-memory checkpointing", section 3). Code
  * that the compiler has instrumented copies a region to the same place in the shadow before the
- * first store to it in an interval. No page fault, no system call; the cost of a checkpoint is that
- * of the stack and one byte for each region that was written.
+ * first store to it in an interval. There is no page fault and no system call. A checkpoint costs a
+ * copy of the stack and one byte for each region that was written.
  *
  * Memory: at most the written set (its regions) in the shadow, one tag each, eight bytes each in
- * the list, and that again for each checkpoint beyond the newest.
+ * the list, and the same again for each checkpoint beyond the newest.
  */
 #include "base/arena.h"
 #include "base/bits.h"

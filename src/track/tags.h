@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tags of the shadow, from the engine's side: all of them become clean at a checkpoint (LMC,
- * section IV-C). rt/shadow_hooks.c sets them.
+ * Tags of the shadow, from the engine's side: all of them are reset at a checkpoint (LMC, section
+ * IV-C). rt/shadow_hooks.c sets them.
  *
  *	kind      what a checkpoint costs                        what hooks pay for it
  *	zero      a byte for each region that was saved

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tracker `uffd`: undo pages behind userfaultfd write protection, delivered as SIGBUS to the
- * storing thread itself (a handler thread costs ten times as much). About two thirds of the price
- * of `mprotect`, and mappings are never split.
+ * storing thread itself (a handler thread costs ten times as much). It costs about two thirds of
+ * `mprotect`, and mappings are never split.
  *
- * The kernel offers this for private anonymous memory only; areas of files and shared areas are
+ * The kernel offers this for private anonymous memory only. Areas of files and shared areas are
  * guarded by mprotect (and undo_told.c). A system call that writes to a clean page fails with
  * EFAULT, as under `mprotect`.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hot pages under a strategy. What it decides is taken up at the end of an interval, before
- * anything is protected: a page that was written and is promoted is simply left open; one that is
- * evicted is protected in a run with those that were written; a clean one that is promoted is
- * copied and opened once the interval has been handed over.
+ * Hot pages under a strategy. Its decisions are applied at the end of an interval, before anything
+ * is protected. A written page that is promoted is simply left open. A page that is evicted is
+ * protected in one run with the written pages. A clean page that is promoted is copied and opened
+ * after the interval has been handed over.
  */
 #include "base/arena.h"
 #include "base/copy.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Pages of private file mappings that are the process's own, because they have been written.
- * Cutting the file short takes them along, without an event and without a store, and when it grows
- * again the page is the file's: as closed as any clean page, and the old content, which was in live
- * memory alone, is gone.
+ * Cutting the file short removes them, without an event and without a store. When the file grows
+ * again, the page is the file's: it is as closed as any clean page, and its old content, which was
+ * only in live memory, is gone.
  *
- * Each such area has a bit for every page: was it the process's own when it was last closed? What a
- * clean page is now is asked of the pagemap: when the past is looked at, and before it is saved.
- * Nobody asks before a program in the kernel takes an image: under feed bpf-images a sum of what
- * the page held tells whether the image is that.
+ * Each such area has a bit for every page: was it the process's own when it was last closed? The
+ * pagemap tells what a clean page is now. It is asked when the past is looked at, and before a page
+ * is saved. Under feed bpf-images nobody can ask before a program in the kernel takes an image;
+ * there, a checksum of the page's old content tells whether the image has that content.
  */
 #include "base/arena.h"
 #include "base/copy.h"

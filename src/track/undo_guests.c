@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A child of vfork was killed while our handler served its store. Whoever shuts the gate next has
- * everybody else outside, and puts right what it has left: the page that it was at, the list of
- * open pages and the count of frames, and, if it had shut the gate itself, pages that are said to
- * be open and may not be. A frame that it had just taken may be lost.
+ * Repairs after a child of vfork that was killed while our handler served its store. Whoever shuts
+ * the gate next, with everybody else outside, repairs what the child has left: the page that it was
+ * at, the list of open pages, the count of frames and, if it had shut the gate itself, pages that
+ * are marked open and may not be. A frame that it had just taken may be lost.
  */
 #include <errno.h>
 #include "base/arena.h"

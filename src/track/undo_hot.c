@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages that stay open: by range for strategies and touches, and whole hot areas (stacks, TLS,
+ * Pages that stay open: single pages for strategies and touches, and whole hot areas (stacks, TLS,
  * alternate stacks), in which every populated page is copied at every checkpoint. A page of a hot
- * area that was not populated at interval_begin has the old content zeros and needs no frame.
+ * area that was not populated at interval_begin has old content of zeros and needs no frame.
  */
 #include <errno.h>
 #include "base/arena.h"

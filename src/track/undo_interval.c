@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The life of one interval under undo pages: its end, showing, rewriting. undo_pages.h has the
- * states, undo_turn.c what happens to each page.
+ * The life of an interval under undo pages: ending it, showing it, rewriting it. undo_pages.h has
+ * the states of a page, undo_turn.c what happens to each page at the end.
  */
 #include <errno.h>
 #include "base/arena.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What shared areas are mapped from. Nobody tells of their mappings, and another object that is
- * mapped there, closed to stores, is as closed as any clean page: only its identity shows that the
- * old content is no longer in live memory. It is asked for where that matters: when the past is
- * looked at, when pages are saved, and at checkpoints that close pages.
+ * The objects that shared areas are mapped from. Nothing reports changes of their mappings. If
+ * another object is mapped there, closed to stores, it is as closed as any clean page; only its
+ * identity shows that the old content is no longer in live memory. The identity is checked where
+ * that matters: when the past is looked at, when pages are saved, and at checkpoints that close
+ * pages.
  */
 #include "base/arena.h"
 #include "base/status.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Protecting the pages of an interval again, in as few calls as may be. */
+/* Protecting the pages of an interval again, in as few system calls as possible. */
 #include <errno.h>
 #include "base/check.h"
 #include "base/log.h"

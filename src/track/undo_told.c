@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What mprotect guards (all private areas under tracker `mprotect`, those of files under `uffd`):
- * the tracker is told that a mapping has changed, so that it need not ask at each look
- * (undo_whole.c): of mmap and mprotect by perf (change_rings.h), of what takes memory away by a
- * userfaultfd that protects nothing. Areas are registered with it for its events alone, which the
- * keeper reads and logs.
+ * How the tracker learns of changed mappings in areas that mprotect guards (all private areas under
+ * tracker `mprotect`, those of files under `uffd`), so that it need not ask at each look
+ * (undo_whole.c). perf reports mmap and mprotect (change_rings.h). A userfaultfd that protects
+ * nothing reports calls that take memory away; areas are registered with it only for its events,
+ * which the keeper reads and logs.
  *
- * What has gone shows nowhere else: a clean page without its content is as closed as any. So it is
- * taken note of before pages change: a page that was open when its content went does not matter;
- * one that was clean, or that was saved when its event was there already (UNDO_DOUBT), is a loss.
+ * A loss shows nowhere else: a clean page without its content is as closed as any. So losses are
+ * noted before pages change. If a page was open when its content went, that does not matter. If it
+ * was clean, or was saved when its event was already there (UNDO_DOUBT), it is a loss.
  *
- * The keeper also holds the only descriptor, which is fetched when an area is added: if the readers
- * are killed the file ends, and nobody waits for them.
+ * The keeper also holds the only descriptor, which is fetched when an area is added. If the readers
+ * are killed, the userfaultfd ends, and nobody waits for them.
  */
 #include "base/status.h"
 #include "os/descriptor.h"

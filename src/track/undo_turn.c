@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Old content changes hands: each open page gives its frame, or the difference, to the sink, and
- * becomes clean, or stays open with a copy of what it holds now.
+ * How old content changes hands: each open page gives its frame, or the difference, to the sink. It
+ * then becomes clean, or stays open with a copy of its present content.
  */
 #include <errno.h>
 #include "base/arena.h"

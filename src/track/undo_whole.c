@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Are the mappings of explicit areas still those that were closed? Their checkpoints make no system
- * call, so nobody tells of a munmap or mremap. Of what the program maps there instead nothing is
- * closed: clean pages would be written unseen, and their old content, which was in live memory
- * alone, is gone. Open pages do not matter: their old content is in frames.
+ * Are the mappings of explicit areas still the ones that were closed? Checkpoints of such areas
+ * make no system call, so they do not notice a munmap or mremap. Memory that the program maps there
+ * instead is not closed: clean pages would be written unseen, and their old content, which was only
+ * in live memory, is gone. Open pages do not matter, because their old content is in frames.
  */
 #include <errno.h>
 #include <signal.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The undo log ("Techniques for in-memory checkpointing", section 3; LMC's peer): code that the
+ * The undo log ("Techniques for in-memory checkpointing", section 3; LMC's peer). Code that the
  * compiler has instrumented appends address, size and old content before every store. A checkpoint
- * costs the stack and one assignment, but a log grows with the stores, not with what they write:
- * its limit is memory_max, and an interval that exceeds it cannot be restored (said in the log).
+ * costs a copy of the stack and one assignment, but the log grows with the number of stores, not
+ * with what they write. Its limit is memory_max; an interval that exceeds it cannot be restored
+ * (the log of messages says so).
  */
 #include "base/arena.h"
 #include "base/bits.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the session asks of parts that 32-bit programs do not have, because no tracker of theirs
- * does: descriptors that have to be kept alive, hot pages and strategies, traces of pages,
- * protection of the engine's memory, memory that vanishes while a signal handler waits for it,
- * mappings that are followed.
+ * Functions for parts that 32-bit programs do not have, because none of their trackers needs them:
+ * descriptors that must be kept alive, hot pages and strategies, traces of pages, protection of the
+ * engine's memory, memory that vanishes while a signal handler waits for it, and mappings that are
+ * followed.
  */
 #include "base/copy.h"
 #include "os/guarded.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The trackers that 32-bit programs do not have are known by name (registry.c), and that is all. */
+/* The trackers that 32-bit programs do not have: registry.c knows only their names. */
 #include "base/log.h"
 #include "base/status.h"
 #include "track/feed.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * 32-bit programs have no tracker of pages: -fcairn-hybrid is refused for them, and private memory
- * as an area.
+ * 32-bit programs have no page tracker, so -fcairn-hybrid and areas of private memory are refused
+ * there.
  */
 #include "base/status.h"
 #include "track/page_areas.h"
