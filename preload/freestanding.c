@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The four functions that a compiler may call by itself, hidden in the agent, which links no libc
- * and runs before it. Compiled so that none of them is turned into a call of itself.
+ * The four functions to which a compiler may emit calls by itself. They are hidden in the agent,
+ * which links no libc and runs before it, and compiled so that none of them becomes a call of
+ * itself.
  */
 #include <stddef.h>
 

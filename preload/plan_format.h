@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `cairn run` hands to the agent: one memfd, whose number is in CAIRN_PLAN and which every
- * program that is started below inherits. It holds the configuration and the patch plan: for each
- * object, named by its build id, the places where a decoder has proved that a jump may be written
- * over the instructions around a system call. No decoder runs inside the program. All of it is read
- * only; a reader checks magic and sizes and otherwise trusts it.
+ * What `cairn run` hands to the agent: one memfd, whose number is in CAIRN_PLAN, and which every
+ * program inherits that is started from there. It holds the configuration and the patch plan: for
+ * each object, named by its build id, the places where a decoder has proved that a jump may be
+ * written over the instructions around a system call. No decoder runs inside the program. All of it
+ * is read-only; a reader checks magic and sizes and otherwise trusts it.
  *
  *	struct crn_plan | objects[object_count] | sites[site_count] | functions[function_count]
  */

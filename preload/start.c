@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The agent's first moments. ld.so calls crn_agent_start before every other initialiser (-z
- * initfirst), so libc is mapped and relocated but not initialised. The process has one thread.
- * Without a plan in the environment the agent stays away: nothing is patched and the program runs
+ * initfirst), so libc is mapped and relocated but not initialised, and the process has one thread.
+ * Without a plan in the environment the agent stays away: nothing is patched, and the program runs
  * bare.
  */
 #include <elf.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program's limit of its address space. RLIMIT_AS counts what is reserved, also by the agent
- * and the engine: a thousand times what a program allows itself that limits itself (vsftpd: 200
- * MB). So what is ours is added to the limit that the program sets, as far as it may raise it, and
- * taken off the one that it is told. What it executes starts with the sum.
+ * The program's limit on its address space. RLIMIT_AS counts reserved memory, also that of the
+ * agent and the engine, which is a thousand times what a program with a limit of its own may allow
+ * (vsftpd: 200 MB). So our share is added to the limit that the program sets, as far as the program
+ * may raise it, and subtracted from the limit that it is told. Programs that it executes start with
+ * the sum.
  */
 #include <sys/resource.h>
 #include "effects/hooks.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who has which end: the numbers by which a process has a pipe or a socket, and which socket is the
- * other end of a local one. Asked rarely, of /proc and of the kernel's socket monitor.
+ * Who has which end of a pipe or a socket: the descriptor numbers by which a process has it, and
+ * which socket is the other end of a local one. Asked rarely, from /proc and the kernel's socket
+ * monitor.
  */
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>

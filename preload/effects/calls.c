@@ -3,8 +3,8 @@
  * One system call of the program, before and after it runs: look up its row, let its hook do what
  * the row's effect demands, and take the checkpoints that follow from it.
  *
- * A call costs what is asked for: without a session nothing but sites is looked at, without
- * --recover no hook runs, and a call that changes nothing runs without an after-hook.
+ * A call costs only what is asked for. Without a session only sites are checked, without --recover
+ * no hook runs, and a call that changes nothing runs without an after-hook.
  */
 #include <linux/seccomp.h>
 #include <sys/prctl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each descriptor of the program is, found out by fstat the first time that one matters, so
- * that inherited and passed ones need no special case. An entry lives until its number is closed or
- * means something else.
+ * What each descriptor of the program is. It is found out by fstat when the descriptor first
+ * matters, so inherited and passed descriptors need no special case. An entry lives until its
+ * number is closed or reused.
  */
 #include <fcntl.h>
 #include <linux/kcmp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A mirror of every epoll set. The kernel does not tell what a descriptor's item was before a MOD
- * or DEL, nor which mask a fired one-shot item had, nor which descriptor an event belongs to, and a
- * restore needs all three. A set is read from /proc/self/fdinfo when it is first met and followed
+ * or DEL, which mask a fired one-shot item had, or which descriptor an event belongs to, and a
+ * restore needs all three. A set is read from /proc/self/fdinfo when it is first met, and followed
  * from then on.
  */
 #include <sys/epoll.h>

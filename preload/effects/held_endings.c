@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What else is held with the bytes, in the same list and the same order: a file that is sent, the
- * end of what is sent (shutdown), and the close of a connection.
+ * Operations that are held together with bytes, in the same list and order: a file that is sent,
+ * the end of what is sent (shutdown), and the close of a connection.
  *
- * A close that is held really closes the number, so that the next descriptor gets it as ever; the
- * connection lives on under a high duplicate until the commit, which the journal's inverse opens
- * again if the interval is taken back. Bytes that are held for the number move to the duplicate.
+ * A held close really closes the number, so the next descriptor gets it as usual. The connection
+ * lives on under a high duplicate until the commit. If the interval is undone, the journal's
+ * inverse opens the number again. Bytes that are held for the number move to the duplicate.
  */
 #include <sys/epoll.h>
 #include <sys/socket.h>

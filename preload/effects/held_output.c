@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The list of what is held, and sending it. The real sends never wait in the kernel, so a peer
- * that does not read cannot stop the program here. The kernel has room, because it was asked before
- * the bytes were taken; should it have none all the same (it is short of memory), it gets a second,
- * and then the connection is reset: bytes may be lost with a connection, but never out of the
- * middle of one.
+ * The list of held output, and sending it. The real sends never wait in the kernel, so a peer that
+ * does not read cannot stop the program here. The kernel has room, because it was asked before the
+ * bytes were taken. If it has none all the same (it is short of memory), it gets a second; then the
+ * connection is reset. Bytes may be lost with a connection, but never out of the middle of one.
  */
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a process writes to itself: to a pipe or a pair of sockets of which it has the other end, to
- * an eventfd. Most often a signal handler does it, to wake the event loop, in the midst of
- * whatever it has interrupted. Were it an output, the checkpoint that follows would lie there; and
- * if that is between the read of a request and the crash that it causes, no restore could get back
- * to before the read, whatever is reset. So it is held like an answer, until the next wait: a crash
- * before that forgets it, the signal is raised again, and the handler writes again.
+ * What a process writes to itself: to a pipe or a pair of sockets of which it has the other end, or
+ * to an eventfd. Most often a signal handler does this to wake the event loop, in the middle of
+ * whatever it has interrupted. If such a write were an output, a checkpoint would follow right
+ * there. And if that is between the read of a request and the crash that the request causes, no
+ * restore could get back to before the read, whatever is reset. So the write is held like an
+ * answer, until the next wait. A crash before that discards it; the signal is raised again, and the
+ * handler writes again.
  *
- * The law holds: whoever reads at the other end (the process itself, or others, for a child has
- * inherited both ends) sees nothing of it before a checkpoint covers it. That the process has the
- * other end says only that it is worth it; nothing rests on others not having it, nor on its having
- * it still.
+ * The law holds: whoever reads at the other end sees nothing of it before a checkpoint covers it.
+ * The reader may be the process itself, or a child that has inherited both ends. That the process
+ * has the other end only makes holding worthwhile; nothing relies on others not having it, nor on
+ * the process still having it.
  *
- * Nobody can tell: it is held only if the kernel has room for all of it now (a pipe with room for
- * anything takes a page at once, and no more is held for one), and before the process reads from
- * such an end itself, what is held is sent.
+ * The program cannot tell. The write is held only if the kernel has room for all of it now (a pipe
+ * with any room takes a page at once, and no more than that is held for one). Before the process
+ * reads from such an end itself, what is held is sent.
  */
 #include <fcntl.h>
 #include <poll.h>

@@ -2,7 +2,7 @@
 /*
  * Held output: `--commit hold`. What a program sends on stream sockets between two checkpoints is
  * kept here, outside every surface, and really sent when a checkpoint is about to cover it. So a
- * wake-up in which fifty clients are answered costs one checkpoint and not fifty.
+ * wake-up that answers fifty clients costs one checkpoint and not fifty.
  *
  *	program: send -> taken here, answered with the length      (crn_hold_call)
  *	...
@@ -11,13 +11,13 @@
  *	program crashes -> all of it is forgotten; the program runs and sends again (crn_hold_drop)
  *
  * The law: nobody outside sees bytes of an interval that a restore undoes. Between the sending and
- * the checkpoint no instruction of this thread of the program runs, and `uncovered` refuses a
- * restore that another thread's crash might ask for.
+ * the checkpoint this thread of the program runs no instruction, and `uncovered` refuses a restore
+ * that another thread's crash might ask for.
  *
- * A program may not be able to tell either. Bytes are taken only if the kernel would have taken
- * them all at once (hold_credit.c), and no call runs whose answer or effect depends on their having
- * been sent (hold_rules.c). Errors of the real send are told at the next call on the socket, as TCP
- * tells a reset that came a moment later.
+ * The program cannot tell, either. Bytes are taken only if the kernel would have taken them all at
+ * once (hold_credit.c), and no call runs whose answer or effect depends on their having been sent
+ * (hold_rules.c). An error of the real send is reported at the next call on the socket, as TCP
+ * reports a reset that arrives a moment later.
  *
  *	held_output.c  the buffer, the real sends
  *	held_endings.c files, shutdown and close in the same list
@@ -25,7 +25,7 @@
  *	hold_credit.c  may bytes for this socket be held?
  *	hold_rules.c   which calls may run while bytes are held
  *
- * All of it under the effects' lock.
+ * All of it runs under the effects' lock.
  */
 #ifndef CRN_HOLD_H
 #define CRN_HOLD_H

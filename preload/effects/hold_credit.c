@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * May bytes for this socket be held? Only if the kernel would take them at once: a connected TCP
- * or local stream, without kernel TLS, with room in its send buffer. The kernel is asked by its own
- * measure (SO_MEMINFO), rarely: what it answered is a credit that each send uses up, and the buffer
- * only gets emptier meanwhile.
+ * May bytes for this socket be held? Only if the kernel would take them at once: a connected TCP or
+ * local stream, without kernel TLS, with room in its send buffer. The kernel is asked by its own
+ * measure (SO_MEMINFO), but rarely: its answer is a credit that each send uses up, and meanwhile
+ * the buffer only gets emptier.
  */
 #include <netinet/in.h>
 #include <sys/socket.h>

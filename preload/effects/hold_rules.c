@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which calls may run while bytes are held. Three answers:
+ * Which calls may run while bytes are held. There are three answers:
  *
  *	NOTHING  it neither waits, nor shows anybody anything, nor asks about what was sent
  *	SEND     somebody can see it, or it asks: what is held is sent first; a checkpoint follows
  *	COMMIT   it may wait: what is held is sent, and a checkpoint is taken at its entry, because
  *		 nobody knows when it returns
  *
- * Bytes are not held for long either: intercept/late_timer.c. Not for a moment only, because a
- * checkpoint in the middle of a request that goes wrong keeps what is wrong.
+ * Bytes are not held for long either: intercept/late_timer.c. But they are not sent after a moment,
+ * because a checkpoint in the middle of a request that goes wrong would keep what is wrong.
  */
 #include <fcntl.h>
 #include <linux/futex.h>

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The hooks that effects.def names, by the file that has them, and what calls.c needs of those
- * files.
- */
+/* The hooks that effects.def names, listed by file, and what calls.c needs of those files. */
 #ifndef CRN_HOOKS_H
 #define CRN_HOOKS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that take something: reads, and accept. What was taken is kept; what was taken before a
- * restore is given again, before the kernel is asked for more.
+ * Calls that take input: reads, and accept. The input is kept. Input that was taken before a
+ * restore is given again before the kernel is asked for more.
  */
 #include <fcntl.h>
 #include <poll.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that change the process's mappings. A new mapping is taken away again; an munmap is put off
- * until the next checkpoint, so that what it would lose is still there; everything that loses
- * content at once (MAP_FIXED over something, mremap, brk shrink) is done and followed by a
+ * Calls that change the process's mappings. A new mapping is removed again by a restore. An munmap
+ * is deferred until the next checkpoint, so its memory is still there. Everything that loses
+ * content at once (MAP_FIXED over something, mremap, a shrinking brk) is done and followed by a
  * checkpoint.
  *
- * A call that takes memory away is made in its hook, between checkpoints: one that another thread
- * is taking would read on into a hole.
+ * A call that takes memory away is made inside its hook, between checkpoints: a checkpoint that
+ * another thread is taking would otherwise read into a hole.
  */
 #include <errno.h>
 #include <fcntl.h>

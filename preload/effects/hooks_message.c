@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages taken from sockets, with who sent them and the control data that came with them. Kept
- * and given again as any input, but for what has no second time: descriptors that were passed have
- * numbers of their own now, urgent data and the queue of errors are no part of the stream. Those
- * are followed by a checkpoint.
+ * Messages taken from sockets, with their senders and control data. They are kept and given again
+ * like any input, with exceptions: passed descriptors have new numbers by now, and urgent data and
+ * the queue of errors are not part of the stream. Those are followed by a checkpoint.
  */
 #include <fcntl.h>
 #include <sys/socket.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that somebody else can see. Most need nothing but their effect (the checkpoint that
- * follows); here are those that only sometimes are outputs, and those whose consequences no
- * checkpoint of one thread holds.
+ * follows). This file has the calls that are outputs only sometimes, and those whose consequences
+ * are in no checkpoint of one thread.
  */
 #include <fcntl.h>
 #include <sched.h>

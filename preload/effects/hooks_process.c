@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that change the process itself: signals, timers, socket options, umask, its working
- * directory; and those that are refused.
+ * Calls that change the process itself (signals, timers, socket options, umask, working directory),
+ * and calls that are refused.
  */
 #include <asm/prctl.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that move bytes from one descriptor to another without showing them to the program. What
- * they take cannot be kept, so a checkpoint follows; but what a restore left to be given comes
- * first, and is carried over here.
+ * they take cannot be kept, so a checkpoint follows. But bytes that a restore has left to be given
+ * again come first, and are carried over here.
  */
 #include <fcntl.h>
 #include <poll.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits. They change nothing, but after a restore there may be input that only we have: then the
- * kernel is asked without waiting, and readiness for what is to be given again is added to its
- * answer.
+ * Waits. They change nothing, but after a restore there may be input that only the agent has. Then
+ * the kernel is asked without waiting, and the readiness of that input is added to its answer.
  */
 #include <poll.h>
 #include <sys/epoll.h>

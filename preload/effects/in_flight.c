@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that the kernel is working on, as a checkpoint must know them under "uffd" and "mprotect":
- * it closes the pages that were written since the one before, and the kernel's next write into one
- * would fail or come back short. So the memory that such calls may write stays open: its pages are
- * copied at the checkpoint instead of being protected.
+ * System calls that the kernel is working on. Under "uffd" and "mprotect" a checkpoint must know
+ * them: it closes the pages that were written in the interval, and the kernel's next write into
+ * such a page would fail or come back short. So memory that these calls may write stays open, and
+ * its pages are copied at the checkpoint instead of being protected.
  *
- * Nothing is noted when a call begins but the call itself (intercept/hook.c); its buffers are
- * worked out when somebody takes a checkpoint. The order is what makes it safe. A call is on its
- * thread's list before its buffers are opened, and both opening and checkpoint hold the session's
- * lock: a checkpoint that misses the call comes before the opening.
+ * When a call begins, only the call itself is noted (intercept/hook.c); its buffers are worked out
+ * when somebody takes a checkpoint. The order makes this safe. A call is on its thread's list
+ * before its buffers are opened, and both opening and checkpoint hold the session's lock. So a
+ * checkpoint that misses the call comes before the opening.
  */
 #include <linux/futex.h>
 #include "base/copy.h"

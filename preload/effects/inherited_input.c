@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Input that is still to be given again when the program forks. Parent and child have the same
- * descriptors, and whoever reads first must get it, the other nothing: as from the kernel. So it is
- * copied to memory that both share, with one word for each stream, the claim, in which the first
- * who takes from it leaves its process id. The child finds the copy at its first call, opens its
- * session there, and adopts it.
+ * descriptors. Whoever reads first must get the input and the other nothing, as from the kernel. So
+ * the input is copied to memory that both share, with one word per stream, the claim: the first
+ * process that takes from the stream leaves its process id there. The child finds the copy at its
+ * first call, opens its session there, and adopts it.
  *
  *	mapping  | struct crn_legacy | streams | claims | the pool up to pool_used |
  *
- * The mapping is shared, so it is in no surface, and it stays: this happens only between a recovery
- * and the moment at which the input has been read.
+ * The mapping is shared, so it is in no surface. It stays mapped, because all this happens only
+ * between a recovery and the moment at which the input has been read.
  */
 #include <sched.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the calls that take something share (hooks_input.c), in all their shapes: reads there,
- * messages in hooks_message.c, bytes that never pass through the program in hooks_splice.c.
+ * What the calls that take input share: reads in hooks_input.c, messages in hooks_message.c, and
+ * bytes that never pass through the program in hooks_splice.c.
  */
 #ifndef CRN_INPUT_H
 #define CRN_INPUT_H

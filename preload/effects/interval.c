@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The open interval as a whole: its beginning at a checkpoint, whether it can be taken back, and
- * taking it back.
+ * The open interval as a whole: beginning it at a checkpoint, deciding whether it can be undone,
+ * and undoing it.
  */
 #include <fcntl.h>
 #include <sys/resource.h>

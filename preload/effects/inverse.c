@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The journal of inverses: what puts the process's kernel state back, run in reverse order after
- * memory has been put back. Nothing here may fail for a reason that could have been known before:
- * what cannot be inverted was never journalled, but made its call an output.
+ * The journal of inverses: what puts the process's kernel state back. It runs in reverse order
+ * after memory has been put back. An inverse must not fail for a reason that could have been known
+ * before: a call that cannot be inverted is never journalled, but counts as an output.
  */
 #include <fcntl.h>
 #include <signal.h>

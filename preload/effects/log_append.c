@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Appends to files that nobody is known to read. They are no outputs: a restore cuts the file back
- * to what it was at the checkpoint, and the program appends again. But only where nobody else can
- * have seen or added anything: the file has grown by exactly what was appended here, and no other
- * open file means it, which a write lease proves. Otherwise (a log that is being followed, or that
- * several processes write) it is left as written, and shows what really happened, twice.
+ * to its length at the checkpoint, and the program appends again. This is done only where nobody
+ * else can have seen or added anything: the file has grown by exactly what was appended here, and a
+ * write lease proves that there is no other open file of it. Otherwise (a log that is being
+ * followed, or that several processes write) the file is left as written, and shows twice what
+ * really happened twice.
  */
 #include <fcntl.h>
 #include <signal.h>

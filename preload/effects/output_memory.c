@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory that the kernel writes on the program's behalf. Under "uffd" and "mprotect" such a write
- * into a clean page fails with EFAULT (measured; a read that spans a clean page comes back short),
- * so every buffer that the table names is opened first, with its real length. Reading the program's
- * memory goes through the kernel: a bad pointer must stay the program's EFAULT.
+ * into a clean page fails with EFAULT (measured; a read that spans a clean page comes back short).
+ * So every buffer that the table names is opened first, with its real length. The program's memory
+ * is read through the kernel, so that a bad pointer stays the program's EFAULT.
  */
 #include <limits.h>
 #include <linux/sched.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bugs to be planted by the tests, to see that they are caught: a second agent, built for the tests
- * alone with CRN_PLANTED, leaves out the step that CAIRN_PLANT in its environment names. In the
- * real agent this is nothing.
+ * Bugs that tests plant to see that they are caught. A second agent, built only for the tests with
+ * CRN_PLANTED, leaves out the step that CAIRN_PLANT in its environment names. In the real agent
+ * this is nothing.
  */
 #ifndef CRN_PLANTED_H
 #define CRN_PLANTED_H

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Children that have ended and were waited for. Nobody but the parent learns of that, so it is
- * input: how a child ended is kept, and told again after a restore to the next call that would
- * have found it. Were it an output, each handler of SIGCHLD would have a checkpoint taken in the
- * midst of what it has interrupted (held_wakeups.c has what that does to a recovery).
+ * Children that have ended and were waited for. Only the parent learns of that, so it is input: how
+ * a child ended is kept, and reported again after a restore to the next call that would have found
+ * it. If it were an output, each handler of SIGCHLD would have a checkpoint taken in the middle of
+ * what it has interrupted (held_wakeups.c explains what that does to a recovery).
  *
- * The call may not ask how the child ended. So the kernel is asked before it, without taking the
- * child, and believed if the call then takes that one. What is not known all the same, and children
- * that have stopped or go on, stay outputs.
+ * The call may not ask how the child ended. So the kernel is asked before the call, without taking
+ * the child, and is believed if the call then takes that child. If the end is still not known, or a
+ * child has stopped or continued, the call stays an output.
  */
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Record locks (fcntl F_SETLK). They are the process's, and end with the first close of any
- * descriptor of the file, also one of ours: what is kept open, or will be closed, to undo a call
- * must not be of such a file.
+ * Record locks (fcntl F_SETLK). They belong to the process, and end with the first close of any
+ * descriptor of the file, including one of ours. So a descriptor that is kept open, or will be
+ * closed, to undo a call must not be of such a file.
  *
- * A shared one that is taken where the process had none is undone by giving it back. All else is an
- * output: one for writing keeps others away from what the program changes in shared memory, which
- * no restore brings back, and one that was given back may be somebody else's by now.
+ * A shared lock that is taken where the process had none is undone by giving it back. All other
+ * locking is an output: a write lock keeps others away from what the program changes in shared
+ * memory, which no restore brings back, and a lock that was given back may be somebody else's by
+ * now.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -7,12 +7,12 @@
  *	  | taken by the program | to be given again  |  -> the kernel
  *	  `-- begin_at           `-- cursor_at
  *
- * A read takes from the cursor on; when there is nothing left the kernel is asked, and what it
- * gives is appended and counts as taken. A checkpoint forgets what was taken, a restore moves the
- * cursor back to the beginning. Nothing else is needed: log and replay are one structure.
+ * A read takes from the cursor on. When nothing is left there, the kernel is asked; what it gives
+ * is appended and counts as taken. A checkpoint forgets what was taken, and a restore moves the
+ * cursor back to the beginning. So log and replay are one structure.
  *
- * Streams are found by the object's identity, not by number, so that duplicates of a descriptor
- * share one.
+ * Streams are found by the object's identity, not by number, so duplicates of a descriptor share
+ * one.
  */
 #include <fcntl.h>
 #include <sys/inotify.h>

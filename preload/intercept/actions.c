@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The system calls about signals. sigaction and sigaltstack are answered from the agent's own
- * tables; masks are handed to the kernel without the reserved signals; sigreturn is let through
+ * tables. Masks are handed to the kernel without the reserved signals. sigreturn is let through
  * after its frame names the agent's alternate stack. Answers, error codes included, are the
  * kernel's (kernel/signal.c).
  */

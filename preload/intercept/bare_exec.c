@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs that are executed below and will run without the agent, which `cairn run` would have
- * refused: one line says so, as nothing else does. guard.c calls this at each exec, also of a vfork
- * child: everything here is on the stack, and no descriptor is one of the engine's.
+ * Programs that the program executes and that will run without the agent, such as those that `cairn
+ * run` would refuse. One line says so, because nothing else does. guard.c calls this at each exec,
+ * also in a vfork child: everything here is on the stack, and no descriptor belongs to the engine.
  */
 #include <elf.h>
 #include <fcntl.h>

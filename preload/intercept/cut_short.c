@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that wait until all their bytes are moved end early, with a part of them, when a signal
- * comes: to a program that has no signals they never do. So one that a timer of ours has cut short
- * goes on with the rest, and its result is the sum. Where the part has another reason (a descriptor
- * that does not block, an end) the rest moves nothing, and the result stands.
+ * Some calls wait until all their bytes are moved, and end early with a part of them when a signal
+ * comes. In a program that gets no signals they never do. So a call that our timer has cut short
+ * continues with the rest, and its result is the sum. If it ended early for another reason (a
+ * descriptor that does not block, an end of file), the rest moves nothing, and the result stands.
  */
 #include <asm/ioctls.h>
 #include <asm/termbits.h>

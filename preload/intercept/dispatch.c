@@ -2,9 +2,9 @@
 /*
  * Syscall user dispatch (Linux 5.11): a system call from anywhere but the agent's own text becomes
  * a SIGSYS, which costs some 4000 cycles. It catches what no patch covers: the program's own
- * syscall instructions, sites that the decoder could not prove safe, code loaded or generated
- * later. Armed per thread, gone after fork and exec. No selector byte: the agent's calls are told
- * apart by where they come from.
+ * syscall instructions, sites that the decoder could not prove safe, and code that is loaded or
+ * generated later. It is armed per thread, and gone after fork and exec. No selector byte is used:
+ * the agent's calls are told apart by their address.
  */
 #include "base/log.h"
 #include "os/sys.h"

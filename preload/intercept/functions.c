@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sites at the entry of a function of the program, or of an object that it has at its start. The
- * plan says which instructions give way to a jump to a trampoline near the object (a 32-bit
- * displacement does not reach the agent); where a jump has no room, int3 and SIGTRAP lead to the
+ * plan says which instructions are replaced by a jump to a trampoline near the object (a 32-bit
+ * displacement does not reach the agent). Where a jump has no room, int3 and SIGTRAP lead to the
  * same trampoline. The hook sees the registers as they are at the entry.
  */
 #include <link.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The ways between the program and the agent. All of it runs with the program's vector registers,
- * which no hook touches, and with %gs at the thread's struct crn_thread.
+ * which no hook touches, and with %gs pointing to the thread's struct crn_thread.
  *
  * A signal may come at any instruction. Its kernel frame always goes to the agent's alternate
- * stack, never over anything here; crn_signal_entry then looks at where it came:
+ * stack, never over anything here. crn_signal_entry then looks at where it came:
  *
  *	where                          in_agent  what is in the registers           what the entry does
  *	stub, before crn_enter         0         the program's (rcx free)           delivers: a signal before the call
@@ -22,10 +22,10 @@
  *	calls, up to crn_signal_end
  *	from there to rt_sigreturn      any       another signal's                  holds it, and gives it back at once
  *
- * Signals that were put off are looked at in the first instruction of crn_exit; one that comes
- * after it finds rip in the third row. So none waits for the next call. crn_exit_trap raises
- * SIGSYS (or, where a filter forbids that, SIGILL), whose handler does the third row's work for the
- * first signal that was put off, with the program's mask.
+ * The first instruction of crn_exit looks for signals that were put off; a signal that comes after
+ * it finds rip in the third row. So none has to wait for the next call. crn_exit_trap raises SIGSYS
+ * (or, where a filter forbids that, SIGILL), whose handler does the third row's work for the first
+ * signal that was put off, with the program's mask.
  */
 #include "intercept/layout.h"
 

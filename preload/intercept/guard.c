@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls by which a program would, mostly without knowing, take away what the agent stands on:
- * descriptors, %gs, system call dispatch, the right to make system calls. Descriptors and children
- * of the engine do not exist for the program.
+ * Calls by which a program would, mostly without knowing, take away what the agent needs:
+ * descriptors, %gs, system call dispatch, the right to make system calls. For the program,
+ * descriptors and children of the engine do not exist.
  */
 #include <linux/close_range.h>
 #include <sys/prctl.h>

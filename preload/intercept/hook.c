@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One system call of the program, before and after. Runs on the agent's stack with the program's
- * handlers put off; the registers that it leaves in *regs are the program's when gate.S lets go.
+ * One system call of the program, before and after. It runs on the agent's stack while the
+ * program's signal handlers are deferred. The registers that it leaves in *regs are the program's
+ * when gate.S returns.
  *
- * A call is kept in a small per-thread list from its before-hook to its after-hook, found again by
- * the program's stack pointer: calls nest when a handler runs in one, and are abandoned when it
- * leaves by siglongjmp. An abandoned one is replaced by the next call at the same depth, or pushed
- * out.
+ * A call is kept in a small per-thread list from its before-hook to its after-hook, and found again
+ * by the program's stack pointer. Calls nest when a handler runs in one, and are abandoned when the
+ * handler leaves by siglongjmp. An abandoned call is replaced by the next one at the same depth, or
+ * pushed out of the list.
  */
 #include "base/bits.h"
 #include "base/copy.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread that holds output and computes on, without any call at which it could be sent, is
- * interrupted: a timer on its processor time, made when it first holds something, looks every
- * PERIOD_NS whether bytes are held; when it finds them for the second time they are sent. If that
- * instant lies in a hook, the next call commits. Processor time, because a thread that sleeps has
- * entered a call that waits, and nothing was held any more. The signal is SIGSYS, which is ours
- * and never blocked.
+ * A thread that holds output and computes on, without any call at which the output could be sent,
+ * is interrupted. A timer on its processor time, made when the thread first holds something, checks
+ * every PERIOD_NS whether bytes are held. When it finds them for the second time, they are sent; if
+ * that instant lies in a hook, the next call commits. Processor time is right because a sleeping
+ * thread has entered a call that waits, and then nothing is held any more. The signal is SIGSYS,
+ * which belongs to the agent and is never blocked.
  */
 #include <signal.h>
 #include <time.h>

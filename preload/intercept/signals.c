@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals on their way to the program. Every handler that the program installs is known to the
- * kernel as crn_signal_entry, on the agent's alternate stack, with everything blocked but the
- * reserved signals. The entry puts a signal off, or delivers it: frames.c builds the frame that the
- * program's handler expects, and our return from the entry is the jump into that handler. gate.S
- * has the table of instants.
+ * Signals on their way to the program. For the kernel, every handler that the program installs is
+ * crn_signal_entry, on the agent's alternate stack, with everything blocked but the reserved
+ * signals. The entry defers a signal or delivers it: frames.c builds the frame that the program's
+ * handler expects, and the return from the entry is the jump into that handler. gate.S has the
+ * table of instants.
  *
- * A reserved one that is sent while the entry runs for another is held until that one's end. What
- * the program ignores is not blocked, neither then nor while signals are put off: the kernel drops
- * it, as it would without us.
+ * A reserved signal that is sent while the entry runs for another one is held until that is done.
+ * Signals that the program ignores are not blocked, neither then nor while signals are deferred:
+ * the kernel drops them, as it would without us.
  *
- * SAFETY: the entry runs with asynchronous signals blocked and touches the thread's own struct
+ * SAFETY: the entry runs with asynchronous signals blocked. It touches the thread's own struct
  * crn_thread, the action table under a lock that no interrupted code of the same thread can hold
- * (such code is in_agent, and is put off), and the program's stack through crn_user_copy.
+ * (such code is in_agent, where signals are deferred), and the program's stack through
+ * crn_user_copy.
  */
 #include "base/check.h"
 #include "base/copy.h"

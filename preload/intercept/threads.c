@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The agent's memory for each thread of the program, and threads and processes being born. One
+ * The agent's memory for each thread of the program, and the birth of threads and processes. One
  * reserved range is cut into slots:
  *
  *	slot  | struct crn_thread | xstate | guard | alternate stack | guard | stack of the hooks |
  *	      0                  32K      64K      68K              160K    164K                 512K
  *
- * A slot is found by a thread through %gs. Clone and fork run with all signals blocked, from the
- * before-hook to the child's and the parent's own way out, because the child has the parent's %gs
- * until it has set its own.
+ * A thread finds its slot through %gs. Clone and fork run with all signals blocked, from the
+ * before-hook until the child and the parent have each returned, because the child has the parent's
+ * %gs until it has set its own.
  */
 #include <sched.h>
 #include <linux/sched.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Site timer:MS: a checkpoint every MS milliseconds, by the clock on the wall, in whichever thread
- * runs. A process that sleeps changes nothing: its turn comes when it wakes.
+ * Site timer:MS: a checkpoint every MS milliseconds of wall-clock time, in whichever thread runs. A
+ * sleeping process changes nothing: its turn comes when it wakes.
  *
- * One thread holds the site's timer, which signals it alone. The signal is SIGSYS, which is ours
- * and never blocked. Where it finds the thread says what is done:
+ * One thread holds the site's timer, which signals that thread alone. The signal is SIGSYS, which
+ * belongs to the agent and is never blocked. What is done depends on where it finds the thread:
  *
  *	in the program's code   the checkpoint is taken there
  *	in a hook               the hook takes it when the call returns (`due`)
- *	in a call               the call goes on as if nothing had been; another thread that is in
- *	                        the program's code is signalled, and holds the timer from then on.
- *	                        There is none: the timer rests, and who first returns from a call
- *	                        takes the checkpoint and the timer.
+ *	in a call               the call continues as if nothing had happened. Another thread that
+ *	                        is in the program's code is signalled, and holds the timer from
+ *	                        then on. If there is none, the timer rests, and the first thread
+ *	                        that returns from a call takes the checkpoint and the timer.
  *
  * A call that the signal has cut short is made again, with the rest of its timeout.
  */

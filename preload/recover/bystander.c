@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Has another thread run since the checkpoint, or could it before memory is back? Its registers are
- * not in the checkpoint, so memory that it has moved on from must not be put back under it.
+ * Has another thread run since the checkpoint, or could it run before memory is back? Its registers
+ * are not in the checkpoint, so memory that it has moved on from must not be put back under it.
  *
- * A thread is left where it is if it sleeps in a call that it began before the interval before this
- * one, and that comes back to its after-hook. Then it has not run since, and if it wakes up now it
- * stops at the lock that we hold: memory is as it left it, and what the kernel has written for its
- * call is not put back (session/store.c). Whoever is anywhere else runs or may go on at any moment;
- * a write fault of the program that waits for the tracker looks asleep, too.
+ * A thread may stay where it is if it sleeps in a call that it began before the previous interval,
+ * and that returns to its after-hook. Then it has not run since, and if it wakes up now it stops at
+ * the lock that we hold. Its memory is as it left it, and what the kernel has written for its call
+ * is not put back (session/store.c). A thread anywhere else runs, or may run at any moment; even a
+ * write fault of the program that waits for the tracker looks like sleep.
  */
 #include "effects/effects.h"
 #include "recover/recover.h"

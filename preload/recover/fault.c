@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A fatal signal of the program's own making. If the open interval can be taken back, it is:
- * everything is checked first, then memory, then the inverses in reverse order, then input to be
- * given again, the suspect's reset, epoll, the signals delivered since, and the program runs on
- * from the checkpoint. If not, one line says why and the signal is the program's.
+ * A fatal signal of the program's own making. If the open interval can be undone, it is. Everything
+ * is checked first; then come memory, the inverses in reverse order, input to be given again, the
+ * suspect's reset, epoll, and the signals delivered since. Then the program runs on from the
+ * checkpoint. Otherwise one line says why, and the signal is the program's.
  *
- * The handler may run on a stack of the program's, which the restore overwrites: the work is done
- * on the agent's own stack of this thread, which is idle, because a fault inside a hook is never
- * recovered from.
+ * The handler may run on a stack of the program's, which the restore overwrites. So the work is
+ * done on the agent's own stack of this thread, which is idle, because a fault inside a hook is
+ * never recovered from.
  */
 #include <ucontext.h>
 #include "base/copy.h"

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How hard to try. The first crash goes back to the checkpoint and resets the suspect. A crash is a
- * repetition only if the program has neither completed a wake-up nor come to a checkpoint since the
- * last recovery: then it goes back once more, with every socket that was read in the interval
- * reset; then it is given up. At a checkpoint the crash has been passed, for no restore leads to
- * before it any more; who never waits has nothing else to show.
- * (Counting crashes at one place would stop a healthy server: all crashes by one command share
- * their pc.)
+ * repetition only if the program has neither completed a wake-up nor reached a checkpoint since the
+ * last recovery. Then it goes back once more, and every socket that was read in the interval is
+ * reset; after that it is given up. At a checkpoint the crash has been passed, because no restore
+ * leads to before it any more; a program that never waits shows nothing else. (Counting crashes at
+ * one place would stop a healthy server: all crashes by one command share their pc.)
  *
- * Within one wake-up several clients may each bring a crash. As long as each recovery disconnects
- * somebody new, that is progress and not a repetition: it ends when there is nobody left. So it is
+ * Within one wake-up several clients may each send a crash. As long as each recovery disconnects
+ * somebody new, that is progress and not a repetition; it ends when nobody is left. The same holds
  * where nobody can be disconnected (datagrams, a pipe): what was read has been dropped, and what
- * has been read since is something new. Of datagrams that one call has read all are suspect: they
+ * has been read since is new. If one call has read several datagrams, all of them are suspect. They
  * are given again one by one, and then only the one that was read last is dropped.
  *
- * A pair that the program has made for itself is disconnected at no step. A crash that comes again
- * then ends the program as it would have, and not by what it finds there.
+ * A socket pair that the program has made for itself is never disconnected. A crash that comes
+ * again then ends the program as it would have, and not because of what it finds there.
  */
 #include "effects/effects.h"
 #include "os/clock.h"

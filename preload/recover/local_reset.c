@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A real reset for local sockets, which the kernel does not offer. It has one case: who is
- * connected to a socket that is closed for good with bytes unread in it gets ECONNRESET. So each
- * number of the suspect's socket is given to a dead socket, which tells the program the same, and
- * the last reference goes. The bytes unread are what the peer has sent since; if there are none, we
- * send one by the peer's own descriptor, borrowed from its process where ptrace would be allowed
+ * A real reset for local sockets, which the kernel does not offer except in one case: if a socket
+ * is closed for good with bytes unread, its peer gets ECONNRESET. So each number of the suspect's
+ * socket is given to a dead socket, which tells the program the same, and the last reference to the
+ * real one goes. Unread bytes are those that the peer has sent since. If there are none, we send
+ * one through the peer's own descriptor, borrowed from its process where ptrace would be allowed,
  * too. Nobody reads it: it goes with the socket.
  *
- * Where that cannot be done (another process holds the socket as well, or the peer's may not be
- * looked at) nothing has changed, and the caller shuts the connection down: the peer then sees the
- * end of the stream. Runs in a recovery, so time does not matter much.
+ * If that cannot be done (another process holds the socket as well, or the peer's may not be looked
+ * at), nothing has changed, and the caller shuts the connection down: the peer then sees the end of
+ * the stream. This runs in a recovery, so time does not matter much.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>

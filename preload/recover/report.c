@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One line for each recovery, one for each refusal, whatever the log level: they are why the
- * program was started under Cairn. Scripts that watch a server read them: keep their shape.
+ * One line for each recovery, and one for each refusal, whatever the log level: they are why the
+ * program was started under Cairn. Scripts that watch a server read these lines, so keep their
+ * shape.
  *
  *	cairn: recovered (3): SIGSEGV at 0x0 in debugCommand+0x2f4 (redis-server);
  *		31 pages, 93 us; suspect 127.0.0.1:40312

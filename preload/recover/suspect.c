@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whose input it was. The suspect is the descriptor whose input was consumed last; if that is a
+ * Whose input it was. The suspect is the descriptor whose input was consumed last. If that is a
  * socket, its peer is disconnected by connect(AF_UNSPEC), which resets the connection on both
- * sides: after shutdown() a truncated answer would look complete (measured). Local sockets know no
- * such thing: local_reset.c. The program finds ECONNRESET at its next read and closes the
+ * sides; after shutdown() a truncated answer would look complete (measured). Local sockets cannot
+ * be reset so: local_reset.c. The program finds ECONNRESET at its next read and closes the
  * connection itself.
  */
 #include <netinet/in.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An address as function+offset: the loaded object that holds it is found in the map, its dynamic
- * symbols are read from memory, and where none of them is the one, the rest (static functions) from
- * its file, if that is not stripped. No libc (dladdr takes locks, and the program may have crashed
- * inside them). Everything is read through the kernel, because a program that has crashed may have
- * scribbled over any of it.
+ * An address as function+offset. The loaded object that holds it is found in the map, and its
+ * dynamic symbols are read from memory. If none of them fits, the other symbols (static functions)
+ * are read from its file, unless that is stripped. No libc: dladdr takes locks, and the program may
+ * have crashed inside them. Everything is read through the kernel, because a program that has
+ * crashed may have overwritten any of it.
  */
 #include <elf.h>
 #include "base/copy.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --context: what kind of work comes next, as a number. Asked at each checkpoint; a strategy keeps
- * one working set for each answer. Whatever cannot be found out is 0.
+ * --context: what kind of work comes next, as a number. It is asked at each checkpoint; a strategy
+ * keeps one working set for each answer. What cannot be found out is 0.
  */
 #include <poll.h>
 #include <sys/epoll.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sites: where checkpoints are taken. A session is opened at the first one (to recover, at the
+ * Sites: where checkpoints are taken. A session is opened at the first one (with --recover, at the
  * latest before the first request is read), so that start-up costs nothing and the program's memory
- * is laid out by then. One checkpoint at a time: a site that is reached while another thread takes
- * one is skipped and counted; an output waits for its turn, because it must be followed by one.
+ * is laid out by then. One checkpoint is taken at a time. A site that is reached while another
+ * thread takes one is skipped and counted; an output waits for its turn, because a checkpoint must
+ * follow it.
  *
  * Lock order: the sites' lock, then the effects' lock, then the session's.
  */
