@@ -301,7 +301,7 @@ class Command:
             own |= self.what_is_known()
         own |= self.switches
         if self.complete:
-            own["heap"] = "off"  # libc's own has hooks
+            own |= {"heap": "off", "own": "off"}  # what has libc's names is libc's, with hooks
         own["tags"] = "epoch" if self.tags == "epoch" else "one"
         if self.report:
             own["report"] = "on"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "libc_calls.h"
+#include "own_heap.h"
 #include "writes.h"
 #include "llvm/IR/InstrTypes.h"
 
@@ -46,6 +47,25 @@ static void wrap(Function &f, bool calls_back, Report &report)
 	report.wrapped(f.getName());
 }
 
+// A function of the program's own that has the name of one of libc's: units that do not see it
+// would call the wrapper of that.
+static void stand_in_for(Module &m, StringRef name)
+{
+	auto *f = dyn_cast_or_null<Function>(m.getNamedValue(name));
+	std::string wrapper = ("__cairn_wrap_" + name).str();
+
+	if (!f || f->isDeclarationForLinker() || f->hasLocalLinkage() || f->hasComdat())
+		return;
+	if (GlobalValue *used = m.getNamedValue(wrapper)) {
+		if (!used->isDeclaration())
+			return;
+		used->replaceAllUsesWith(f);
+		used->eraseFromParent();
+	}
+	GlobalAlias::create(f->getValueType(), 0, f->getLinkage(), wrapper, f, &m)
+		->setVisibility(f->getVisibility());
+}
+
 void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, Report &report)
 {
 	std::vector<Function *> custom;
@@ -55,6 +75,8 @@ void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, Report &r
 
 		if (w.is_heap() ? !o.heap : w.is_thrown() && o.heap)
 			continue;
+		if (o.own && !is_own_heap(w.name))
+			stand_in_for(m, w.name);
 		if (f && f->isDeclaration() && !f->use_empty() && !list.custom(w.name))
 			wrap(*f, w.calls_back(), report);
 	}

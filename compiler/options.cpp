@@ -62,7 +62,7 @@ Options Options::parse(const char *text)
 		{ "segments", &o.segments }, { "aggregate", &o.aggregate },
 		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "clone", &o.clone },
 		{ "hybrid", &o.hybrid },
-		{ "wrap", &o.wrap }, { "heap", &o.heap },
+		{ "wrap", &o.wrap }, { "heap", &o.heap }, { "own", &o.own },
 		{ "native-quiet", &o.native_quiet }, { "report", &o.report },
 		{ "warn-uncovered", &o.warn_uncovered }, { "site-one", &o.site_one },
 	};

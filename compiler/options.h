@@ -43,6 +43,7 @@ struct Options {
 	bool hybrid = false;      // and the switch may change within an interval
 	bool wrap = true;         // libc functions that write memory
 	bool heap = true;         // malloc and its like, of them
+	bool own = true;          // functions with libc's names may be the program's own
 	bool native_quiet = false; // what is linked without bitcode takes no checkpoints
 	bool report = false;      // say what was done and what was not
 	bool warn_uncovered = false; // one line if external functions may write unseen

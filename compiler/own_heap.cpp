@@ -31,6 +31,11 @@ static const Own functions[] = {
 	{ "malloc_usable_size", 's', "p", true },
 };
 
+bool is_own_heap(StringRef name)
+{
+	return llvm::any_of(functions, [&](const Own &o) { return name == o.name; });
+}
+
 static Type *type_of(const Module &m, char letter)
 {
 	LLVMContext &c = m.getContext();

@@ -11,6 +11,9 @@ namespace cairn {
 
 void rename_own_heap(llvm::Module &m);
 
+// Is it one of malloc's kin, which libraries call, too?
+bool is_own_heap(llvm::StringRef name);
+
 // Does the module have an operator new of its own? Of those that take an alignment?
 bool has_own_new(const llvm::Module &m, bool aligned);
 

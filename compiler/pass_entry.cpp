@@ -96,7 +96,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		if (o.link)
 			check_loop_sites(m, o);
 		AbiList list(o);
-		if (o.wrap && o.heap)
+		if (o.wrap && o.heap && o.own)
 			rename_own_heap(m);
 		if (o.wrap)
 			wrap_libc_calls(m, o, list, report);

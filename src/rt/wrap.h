@@ -20,20 +20,24 @@
 
 #define CRN_PRAGMA(text) _Pragma(#text)
 
-/* The pass inserts calls by these names; nothing else declares them. */
-#define WRAPPER(type, name, ...)                                                      \
-	CRN_PRAGMA(weak name)                                                         \
-	__attribute__((visibility("default"))) type __cairn_wrap_##name(__VA_ARGS__); \
+/*
+ * The pass inserts calls by these names; nothing else declares them. Weak: code with hooks that has
+ * a function of libc's name itself gives its own this name, too.
+ */
+#define CRN_EXPORT __attribute__((weak, visibility("default")))
+#define WRAPPER(type, name, ...)                          \
+	CRN_PRAGMA(weak name)                             \
+	CRN_EXPORT type __cairn_wrap_##name(__VA_ARGS__); \
 	type __cairn_wrap_##name(__VA_ARGS__)
 
 /* A row of the table. */
-#define CRN_WRAPPER(type, name, parameters, arguments, ...)                         \
-	CRN_PRAGMA(weak name)                                                       \
-	__attribute__((visibility("default"))) type __cairn_wrap_##name parameters; \
-	type __cairn_wrap_##name parameters                                         \
-	{                                                                           \
-		__VA_ARGS__                                                         \
-		return name arguments;                                              \
+#define CRN_WRAPPER(type, name, parameters, arguments, ...) \
+	CRN_PRAGMA(weak name)                               \
+	CRN_EXPORT type __cairn_wrap_##name parameters;     \
+	type __cairn_wrap_##name parameters                 \
+	{                                                   \
+		__VA_ARGS__                                 \
+		return name arguments;                      \
 	}
 
 /* A family of system calls, which are given anything, takes crn_reach_keep (reach.h). */

@@ -55,7 +55,7 @@ extern const char __cairn_own_new_aligned_on __attribute__((weak));
 #define DELETE_IF(own, name, parameters, arguments)                                 \
 	CRN_PRAGMA(weak name)                                                       \
 	void name parameters;                                                       \
-	__attribute__((visibility("default"))) void __cairn_wrap_##name parameters; \
+	CRN_EXPORT void __cairn_wrap_##name parameters;                             \
 	void __cairn_wrap_##name parameters                                         \
 	{                                                                           \
 		if (own)                                                            \

@@ -280,6 +280,35 @@ class CommandLine(unittest.TestCase):
             self.cc("-O2", "-fno-builtin", "-o", "own", "own.c", *words)
             self.assertEqual(self.run_built("own"), "3 2")
 
+    def test_functions_of_libc_names(self) -> None:
+        """In another unit, or a library, with other arguments than libc's have."""
+        self.write("calls.c", """
+            int printf(const char *, ...), getline(char *, int), select(const char *, int);
+            int main(void)
+            {
+                char line[9];
+                int n = getline(line, sizeof(line));
+                printf("%d %s %d", n, line, select("abc", 2));
+                return 0;
+            }""")
+        self.write("names.c", """
+            int getline(char *to, int n)
+            {
+                int i;
+                for (i = 0; i < 3 && i < n; i++)
+                    to[i] = "own"[i];
+                to[i] = 0;
+                return i;
+            }
+            int select(const char *list, int n) { return list[n]; }""")
+        for words in (("-O0",), ("-O2", "-fcairn-unit"), ("-O1", "-fcairn-tracker=undolog")):
+            self.cc("-w", "calls.c", "names.c", *words)
+            self.assertEqual(self.run_built(), "3 own 99")
+        for words in (("-O2",), ("-O1", "-fcairn-unit")):
+            self.cc("-w", "-fPIC", "-shared", "names.c", "-o", "libnames.so", *words)
+            self.cc("-w", "calls.c", "./libnames.so", *words)
+            self.assertEqual(self.run_built(), "3 own 99")
+
     def test_cxx(self) -> None:
         self.write("thrown.cc", "#include <stdexcept>\n#include <iostream>\n"
                    "int main() { try { throw std::runtime_error(\"x\"); }"
