@@ -4,8 +4,8 @@
  * to its length at the checkpoint, and the program appends again. This is done only where nobody
  * else can have seen or added anything: the file has grown by exactly what was appended here, and a
  * write lease proves that there is no other open file of it. Otherwise (a log that is being
- * followed, or that several processes write) the file is left as written, and shows twice what
- * really happened twice.
+ * followed, or that several processes write) the file is left as written, and shows that the
+ * interval really ran twice.
  */
 #include <fcntl.h>
 #include <signal.h>

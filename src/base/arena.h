@@ -7,16 +7,19 @@
  *	| control | faults | crn_arena | open blocks -> ... | blocks -> ...    ... <- page frames |
  *	 `- page   `- two   `- header   `- one quarter       `- grow up, committed in steps LIFO --'
  *
- * Private anonymous, MADV_WIPEONFORK and MADV_DONTDUMP, outside every surface, never tracked.
- * Blocks hold tables (they grow by replacement, the old block goes to a size-class free list);
- * frames hold page copies (mirror, undo pages, journal), handed from owner to owner by pointer.
+ * It is private anonymous memory, MADV_WIPEONFORK and MADV_DONTDUMP, outside every surface, and
+ * never tracked. Blocks hold tables, which grow by replacement; the old block goes to a size-class
+ * free list. Frames hold page copies (mirror, undo pages, journal), and are handed from owner to
+ * owner by pointer.
  *
- * Under CAIRN_PROTECT blocks and frames are read-only while no call is in progress. What somebody
- * writes then (a write-fault handler, the agent) is an open block; the first CRN_ARENA_LEADING
- * bytes (track/faults.c has the second and third page) are always writable, and may outlive the
- * rest. Sealed frames are read-only in a call as well, but for those that it writes.
+ * Under CAIRN_PROTECT blocks and frames are read-only while no call is in progress. Memory that is
+ * written then (by a write-fault handler, or the agent) is an open block. The first
+ * CRN_ARENA_LEADING bytes (track/faults.c has the second and third page) are always writable, and
+ * may outlive the rest. Sealed frames are read-only during a call as well, except for those that it
+ * writes.
  *
  * Invariants:
+ *
  *	open blocks end <= blocks begin; blocks end <= frames_begin
  *	committed  <= memory_max           (bytes that may hold data)
  *	frames_total == frames_free + frames owned by mirror, trackers and journal

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Assertions, three levels: CRN_ASSERT stays in release builds, CRN_DASSERT is for debug builds,
- * CRN_XASSERT walks whole structures and is for the CRN_CHECKS=3 builds. A failure logs the
- * condition with file and line and stops the process by SIGABRT-free trap (ud2), legal in any
- * context.
+ * CRN_XASSERT walks whole structures and is for CRN_CHECKS=3 builds. A failure logs the condition
+ * with file and line and stops the process by a trap (ud2), which is legal in any context.
  */
 #ifndef CRN_CHECK_H
 #define CRN_CHECK_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * BPF by bare system calls: one page-backed array that both sides see, raw tracepoint programs
- * written as instructions (there is no compiler and no libbpf in a program that we are loaded
- * into), and the offsets that those need, from the kernel's own type information.
+ * BPF by bare system calls: one page-backed array that both sides see; raw tracepoint programs,
+ * written as instructions because a program that we are loaded into has no compiler and no libbpf;
+ * and the offsets that they need, from the kernel's own type information.
  *
  * Needs CAP_BPF and CAP_PERFMON. Results are >= 0 or -errno.
  */

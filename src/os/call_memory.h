@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory of the program that the kernel writes for a system call (call_memory.def). Arguments are
- * the program's and may be anything: what they point to is read by the caller's function alone.
+ * the program's and may be anything, so what they point to is read only by the caller's function.
  * Legal in any context.
  */
 #ifndef CRN_OS_CALL_MEMORY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Time for statistics: nanoseconds from the time stamp counter, calibrated once; no system call
- * afterwards. Where the counter is not invariant or not allowed, clock_gettime by system call.
- * Differences are good to about 0.1 %; it is no wall clock.
+ * Time for statistics: nanoseconds from the time stamp counter, which is calibrated once and then
+ * read without a system call. If the counter is not invariant or not allowed, clock_gettime by
+ * system call. Differences are good to about 0.1 %; it is no wall clock.
  */
 #ifndef CRN_OS_CLOCK_H
 #define CRN_OS_CLOCK_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine's descriptors live high, near the soft RLIMIT_NOFILE and close-on-exec, where a
- * program that counts on low numbers does not meet them. Results are >= 0 or -errno; EINTR is
- * retried.
+ * The engine's descriptors. They have high numbers, near the soft RLIMIT_NOFILE, and are
+ * close-on-exec, so a program that counts on low numbers does not meet them. Results are >= 0 or
+ * -errno; EINTR is retried.
  */
 #ifndef CRN_OS_DESCRIPTOR_H
 #define CRN_OS_DESCRIPTOR_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ends and new beginnings of the process, for what runs before the program's first instruction. */
+/* Ending and executing the process, for code that runs before the program's first instruction. */
 #ifndef CRN_OS_EXEC_H
 #define CRN_OS_EXEC_H
 

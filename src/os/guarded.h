@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reaching for the program's memory while it may vanish: another thread unmaps it, a file is cut
- * short, a guard page comes. Each of these is an instruction or two that may fault; whoever handles
- * SIGSEGV and SIGBUS asks crn_guarded_resume, and lets the function go on with its failure. Without
- * such a handler (track/faults.h) a fault is the program's, as anybody else's would be.
+ * Accessing the program's memory while it may vanish: another thread unmaps it, cuts a file short,
+ * or adds a guard page. Each function has an instruction or two that may fault. The handler of
+ * SIGSEGV and SIGBUS asks crn_guarded_resume, which lets the function return a failure. Without
+ * such a handler (track/faults.h) the fault is the program's, like any other.
  *
  * No libc, no system calls. Any context.
  */

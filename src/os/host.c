@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The feature probe. Every probe works on pages and descriptors of its own. What a feature promises
- * is tried where that is possible without raising a signal, because kernels exist that accept a
- * call and do nothing (clear_refs without soft-dirty is the known case).
+ * The feature probe. Every probe works on pages and descriptors of its own. Where that is possible
+ * without raising a signal, it tests what a feature promises, because some kernels accept a call
+ * and do nothing (clear_refs without soft-dirty is the known case).
  */
 #include <cpuid.h>
 #include <errno.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What runs in a keeper once it has no stack any more. All of it lies in one page.
+ * The code of a keeper once it has no stack any more. All of it lies in one page.
  *
- * void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd, uint32_t *state,
- *	struct crn_keeper_readers *readers)
+ *	void crn_keeper_sleep(const struct crn_keeper_gap *gaps, long lifeline_fd,
+ *		uint32_t *state, struct crn_keeper_readers *readers)
  *
- * The last thing that a keeper runs: it unmaps the gaps ({ begin, len } until len is 0), its stack
- * among them, so that it works in registers alone. With `readers` it then begins a thread that
+ * This is the last function that a keeper runs. It unmaps the gaps ({ begin, len } until len is 0),
+ * among them its stack, so it works in registers only. With `readers` it then starts a thread that
  * reads events, and a twin: another process, which sleeps like the keeper and has such a thread as
- * well, so that who is killed alone leaves a reader. By now there is little to copy for it; and as
- * it has memory of its own, whoever ends all users of some memory (the kernel, short of it) ends
- * one of them. `state` is 1 then, and readers->begun says how many will say whether they can. Then
- * it sleeps until the lifeline ends.
+ * well. If one of them is killed, a reader is left. By now there is little memory to copy for the
+ * twin. It has memory of its own, so if the kernel, short of memory, kills all users of some
+ * memory, it kills only one of the two. `state` is 1 then, and readers->begun says how many readers
+ * will report whether they work. Then it sleeps until the lifeline ends.
  */
 	.set SEEN, 0 /* struct crn_keeper_readers */
 	.set DONE, 4

@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper: a tiny process that holds a second reference to the engine's open files, so that a
- * program that closes all descriptors it does not know (close_range, closefrom) takes nothing away
- * from us: a userfaultfd protects, a BPF link feeds, as long as anybody holds it. What was closed
- * is fetched back when a call on it fails.
+ * The keeper: a tiny process that holds a second reference to the engine's open files. A program
+ * may close all descriptors that it does not know (close_range, closefrom), but a userfaultfd
+ * protects and a BPF link feeds for as long as anybody holds it. A descriptor that was closed is
+ * fetched back when a call on it fails.
  *
  *	program                                 keeper
  *	  *where --> fd 1017 --> open file <-- fd 1017, and no other
  *	  struct crn_keeper (shared memory) <--> the same; its code; nothing else of our memory
  *	  lifeline --------------------------->  sleeps until this process ends or executes another
  *
- * `owner` is a robust futex of the keeper: the kernel itself clears it when the keeper dies, for
- * whatever reason, before it closes the keeper's files. So one load tells that nothing that was
- * registered has gone away, without a system call.
+ * `owner` is a robust futex of the keeper. When the keeper dies, for whatever reason, the kernel
+ * itself clears it before it closes the keeper's files. So one load, without a system call, tells
+ * that nothing that was registered has gone away.
  *
- * Like frozen children (os/process.h) it is never met: no SIGCHLD, not seen by wait() without
- * __WALL, in a session of its own, without a descriptor, directory or lock of the program's. It is
- * born as a fork of the program and gives the memory back at once: the price is that of one fork.
+ * Like frozen children (os/process.h) the keeper stays invisible: it sends no SIGCHLD, wait() does
+ * not return it without __WALL, it has a session of its own, and no descriptor, directory or lock
+ * of the program's. It is born as a fork of the program and gives the memory back at once, so it
+ * costs one fork.
  *
- * It may be told to read the events of userfaultfds (struct crn_uffd_events), which let the calls
- * sleep that change a mapping: a load tells whether one has. Lest a process that somebody kills
- * leaves such calls asleep, it then has a twin, which reads them as well. That has memory of its
- * own: the kernel, short of memory, kills all processes that use the same.
+ * It can also read the events of userfaultfds (struct crn_uffd_events), which make calls sleep that
+ * change a mapping: one load tells whether one has. If the reader were killed, such calls would
+ * sleep for ever, so there is a twin that reads events as well. The twin has memory of its own,
+ * because the kernel, short of memory, kills all processes that share the victim's.
  *
- * Where there is none (no process to be had, pidfd_getfd refused by a sandbox, a program that has
- * unshared its PID namespace) owner is 0: then whoever needs to know asks crn_keeper_mend. Under
- * the agent, which lets nobody close what is ours, there is no process, and owner is never 0.
+ * There may be no keeper (no process to be had, pidfd_getfd refused by a sandbox, a program that
+ * has unshared its PID namespace). Then `owner` is 0, and whoever needs to know asks
+ * crn_keeper_mend. The agent lets nobody close the engine's descriptors, so under it there is no
+ * process, and `owner` is never 0.
  *
  * Thread- and signal-safety: mend is legal in any context, write-fault handlers included, and takes
  * no memory. The other calls come with the session's lock held.

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lifeline tells other processes when this one has ended or has executed another program, however
- * that came about, and whatever it has closed.
+ * A lifeline tells other processes that this one has ended or has executed another program, however
+ * that happened, and whatever it has closed.
  *
- *	this process:  a mapping of a nameless file, whose open file is locked (flock). No descriptor:
- *	               close_range takes nothing away. Not inherited by fork (MADV_DONTFORK).
- *	the other one: a descriptor of the same file, opened anew: flock(fd, LOCK_SH) sleeps until
- *	               the mapping is gone, which is when the address space is.
+ *	this process:       a mapping of a nameless file, whose open file is locked (flock). There is
+ *	                    no descriptor that close_range could close. Not inherited by fork
+ *	                    (MADV_DONTFORK).
+ *	the other process:  a descriptor of the same file, opened anew. flock(fd, LOCK_SH) sleeps
+ *	                    until the mapping is gone, which is when the address space is gone.
  *
- * A child of another thread that is born between mmap and madvise holds the line until it ends:
- * then those who wait do so a little longer.
+ * If another thread forks between mmap and madvise, the child holds the lifeline until it ends, and
+ * those who wait do so a little longer.
  */
 #ifndef CRN_OS_LIFELINE_H
 #define CRN_OS_LIFELINE_H

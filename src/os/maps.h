@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process's mappings without malloc: the PROCMAP_QUERY ioctl where the kernel has it (one cheap
- * call a mapping, and only those that are asked for), else the text of /proc/self/maps through a
- * caller's buffer.
+ * The process's mappings without malloc: by the PROCMAP_QUERY ioctl where the kernel has it (one
+ * cheap call per mapping, and only for mappings that are asked for), otherwise from the text of
+ * /proc/self/maps through a caller's buffer.
  *
- * A walk is not atomic. It never shows one mapping twice and shows every mapping that is not
- * changed during the walk; addresses only rise.
+ * A walk is not atomic. It never shows one mapping twice, and it shows every mapping that does not
+ * change during the walk. Addresses only rise.
  */
 #ifndef CRN_OS_MAPS_H
 #define CRN_OS_MAPS_H

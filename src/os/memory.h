@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Address space by raw system calls: the engine's own reserve, and the few calls that trackers make
- * on the program's pages. Legal in any context, signal handlers included. Results are 0 or -errno.
+ * Address space by raw system calls: the engine's own reserved range, and the few calls that
+ * trackers make on the program's pages. Legal in any context, signal handlers included. Results are
+ * 0 or -errno.
  */
 #ifndef CRN_OS_MEMORY_H
 #define CRN_OS_MEMORY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which pages are there, which were written: PAGEMAP_SCAN where the kernel has it, else the
- * pagemap's entries.
+ * Which pages are populated and which were written: by PAGEMAP_SCAN where the kernel has it,
+ * otherwise from the entries of the pagemap.
  */
 #ifndef CRN_OS_PAGEMAP_H
 #define CRN_OS_PAGEMAP_H

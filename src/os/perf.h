@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events of the kernel's perf that are written into rings which we map: page faults and the end and
- * birth of tasks, and any tracepoint. No descriptor need stay: a mapping of a ring keeps its event.
- * It is not inherited on fork. No event belongs to a thread of the program, which could switch
- * its own ones off (PR_TASK_PERF_EVENTS_DISABLE): short-lived threads open them.
+ * Events of the kernel's perf in rings that we map: page faults, the birth and end of tasks, and
+ * any tracepoint. No descriptor need stay open: the mapping of a ring keeps its event. Events are
+ * not inherited on fork. No event is owned by a thread of the program, which could switch its own
+ * events off (PR_TASK_PERF_EVENTS_DISABLE); short-lived threads open them.
  *
  * A record is a header and 8-byte words. Each event has a ring of its own (it could share one, but
- * then a descriptor would have to stay); those of one thread are put in order by their times, where
- * that matters: reading the clock takes an eighth of what a fault does.
+ * then a descriptor would have to stay). The records of one thread are ordered by their times only
+ * where that matters, because reading the clock takes an eighth of the cost of a fault.
  *
  * Results are >= 0 or -errno.
  */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Protection keys (PKU): who may use a range of memory is a register of each thread, so that the
- * engine opens and closes all of its memory with two instructions, for the calling thread alone.
- * A thread that was born before the key was taken, and every signal handler, has no access at
- * first.
+ * Protection keys (PKU). A register of each thread says who may use a range of memory. So the
+ * engine opens and closes all of its memory with two instructions, for the calling thread only. A
+ * thread that was born before the key was taken, and every signal handler, has no access at first.
  *
- * Where there are keys the program may use some for its own memory, and what the engine copies or
- * puts back must not depend on what the calling thread may do just now: every call, and every
- * write-fault handler, opens all of them.
+ * The program may use keys for its own memory, too. What the engine copies or puts back must not
+ * depend on what the calling thread may access just now, so every call and every write-fault
+ * handler opens all keys.
  *
  * Legal in any context. Results are 0 or -errno unless said otherwise.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Files of /proc, also in a process that has changed its root to a folder without it (chroot, as
- * haproxy, unbound and vsftpd do): then they are looked for in a mount of /proc of our own, which
- * is in no tree of mounts. Its root has no "..": who gets hold of the descriptor comes no further
- * than with a /proc that the new root has.
+ * haproxy, unbound and vsftpd do). Then they are opened in a mount of /proc of our own, which is in
+ * no tree of mounts. Its root has no "..", so whoever gets hold of the descriptor gets no further
+ * than with a /proc of the new root.
  */
 #ifndef CRN_OS_PROC_H
 #define CRN_OS_PROC_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Frozen children: processes that hold a copy of our memory and do nothing (LMC section VI-A calls
- * fork the natural checkpoint). The program never meets them: no SIGCHLD, not seen by wait()
- * (without __WALL), no descriptor, terminal or process group of the program's, gone when the
- * program is.
+ * fork the natural checkpoint). They are invisible to the program: no SIGCHLD, not returned by
+ * wait() without __WALL, and without any descriptor, terminal or process group of the program's.
+ * They end when the program ends.
  */
 #ifndef CRN_OS_PROCESS_H
 #define CRN_OS_PROCESS_H

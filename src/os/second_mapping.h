@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A second mapping of what is mapped shared: it keeps that alive. Any context; no signal. */
+/*
+ * A second mapping of memory that is mapped shared, which keeps its file alive. Any context; no
+ * signal.
+ */
 #ifndef CRN_OS_SECOND_MAPPING_H
 #define CRN_OS_SECOND_MAPPING_H
 

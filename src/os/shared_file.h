@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file that several processes map and write in place: what a process has written there stays
- * when it is killed. Raw system calls, legal after fork. Results are >= 0 or -errno.
+ * A file that several processes map and write in place, so what a process has written stays when it
+ * is killed. Raw system calls, legal after fork. Results are >= 0 or -errno.
  */
 #ifndef CRN_OS_SHARED_FILE_H
 #define CRN_OS_SHARED_FILE_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel does not say who has a memory; but of a process that has ours the size of the code is
- * ours, for everybody to read, and of the few of which it is kcmp tells. A list takes time, in
- * which a process may beget another, and end before its turn has come. So it is followed by those
- * whose numbers have been given out meanwhile, until there were none: whoever has our memory was
- * born of somebody who had, and one of the two has been met.
+ * The kernel does not say which processes share a memory. But a process that shares ours has our
+ * code size, which everybody may read, and kcmp decides for the few processes of that size. Listing
+ * all processes takes time, in which a process may create another one and end before its turn has
+ * come. So the list is followed by a list of the process ids that were given out meanwhile, until
+ * there were none. A process that shares our memory was created by one that shared it, and one of
+ * the two has been met.
  */
 #include "os/sharers.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who has this process's memory without being a thread of it: what clone has made with CLONE_VM
- * alone, and what that has begotten in turn, whoever of them is alive still.
+ * Which processes share this process's memory without being its threads: those that clone has made
+ * with CLONE_VM alone, and those that they have created in turn, as far as they are alive.
  */
 #ifndef CRN_OS_SHARERS_H
 #define CRN_OS_SHARERS_H

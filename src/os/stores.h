@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One byte stored by somebody else than the calling thread, and done when the call returns: for
- * seeing whether that is noticed. 0 or positive, or -errno. No signal and no trace is left.
+ * Storing one byte by another agent than the calling thread, done when the call returns, to see
+ * whether a tracker or feed notices it. Results are 0 or positive, or -errno. No signal and no
+ * trace is left.
  */
 #ifndef CRN_OS_STORES_H
 #define CRN_OS_STORES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Raw system calls: they bypass libc, so that they are legal before libc is initialised, in signal
- * handlers and after fork, never touch errno, and are never intercepted by our own agent. They
+ * Raw system calls. They bypass libc, so they are legal before libc is initialised, in signal
+ * handlers and after fork. They never touch errno, and our own agent never intercepts them. They
  * return the kernel's result: >= 0 or -errno.
  */
 #ifndef CRN_SYS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * userfaultfd in write-protect mode. The distribution's header may be older than the kernel: the
- * few names that we need are here, as the kernel's ABI fixes them.
+ * userfaultfd in write-protect mode. The distribution's header may be older than the kernel, so the
+ * few names that we need are defined here, as the kernel's ABI fixes them.
  */
 #ifndef CRN_OS_USERFAULT_H
 #define CRN_OS_USERFAULT_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the compiler's pass and the run-time must agree on, as numbers: both include it. Code with
+ * Numbers on which the compiler's pass and the run-time must agree; both include them. Code with
  * hooks says by references to __cairn_abi_<word> what it was made for, and a run-time of another
- * kind does not have that word:
+ * kind does not define that word:
  *
  *	version_<CRN_RT_ABI>
  *	undolog | shadow_<region>[_threads] and tags_one | tags_epoch

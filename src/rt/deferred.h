@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program gives back and a restore would have to bring again: it is given back when the
- * last kept checkpoint that may need it is gone, or, if its interval is undone, not at all. And
- * what it gets or changes of its address space, which goes back with the interval.
+ * Resources that the program gives back and that a restore would need. They are really given back
+ * when the last kept checkpoint that may need them is gone or, if their interval is undone, not at
+ * all. Also what the program adds to or changes in its address space, which a restore of the
+ * interval undoes.
  *
  * Intervals are named by the checkpoint that begins them. Memory: two lists of a million entries.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocks that libc allocates for the program. Were they libc's, a program that stores to one would
- * have a restore put back the headers that libc keeps beside it, or what lay there while it was
+ * Blocks that libc allocates for the program. If they were libc's and the program stored to one, a
+ * restore would put back the headers that libc keeps beside it, or what lay there while it was
  * free. So they become blocks of the program's heap (not with -fcairn-heap=off).
  */
 #ifndef CRN_RT_GIVEN_H

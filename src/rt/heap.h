@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The heap of an instrumented program. libc's own would not do: its state does not come back, while
- * the regions that a restore puts back hold the headers that it has written between the blocks.
- * This one keeps, by the hooks, all that it overwrites, so a restore turns back the heap with
- * everything else: what was freed is there again, what was allocated is free.
+ * The heap of an instrumented program. libc's own would not do: its state is not restored, while
+ * the regions that a restore puts back contain the headers that it has written between the blocks.
+ * This heap keeps all that it overwrites with hooks. So a restore rolls it back with everything
+ * else: memory that was freed is there again, and memory that was allocated is free.
  *
  *	base                     table_at            units_at (a multiple of UNIT from base)
  *	| struct heap, one page  | struct unit each  | units of 64 KiB: slabs, and runs of 2^n units |
  *
- * Blocks to 32 KiB lie in slabs of one size each; larger ones are runs of units, by the buddy
+ * Blocks of up to 32 KiB lie in slabs of one size each. Larger ones are runs of units, by the buddy
  * system. Unit i is committed if i < heap->committed. Large free runs are given back to the kernel
- * when no checkpoint has needed them for a while, and come as zeros again.
+ * when no checkpoint has needed them for a while, and are zeros when they come back.
  *
- * Threads: one lock. Forked children have the heap as it was. Not from signal handlers, as malloc.
+ * Threads: one lock. Forked children have the heap as it was. Not for signal handlers, like malloc.
  */
 #ifndef CRN_RT_HEAP_H
 #define CRN_RT_HEAP_H

@@ -2,9 +2,9 @@
 /*
  * Berths: memory that the kernel writes to in place of the program's large buffers.
  *
- * State and content are not turned back. A checkpoint that is taken while somebody has a berth (in
- * a signal handler, by another thread) may be gone back to, and then he reads on there: so it stays
- * as it is, until none of these checkpoints is kept any more.
+ * No restore rolls back their state or content. A checkpoint may be taken while somebody has a
+ * berth (in a signal handler, or by another thread), and after a restore to it that reader
+ * continues there. So the berth stays as it is until none of these checkpoints is kept any more.
  */
 #include "rt/landing.h"
 #include "os/memory.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reading into a buffer of which only the first bytes may come to be written: the kernel writes to
- * a bounce, and what has come goes to its place, where only that is kept.
+ * Reading into a buffer of which perhaps only the first bytes will be written. The kernel writes to
+ * a bounce buffer, and what has arrived is then copied to its place, where only that much is kept.
  *
  *	char bounce[BOUNCE_MAX(n)];
  *	if (!land(&l, bounce, sizeof(bounce), to, n))
@@ -9,8 +9,8 @@
  *	else
  *		return landed(&l, call(l.part, l.parts));
  *
- * Small bounces lie on the stack. Large ones, and those for buffers that look as for direct I/O,
- * which asks for alignment, are berths (landing.c).
+ * Small bounces lie on the stack. Large ones, and those for buffers that look as if they were for
+ * direct I/O, which needs alignment, are berths (landing.c).
  */
 #ifndef CRN_RT_LANDING_H
 #define CRN_RT_LANDING_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Receiving several messages, each into several buffers: the kernel writes to a berth (landing.h),
- * and what has come goes to its place.
+ * and what has arrived is copied to its place.
  */
 #ifndef CRN_RT_LANDING_MESSAGES_H
 #define CRN_RT_LANDING_MESSAGES_H

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Programs built with -fcairn-profile: which of their loops run how long, and how they wait (SMC
- * section 6). The pass (compiler/loop_counters.cpp) inserts the calls; every unit has a table of
- * its points and a pointer to their counters, which from main on are in the file that CAIRN_PROFILE
- * names (loop_file.h), mapped and shared: whatever ends a process, its figures are there.
+ * The counters of programs built with -fcairn-profile: which of their loops run how long, and how
+ * they wait (SMC section 6). The pass (compiler/loop_counters.cpp) inserts the calls. Every unit
+ * has a table of its points and a pointer to their counters. From main on, these are in the file
+ * that CAIRN_PROFILE names (loop_file.h), which is mapped shared, so the figures are there whatever
+ * ends a process.
  *
- * A thread's loops are a stack: what waits is told to all of them. What left a loop unseen
- * (longjmp, an exception) lies above the frame of whoever comes next, and is taken off then.
+ * A thread's loops are a stack, and a wait counts for all of them. Loops that were left unseen
+ * (longjmp, an exception) lie above the frame of the next call into here, and are removed then.
  *
- * A forked child takes a section of its own at its first call into here, which finds the page
- * `alive` wiped; it may never exec, so raw system calls only. Counts of several threads are
- * atomic; those of loops that call nothing (the pass makes them in place) are not.
+ * A forked child takes a section of its own at its first call into here, where it finds the page
+ * `alive` wiped. It may never exec, so only raw system calls are used. Counts of several threads
+ * are atomic, except those of loops that call nothing, which the pass makes in place.
  */
 #include <errno.h>
 #include "base/bits.h"

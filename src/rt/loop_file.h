@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The file in which a program that was built with -fcairn-profile counts its loops. All of its
- * processes map it and count in place, so that one that is killed leaves its figures. Written by
- * loop_counts.c, read by `cairn profile report`; little endian, times in ns of CLOCK_MONOTONIC.
+ * processes map it and count in place, so one that is killed leaves its figures. It is written by
+ * loop_counts.c and read by `cairn profile report`. Little endian; times in ns of CLOCK_MONOTONIC.
  *
  *	0               struct crn_loop_head
  *	text_at         one line for each point (a loop, or a call that forks), in the order of their

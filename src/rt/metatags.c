@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The metatagmap of 64-bit programs (stray_guard.c): addresses of tags that must never be mapped.
- * Nothing is there; with -fcairn-guard=on nobody can map it either.
+ * Nothing is mapped there, and with -fcairn-guard=on nobody can map anything there.
  */
 #include "rt/rt.h"
 #include "base/bits.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that is the program's own, for a tracker of pages (track/page_mode.c): its image, what it
- * has mapped, its heap. Whatever else is mapped belongs to libraries, whose state must not be
- * turned back with whole pages. Kept only in programs that were built with -fcairn-hybrid.
+ * Memory that belongs to the program, for a page tracker (track/page_mode.c): its image, its
+ * mappings, its heap. All other mappings belong to libraries, whose state must not be rolled back
+ * with whole pages. Kept only in programs that were built with -fcairn-hybrid.
  */
 #ifndef CRN_PROGRAM_MAPS_H
 #define CRN_PROGRAM_MAPS_H

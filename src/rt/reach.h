@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What of the program's memory is there. A wrapper of a system call that touched what it is given
- * would raise SIGSEGV where the kernel answers EFAULT, or writes as far as there is memory: so it
- * looks first. Nothing is asked of what is there as a rule: the program's heap, its variables, its
- * stack. Legal in any context.
+ * Is the memory that a program passes to a system call there? A wrapper that touched it would raise
+ * SIGSEGV where the kernel answers EFAULT, or writes only as far as there is memory. So the wrapper
+ * checks first. The kernel is not asked about memory that is there as a rule: the program's heap,
+ * its variables, its stack. Legal in any context.
  */
 #ifndef CRN_RT_REACH_H
 #define CRN_RT_REACH_H

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The shadow's half of the hooks: the first store to a region of 1 << CRN_SHIFT bytes since the
- * checkpoint saves it (LMC, sections II and III). Compiled for each size of region, and with
- * CRN_THREADS for programs of several threads (section IV-D); a program links what its code was
- * instrumented for, or does not link.
+ * checkpoint saves it (LMC, sections II and III). Compiled for each region size, and with
+ * CRN_THREADS for programs with several threads (section IV-D). A program links the version that
+ * its code was instrumented for, or does not link.
  *
- * Threads need no lock, and no smaller region (though there are regions of one byte, too: then
- * nothing is saved but what is stored to, word by word). Whoever stores to a region has seen its
- * tag say "saved", or has saved it himself. So several may copy it at once: what one reads before
- * it sees the tag clean is old content, and writing that once more does no harm. Loads and stores
- * are in the program's order on x86-64. Only lists are shared: there a locked instruction takes
- * the room.
+ * Threads need no lock, and no smaller region. (There are regions of one byte, too: then only the
+ * bytes that are stored to are saved, word by word.) A thread that stores to a region has seen its
+ * tag say "saved", or has saved it itself. So several threads may copy it at once: what one of them
+ * reads before it sees the tag clean is old content, and writing that once more does no harm. On
+ * x86-64 loads and stores are in the program's order. Only the lists are shared, and there a locked
+ * instruction takes room.
  *
- * A tag of a clean region is not what saved() says. How all become clean at the checkpoint is
- * track/tags.c.
+ * A tag of a clean region is one that differs from saved(). track/tags.c resets all tags at the
+ * checkpoint.
  */
 #include <errno.h>
 #include "rt/rt.h"

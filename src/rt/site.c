@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checkpoints at functions that were named to the compiler (-fcairn-site): the program itself knows
+ * Checkpoints at functions that were named to the compiler (-fcairn-site); the program itself knows
  * nothing of them. Linked only into programs that have such a site.
  *
- * A restore comes back out of __cairn_site like any return: registers and the active stack are as
- * they were, so code around the call needs to know nothing of it either.
+ * A restore returns from __cairn_site like any call: registers and the active stack are as they
+ * were, so the code around the call needs to know nothing, either.
  */
 #include "base/bits.h"
 #include "base/log.h"

@@ -3,13 +3,13 @@
  * Stray stores stop before they damage a checkpoint (LMC, section IV-B; "Techniques for in-memory
  * checkpointing", section 3.3).
  *
- * Shadow: a hook looks at the tag of the address before the store. Tags of the shadow, of the tags,
- * of the engine's memory, and tags of those tags in turn are the metatagmap. Nothing of it is
- * mapped, and with -fcairn-guard=on nothing can be: so the look itself ends in SIGSEGV. The page of
- * state is in the program's image and has tags, but they never say "saved": each store to it comes
- * to the slow path. So the guard costs hooks nothing.
+ * Shadow: a hook reads the tag of the address before the store. The tags of the shadow, of the tags
+ * and of the engine's memory, and the tags of those tags, are the metatagmap. None of it is mapped,
+ * and with -fcairn-guard=on none of it can be, so the read itself ends in SIGSEGV. The page of
+ * state lies in the program's image and has tags, but they never say "saved", so each store to it
+ * takes the slow path. The guard therefore costs hooks nothing.
  *
- * Undo log: hooks compare the address with the begin of the primary memory and with that page.
+ * Undo log: hooks compare the address with the begin of the primary memory, and with that page.
  */
 #include "rt/rt.h"
 #include "base/bits.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which kind of tags a program has. Compiled once for each kind; a program links the one that
- * cairn-cc was asked for, and code that has hooks of the other family does not link.
+ * Which kind of tags a program has. Compiled once for each kind. A program links the one that
+ * cairn-cc was asked for; code with hooks of the other family does not link.
  */
 #include "rt/rt.h"
 

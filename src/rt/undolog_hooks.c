@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The undo log's half of the hooks: the code that the pass inserts appends short entries itself;
- * here are long ones, and what to do when the log is full.
+ * The undo log's half of the hooks. The code that the pass inserts appends short entries itself.
+ * This file has long entries, and what to do when the log is full.
  */
 #include "rt/rt.h"
 #include "base/bits.h"

@@ -5,9 +5,9 @@
  *
  *	#define WRAPPED_<family> CRN_WRAPPER
  *
- * Wrappers are called by the program in place of libc's functions, in its own context: what is
- * legal there is legal here. libc's functions are weak, so that none is missed that this libc, or
- * a static program, does not have.
+ * The program calls wrappers in place of libc's functions, in its own context: what is legal there
+ * is legal here. libc's functions are weak references, because this libc, or a static program, may
+ * lack some.
  */
 #ifndef CRN_RT_WRAP_H
 #define CRN_RT_WRAP_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Before and after a system call by its number: what it reads into buffers lands in bounces, what
- * else the kernel writes (os/call_memory.def) is kept.
+ * Before and after a system call by number. What it reads into buffers goes through bounce buffers;
+ * everything else that the kernel writes (os/call_memory.def) is kept.
  */
 #include "rt/wrap_call.h"
 #include <sched.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * C++ exceptions. Which ones a thread has caught is libstdc++'s state: it goes back with the
- * interval. What an exception refers to may be libstdc++'s and freed with it (the text of what()),
- * and libstdc++ counts handlers in it. So one that was caught before the open interval began must
- * not be touched: when it is thrown or caught again, or its handler ends, the interval is one that
- * cannot be restored.
+ * C++ exceptions. Which ones a thread has caught is libstdc++'s state, and is restored with the
+ * interval. Memory that an exception refers to may be libstdc++'s and freed with it (the text of
+ * what()), and libstdc++ counts handlers in it. So an exception that was caught before the open
+ * interval began must not be touched. If it is thrown or caught again, or its handler ends, the
+ * interval cannot be restored.
  */
 #include "base/status.h"
 #include "rt/deferred.h"

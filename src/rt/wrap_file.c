@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files: what is said of them, and their content. A program reads into buffers that are larger than
- * what comes, so the kernel writes to the stack, and what has come goes to its place from there. Of
- * buffers that are too large for that the rest is kept before the call.
+ * Files: queries about them, and their content. A program reads into buffers that are larger than
+ * what arrives. So the kernel writes to the stack, and what has arrived is copied from there to its
+ * place. Of buffers that are too large for that, the rest is kept before the call.
  */
 #include <dirent.h>
 #include <fcntl.h>

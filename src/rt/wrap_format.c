@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The format of printf, read for the place and size of each %n. To come to an argument all before
- * it must be taken, and what tells how is their conversions alone.
+ * Reads the format of printf for the place and size of each %n. To reach an argument all arguments
+ * before it must be taken, and only their conversions tell how.
  */
 #include "rt/wrap_format.h"
 #include <stdio.h>

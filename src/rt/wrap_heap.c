@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * malloc and its like. The program's blocks come from a heap that is turned back with everything
- * else (heap.h); libraries go on using libc's, or what is preloaded in its place. Either may give
- * back what it got from the other: the program's wrappers, and the functions at the end of this
- * file, which libraries call in place of libc's, look where a block lies.
+ * malloc and the like. The program's blocks come from a heap that is rolled back with everything
+ * else (heap.h). Libraries go on using libc's heap, or what is preloaded in its place. Either side
+ * may free what it got from the other: the program's wrappers, and the functions at the end of this
+ * file, which libraries call in place of libc's, check where a block lies.
  *
- * A block of libc's that the program frees is freed when no kept checkpoint may need it any more.
- * A program that has a malloc of its own gets its blocks there (lent_blocks.h).
+ * If the program frees a block of libc's, it is really freed when no kept checkpoint may need it
+ * any more. A program that has a malloc of its own gets its blocks there (lent_blocks.h).
  */
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lists that libc allocates for the program, of words and of the network's interfaces: they become
- * blocks of the program's heap (given.h).
+ * Lists that libc allocates for the program, of words and of network interfaces. They become blocks
+ * of the program's heap (given.h).
  */
 #include <execinfo.h>
 #include <glob.h>

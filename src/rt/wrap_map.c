@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program's own mappings: what it unmaps in an interval stays until no checkpoint needs it,
- * what it maps goes when the interval is undone, protections come back, and pages that it throws
- * away are kept before (deferred.h). Where none of this is possible an interval is not restorable.
+ * The program's own mappings. What it unmaps in an interval stays until no checkpoint needs it,
+ * what it maps goes when the interval is undone, protections are restored, and pages that it drops
+ * are kept before (deferred.h). Where none of this is possible, the interval cannot be restored.
  */
 #include <sys/mman.h>
 #include <sys/shm.h>

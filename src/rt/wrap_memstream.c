@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Streams that write to memory (open_memstream). libc's would write to blocks of its own, without
- * hooks, at any call for the stream; these have theirs in the program's heap (given.h). What the
- * stream itself has buffered is libc's, as of any stream.
+ * hooks, at any call for the stream. These keep their blocks in the program's heap (given.h). What
+ * the stream itself has buffered is libc's, as in any stream.
  */
 #include <stdio.h>
 #include <stdlib.h>

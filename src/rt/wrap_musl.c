@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a musl that has hooks itself (-fcairn-complete, scripts/build_musl.py) calls in place of its
- * system calls, and where it would go behind the hooks' backs: its start, births and ends of
- * threads. Functions of libc have no wrappers there: all that they write, they write with hooks.
+ * Functions that a musl with hooks of its own (-fcairn-complete, scripts/build_musl.py) calls in
+ * place of its system calls, and at points that hooks cannot see: its start, and the birth and end
+ * of threads. libc's functions have no wrappers there, because all that they write, they write with
+ * hooks.
  */
 #include <sched.h>
 #include <sys/syscall.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scanf: what each conversion stores is told by its format, but for %s without a width. From a
- * string it is that string's length at most; from a stream SCAN_STRING bytes are kept, and an
+ * scanf. The format tells what each conversion stores, except for %s without a width. From a
+ * string, that is at most the string's length. From a stream, SCAN_STRING bytes are kept, and an
  * interval that stores more cannot be restored.
  */
 #undef _GNU_SOURCE /* with it the header means scanf as it was before C99 */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tables that libc keeps for the program: tsearch, hsearch. Its own would change unnoticed, and lie
- * where no restore reaches; these are in the program's heap, and keep what they overwrite. A tree
- * is balanced by heights (AVL). A table has at least twice as many places as entries.
+ * Tables that libc keeps for the program: tsearch, hsearch. libc's own would change unnoticed, and
+ * lie where no restore reaches. These lie in the program's heap and keep what they overwrite. Trees
+ * are balanced by height (AVL). A hash table has at least twice as many slots as entries.
  */
 #include <search.h>
 #include <stdlib.h>

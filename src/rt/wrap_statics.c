@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * C++: variables that are made when they are first used, and destroyed at the end. The guard of one
- * is the program's memory, and libstdc++ writes to it. What was made in an undone interval was
- * never made: its destructor, of which libc has been told, is not run.
+ * C++: variables that are constructed when they are first used, and destroyed at the end. The guard
+ * of such a variable is in the program's memory, and libstdc++ writes to it. A variable that was
+ * constructed in an undone interval was never constructed: its destructor, which libc knows by
+ * then, is not run.
  */
 #include <stdint.h>
 #include <stdlib.h>

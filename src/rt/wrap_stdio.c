@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * stdio: what it writes to the program's buffers. How much that is turns out only when it is done,
- * so it is done to a buffer on the stack, and from there to its place. FILEs themselves are libc's
- * and do not come back.
+ * stdio: what it writes to the program's buffers. How much that is turns out only during the call.
+ * So the call writes to a buffer on the stack, and from there the bytes are copied to their place.
+ * FILEs themselves are libc's and are not restored.
  */
 #include <limits.h>
 #include <stdio.h>

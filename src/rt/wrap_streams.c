@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Functions of libstdc++ for streams that no template of its headers stands for: what they write is
- * the stream's, its buffer's, and the caller's. Sizes and places are part of the C++ ABI. (The rest
+ * Functions of libstdc++ for streams that no template in its headers replaces. They write to the
+ * stream, its buffer, and the caller's memory. Sizes and places are part of the C++ ABI. (The rest
  * is compiled with the program: compiler/cxx/.)
  */
 #include <stddef.h>
