@@ -253,10 +253,13 @@ static void put_opened(cairn_t *c, uintptr_t addr, const void *from, size_t len)
 	(void)crn_memory_protect(page, CRN_PAGE_SIZE, m.prot);
 }
 
-/* What the program has made unwritable meanwhile is written all the same. */
+/* What the program has made unwritable meanwhile is written all the same; a guard page goes. */
 static void put_forced(cairn_t *c, uintptr_t addr, const void *from, size_t len)
 {
-	if (crn_memory_force_write(addr, from, len) < 0)
+	if (crn_memory_force_write(addr, from, len) >= 0)
+		return;
+	if (crn_memory_unguard((void *)crn_page_down(addr)) < 0 ||
+		crn_memory_force_write(addr, from, len) < 0)
 		put_opened(c, addr, from, len);
 }
 

@@ -104,6 +104,15 @@ int main(int argc, char **argv)
 	CHECK_U64(first[5 * PAGE], 2);
 	/* A guard it is still. */
 	CHECK(is_guard(first));
+
+	/* In memory that may not be written. */
+	if (strcmp(o.tracker, "mprotect")) {
+		CHECK(!mprotect((void *)(first + 12 * PAGE), 2 * PAGE, PROT_READ));
+		id[0] = take();
+		close_page(first + 12 * PAGE);
+		CHECK_OK(cairn_rewind(c, id[0]));
+		CHECK_U64(first[12 * PAGE], 1);
+	}
 	CHECK_OK(cairn_close(c));
 	return 0;
 }
