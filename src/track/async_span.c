@@ -10,10 +10,6 @@
 #include "os/memory.h"
 #include "os/userfault.h"
 
-#ifndef MADV_NOHUGEPAGE
-#define MADV_NOHUGEPAGE 15
-#endif
-
 #define STACK_REACH (64ul << 30) /* how far below a stack we look for its neighbour */
 
 /* ---- The span table ----------------------------------------------------------------- */
@@ -110,9 +106,10 @@ void crn_async_release(struct crn_async *t, uintptr_t begin, uintptr_t end)
 
 /*
  * A guard page has no content, and counts as swapped out. The kernel has no protection for it: the
- * next scan would report it as written, once. So that is had here, and it is not copied.
+ * next scan would report it as written, once. So that is had here, and it is not copied. One that
+ * has come in this interval (`changed`) goes when that is undone.
  */
-static int settle_guards(struct crn_async *t, uintptr_t begin, uintptr_t end)
+static int settle_guards(struct crn_async *t, uintptr_t begin, uintptr_t end, bool changed)
 {
 	struct crn_page_run runs[16], ignored[16];
 
@@ -123,6 +120,8 @@ static int settle_guards(struct crn_async *t, uintptr_t begin, uintptr_t end)
 		for (long i = 0; i < n; i++) {
 			uintptr_t at = runs[i].begin;
 
+			if (changed)
+				CRN_TRY(crn_range_list_add(&t->dirty, at, runs[i].end));
 			while (at < runs[i].end)
 				CRN_TRY((int)CRN_MIN(0, crn_pagemap_written(t->pagemap, &at,
 					runs[i].end, true, ignored, CRN_ARRAY_SIZE(ignored))));
@@ -245,7 +244,7 @@ static int watch_anonymous(struct crn_async *t, uintptr_t begin, uintptr_t end, 
 	if (changed)
 		CRN_TRY(dirty_mirrored(t, begin, end));
 	CRN_TRY(arm(t, begin, end));
-	CRN_TRY(disarm_if(t, begin, end, settle_guards(t, begin, end)));
+	CRN_TRY(disarm_if(t, begin, end, settle_guards(t, begin, end, changed)));
 	return disarm_if(t, begin, end, each_populated(t, begin, end, CRN_PAGE_PRESENT, fate));
 }
 

@@ -47,6 +47,36 @@ static uint64_t take(void)
 	return id;
 }
 
+/* A guard in a mapping that has come in the place of another one, which held nothing. */
+static void replaced(bool explicit)
+{
+	volatile uint8_t *p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t id;
+
+	CHECK(p != MAP_FAILED);
+	if (explicit)
+		CHECK_OK(cairn_area_add(c, (void *)p, PAGES * PAGE));
+	id = take();
+	CHECK(mmap((void *)p, PAGES * PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p);
+	CHECK(!madvise((void *)(p + 2 * PAGE), PAGE, GUARD_INSTALL));
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(!is_guard(p + 2 * PAGE));
+}
+
+/* A guard in memory that may not be written. */
+static void unwritable(volatile uint8_t *page)
+{
+	uint64_t id;
+
+	CHECK(!mprotect((void *)page, PAGE, PROT_READ));
+	id = take();
+	close_page(page);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK_U64(*page, 1);
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -105,14 +135,11 @@ int main(int argc, char **argv)
 	/* A guard it is still. */
 	CHECK(is_guard(first));
 
-	/* In memory that may not be written. */
-	if (strcmp(o.tracker, "mprotect")) {
-		CHECK(!mprotect((void *)(first + 12 * PAGE), 2 * PAGE, PROT_READ));
-		id[0] = take();
-		close_page(first + 12 * PAGE);
-		CHECK_OK(cairn_rewind(c, id[0]));
-		CHECK_U64(first[12 * PAGE], 1);
-	}
+	if (strcmp(o.tracker, "uffd") && strcmp(o.tracker, "mprotect"))
+		replaced(!strcmp(o.surface, "none"));
+
+	if (strcmp(o.tracker, "mprotect"))
+		unwritable(first + 12 * PAGE);
 	CHECK_OK(cairn_close(c));
 	return 0;
 }
