@@ -379,11 +379,12 @@ static int fill_place(cairn_t *c, const struct crn_piece *p, uint64_t born)
 static void undo_gone(cairn_t *c, uint64_t id, const struct crn_change *change)
 {
 	const struct crn_piece *p = &change->piece;
-	uint64_t born = p->flags & CRN_AREA_REMOVED ? p->born : 0;
+	/* Born since, it goes when that is undone; if it has to stay, it is as old as can be. */
+	uint64_t born = p->born <= id ? p->born : 0;
 	int err;
 
 	if (p->flags & CRN_AREA_EXPLICIT)
-		born = change->added.born;
+		born = CRN_MAX(born, change->added.born);
 	crn_debug("map again %zx-%zx", p->begin, p->end);
 	crn_files_give_way(c, id, p->begin, p->end);
 	/* The heap's end need not be on a page's: what the kernel has mapped is what counts. */

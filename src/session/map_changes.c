@@ -26,26 +26,30 @@ static int change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece 
 	return 0;
 }
 
-/* One kind of the past from `begin` on: marks what was an explicit area once; where that ends. */
+/*
+ * One kind of the past from `begin` on: how old it is, and whether it was an explicit area once;
+ * where that ends.
+ */
 static uintptr_t same_past(
 	const cairn_t *c, struct crn_piece *piece, uintptr_t begin, uintptr_t end, int kind)
 {
 	bool ended = kind == CRN_CHANGE_GONE || kind == CRN_CHANGE_PROT;
+	uintptr_t at = begin;
 
-	for (size_t i = crn_area_from(c, begin); ended && i < c->area_count; i++) {
+	for (size_t i = crn_area_from(c, begin); ended && at < end && i < c->area_count; i++) {
 		const struct crn_area *a = c->areas[i];
+		uint32_t removed = a->flags & CRN_AREA_REMOVED;
 
-		if (a->begin >= end)
-			break;
-		if (!(a->flags & CRN_AREA_REMOVED))
-			continue;
-		if (a->begin > begin)
-			return a->begin;
-		piece->flags |= CRN_AREA_REMOVED;
+		if (a->begin > at)
+			return at > begin ? at : CRN_MIN(end, a->begin);
+		if (at > begin && (a->born != piece->born ||
+					  removed != (piece->flags & CRN_AREA_REMOVED)))
+			return at;
+		piece->flags |= removed;
 		piece->born = a->born;
-		return CRN_MIN(end, a->end);
+		at = CRN_MIN(end, a->end);
 	}
-	return end;
+	return at > begin ? at : end;
 }
 
 int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
@@ -54,14 +58,12 @@ int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *pi
 	while (begin < end) {
 		const struct crn_added *added = NULL;
 		struct crn_piece part = *piece;
-		uintptr_t stop = end;
+		uintptr_t stop = same_past(c, &part, begin, end, kind);
 
 		if (piece->flags & CRN_AREA_EXPLICIT)
 			added = crn_added_meets(c, begin, end);
-		else
-			stop = same_past(c, &part, begin, end, kind);
 		if (added)
-			stop = CRN_MIN(end, added->begin > begin ? added->begin : added->end);
+			stop = CRN_MIN(stop, added->begin > begin ? added->begin : added->end);
 		CRN_TRY(change_add(c, l, &part, added && added->begin <= begin ? added : NULL,
 			begin, stop, kind));
 		begin = stop;

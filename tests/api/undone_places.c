@@ -29,6 +29,45 @@ static void checkpoint(uint64_t *which)
 	CHECK_RC(cairn_checkpoint(c, which), CAIRN_TAKEN);
 }
 
+static int any_change(void *at, void *addr, size_t len, const void *before, const void *after)
+{
+	return (uint8_t *)addr >= (uint8_t *)at && (uint8_t *)addr < (uint8_t *)at + 4 * PAGE;
+}
+
+/* What comes back is as old as it was: the checkpoints before its birth know nothing of it. */
+static void back_at_its_age(void)
+{
+	uint8_t *at = map_at(NULL, 6, 0) + PAGE, byte;
+	uint64_t before;
+
+	munmap(at - PAGE, 6 * PAGE);
+	checkpoint(&before);
+	CHECK(map_at(at, 2, MAP_FIXED_NOREPLACE) == at);
+	memset(at, 1, 2 * PAGE);
+	checkpoint(&kept->id);
+	CHECK(map_at(at + 2 * PAGE, 2, MAP_FIXED_NOREPLACE) == at + 2 * PAGE);
+	memset(at + 2 * PAGE, 2, 2 * PAGE);
+	checkpoint(&kept->newer);
+	CHECK(munmap(at, 4 * PAGE) == 0);
+	CHECK_OK(cairn_rewind(c, kept->newer));
+	CHECK(at[PAGE] == 1 && at[3 * PAGE] == 2);
+	for (size_t i = 0; i < 4; i++)
+		CHECK_RC(cairn_peek(c, before, at + i * PAGE, &byte, 1), CAIRN_ENOTAREA);
+	CHECK_OK(cairn_peek(c, kept->id, at, &byte, 1));
+	CHECK(byte == 1);
+	CHECK_RC(cairn_peek(c, kept->id, at + 2 * PAGE, &byte, 1), CAIRN_ENOTAREA);
+	CHECK_OK(cairn_peek(c, kept->newer, at + 2 * PAGE, &byte, 1));
+	CHECK(byte == 2);
+	CHECK_OK(cairn_changes(c, before, kept->newer, any_change, at));
+	CHECK_OK(cairn_changes(c, kept->id, CAIRN_NOW, any_change, at));
+	at[0] = 3;
+	CHECK_OK(cairn_rewind(c, kept->id));
+	CHECK(at[0] == 1 && at[2 * PAGE - 1] == 1);
+	CHECK(access((char *)at + 2 * PAGE, F_OK) < 0 && errno == EFAULT);
+	CHECK_OK(cairn_rewind(c, before));
+	CHECK(access((char *)at, F_OK) < 0 && errno == EFAULT);
+}
+
 /* Pages of two ages are closed by one call; those of the younger one will be gone. */
 static void closed_at_once(void)
 {
@@ -202,6 +241,7 @@ int main(int argc, char **argv)
 	reserved();
 	reserved_under_others();
 	reserved_since();
+	back_at_its_age();
 	reserved_under_excluded(); /* the last, for the byte stays excluded */
 	return 0;
 }
