@@ -442,8 +442,8 @@ int crn_layout_follow(cairn_t *c, enum crn_follow how);
 /* Are these parts of one mapping, as far as a layout knows? */
 bool crn_same_kind(const struct crn_piece *a, const struct crn_piece *b);
 /*
- * Was the page, which an area has now, a part of the surface at `id`? If not, what is kept of it
- * says nothing of what was there.
+ * Was the page, which an area has now or had, a part of the surface at `id`? If not, what is kept
+ * of it says nothing of what was there.
  */
 bool crn_layout_held(const cairn_t *c, uint64_t id, uintptr_t page);
 /* The fresh layout is the layout from now on. */

@@ -60,8 +60,11 @@ void crn_pieces_cut(struct crn_pieces *l, uintptr_t begin, uintptr_t end)
 	}
 }
 
-/* The oldest change since says: of memory that came in the place of other memory it was the end. */
-static bool held_before(const cairn_t *c, uint64_t id, uintptr_t page)
+/*
+ * The oldest change since says: of memory that came in the place of other memory it was the end.
+ * Without one it is as `now`.
+ */
+static bool held_before(const cairn_t *c, uint64_t id, uintptr_t page, bool now)
 {
 	size_t k;
 
@@ -80,7 +83,7 @@ static bool held_before(const cairn_t *c, uint64_t id, uintptr_t page)
 				return false;
 		}
 	}
-	return true;
+	return now;
 }
 
 bool crn_layout_held(const cairn_t *c, uint64_t id, uintptr_t page)
@@ -95,7 +98,7 @@ bool crn_layout_held(const cairn_t *c, uint64_t id, uintptr_t page)
 		if (!added || added->born > id)
 			return false;
 	}
-	return held_before(c, id, page);
+	return held_before(c, id, page, area);
 }
 
 bool crn_same_kind(const struct crn_piece *a, const struct crn_piece *b)

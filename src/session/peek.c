@@ -166,25 +166,25 @@ int cairn_peek(cairn_t *c, uint64_t id, const void *addr, void *buf, size_t len)
 struct change_walk {
 	struct crn_walk walk;
 	cairn_t *c;
-	uint64_t from;
+	uint64_t from, to;
 	bool now;
 	cairn_change_fn fn;
 	void *ctx;
 };
 
 /*
- * Is it a page of an area that was there at `from`, and is there at the other end? A part of an
- * explicit area that was mapped anew is younger than that; one that has gone is tracked no more.
+ * Is it a page of an area that was there at `from`, and at the other end? A part of an explicit
+ * area that was mapped anew is younger than that; one that has gone is tracked no more.
  */
 static bool is_compared(const struct change_walk *w, uintptr_t page)
 {
-	const struct crn_added *added = crn_added_meets(w->c, page, page + CRN_PAGE_SIZE);
-	const struct crn_area *area = crn_area_at(w->c, page);
+	cairn_t *c = w->c;
 
-	if (area)
-		return crn_layout_held(w->c, w->from, page);
-	return added && added->born <= w->from && !w->now &&
-		w->c->ops->caps & CRN_TRACK_MIRROR;
+	if (!crn_area_at(c, page) &&
+		(w->now || !(c->ops->caps & CRN_TRACK_MIRROR) ||
+			!crn_added_meets(c, page, page + CRN_PAGE_SIZE)))
+		return false;
+	return crn_layout_held(c, w->from, page) && (w->now || crn_layout_held(c, w->to, page));
 }
 
 /*
@@ -328,7 +328,7 @@ int cairn_changes(cairn_t *c, uint64_t from, uint64_t to, cairn_change_fn fn, vo
 {
 	struct change_walk w = {
 		.walk = { .page = change_page, .present = change_present, .want_to = true },
-		.c = c, .from = from, .fn = fn, .ctx = ctx,
+		.c = c, .from = from, .to = to, .fn = fn, .ctx = ctx,
 	};
 	int err, lost;
 

@@ -68,6 +68,31 @@ static void back_at_its_age(void)
 	CHECK(access((char *)at, F_OK) < 0 && errno == EFAULT);
 }
 
+/* Memory that was no part of the surface at the later one of two checkpoints is not compared. */
+static void absent_at_the_end(void)
+{
+	uint8_t *at = map_at(NULL, 6, 0) + PAGE;
+
+	munmap(at - PAGE, 6 * PAGE);
+	CHECK(map_at(at, 4, MAP_FIXED_NOREPLACE) == at);
+	memset(at, 1, 4 * PAGE);
+	checkpoint(&kept->id);
+	CHECK(mmap(at, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
+		0) == at);
+	memset(at, 2, 4 * PAGE);
+	checkpoint(&kept->newer);
+	CHECK_OK(cairn_changes(c, kept->id, kept->newer, any_change, at));
+	map_at(at, 4, MAP_FIXED);
+	memset(at, 3, 4 * PAGE);
+	CHECK_OK(cairn_changes(c, kept->id, kept->newer, any_change, at));
+	CHECK(cairn_changes(c, kept->id, CAIRN_NOW, any_change, at) == 1);
+	CHECK_OK(cairn_changes(c, kept->id, kept->newer, any_change, at));
+	checkpoint(&kept->newer);
+	CHECK(cairn_changes(c, kept->id, kept->newer, any_change, at) == 1);
+	CHECK(munmap(at, 4 * PAGE) == 0);
+	checkpoint(&kept->newer); /* or what is mapped there next counts as the same memory */
+}
+
 /* Pages of two ages are closed by one call; those of the younger one will be gone. */
 static void closed_at_once(void)
 {
@@ -242,6 +267,7 @@ int main(int argc, char **argv)
 	reserved_under_others();
 	reserved_since();
 	back_at_its_age();
+	absent_at_the_end();
 	reserved_under_excluded(); /* the last, for the byte stays excluded */
 	return 0;
 }
