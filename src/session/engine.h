@@ -1,31 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the session share. One engine per process; everything below lives in the arena.
- *
- *	session.c          open, close, the lock, the one pointer
- *	protect.c          the engine's memory, closed between calls
- *	choice.c           which tracker
- *	area.c             the table of areas
- *	area_calls.c       the calls that change it; explicit areas as they were added
- *	surface.c          which mappings belong to the surface
- *	mapping_kind.c     what a mapping is, as the map shows it
- *	calls_in_flight.c  memory that the kernel may be writing for other threads
- *	map_calls.c        calls of the program that change them, as they are made
- *	map_layout.c       how the mappings change
- *	map_changes.h      the lists of that
- *	files.h            mappings of files that are no part of the surface
- *	layout_undo.c      how that is undone
- *	files_undo.c       the same for those of files
- *	store.c            live memory: what may be put back, and how
- *	checkpoint.c       marks: one for each checkpoint that can be named
- *	long_interval.c    pages in place of hooks
- *	pause.c            a session that rests
- *	restore.c          going back
- *	other_threads.c    who else has run
- *	strategy.c         which pages to copy eagerly
- *	peek.c             peek, changes
- *	figures.c          stats
- *	tracing.c          which pages each interval wrote, to a file
+ * What the files of the session share; README.md lists them. There is one engine per process, and
+ * everything below lives in the arena.
  *
  * Lock order: the session's lock is the only one.
  */
