@@ -38,7 +38,7 @@ deps: ## Install what building, testing and the demo need (apt; root or sudo)
 	@scripts/install_deps.sh --optional compiler
 	@scripts/install_deps.sh --optional compiler-32
 
-demo: ## The main job: stock Redis survives crashes under load (installs what it lacks)
+demo: ## Stock Redis survives crashes under load (installs what it lacks)
 	@scripts/install_deps.sh build demo
 	@$(MAKE) --no-print-directory build
 	@$(PYTHON) scripts/demo.py --build $(BUILD)
@@ -65,12 +65,12 @@ bench: ## Measure (about an hour; BENCH=part, ROUNDS=n, QUICK=1, FRESH=1, STRATE
 	@$(VENV)/bin/python bench/run.py --build $(BUILD) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(QUICK),--quick) $(if $(FRESH),--fresh) $(if $(STRATEGIES),--strategies $(STRATEGIES)) $(BENCH)
 
-lint: tidy ## Laws of the tree, warnings as errors, shell scripts
+lint: tidy ## Rules of the tree, warnings as errors, shell scripts
 	@scripts/install_deps.sh lint
 	@shellcheck $(SH_FILES)
 	@$(CMAKE) --preset dev && $(CMAKE) --build build-dev -j $(JOBS)
 
-tidy: ## The laws that a person forgets: includes, names, licences, dead files
+tidy: ## Rules of the tree that a script checks: includes, names, licences, dead files
 	@$(PYTHON) scripts/tidy.py
 
 fmt: ## Format the lines of C that you have changed since the last commit

@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of intercept/: what its files tell each other. agent.h is what the other rooms may
- * use.
+ * What the files of intercept/ share; agent.h is what the other rooms use.
+ *
+ *	stubs.c, gate.S, layout.h   the way from a system call to the agent and back
+ *	dispatch.c       calls that no patch covers
+ *	hook.c           one call, before and after
+ *	functions.c      sites at functions
+ *	guard.c          calls that would take away what the agent needs
+ *	bare_exec.c      programs that are executed without the agent
+ *	signals.c, frames.c, actions.c   the program's signals and handlers
+ *	threads.c        the agent's memory for each thread; births
+ *	context.c        capturing and resuming registers
+ *	timer.c, cut_short.c   site timer:MS, and calls that it cuts short
+ *	late_timer.c     output that has been held for too long
  */
 #ifndef CRN_INTERCEPT_H
 #define CRN_INTERCEPT_H
