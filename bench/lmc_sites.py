@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "demo"))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "servers"))
 
 from lmc_programs import Builder, BuildError, asked, built, newest
 from lmc_programs import missing as missing_program

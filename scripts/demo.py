@@ -21,7 +21,7 @@ from pathlib import Path
 from dataclasses import dataclass
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "demo"))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "servers"))
 
 from audit import Audit  # noqa: E402
 from resp import Connection, Parser, ReplyError, command  # noqa: E402

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts" / "demo"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "scripts" / "servers"), str(ROOT / "bench")]
 
 from rounds import reason_of  # noqa: E402
 from servers import Server, ServerError  # noqa: E402

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts" / "demo"))
+sys.path.insert(0, str(ROOT / "scripts" / "servers"))
 
 from resp import Connection  # noqa: E402
 from servers import RedisServer  # noqa: E402

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts" / "demo"))
+sys.path.insert(0, str(ROOT / "scripts" / "servers"))
 
 from servers import PATIENCE, Server, figures, search_path  # noqa: E402
 
