@@ -32,7 +32,7 @@ static struct crn_fd *entry(int fd, bool make)
 	struct crn_effects *e = crn_agent->effects;
 	uint32_t chunk = (uint32_t)fd / CRN_FD_CHUNK;
 
-	if (fd < 0 || chunk >= CRN_FD_CHUNKS_MAX)
+	if (!e->fds || fd < 0 || chunk >= CRN_FD_CHUNKS_MAX) /* no table without --recover */
 		return NULL;
 	if (!e->fds[chunk] && make) {
 		e->fds[chunk] = crn_effects_alloc(CRN_FD_CHUNK * sizeof(struct crn_fd));
@@ -225,6 +225,8 @@ struct crn_fd *crn_fd_look(int fd)
 {
 	struct crn_fd *f = entry(fd, false), seen;
 
+	if (!crn_agent->effects->fds)
+		return stranger(fd < 0 ? CRN_FD_CLOSED : CRN_FD_OTHER);
 	if (f && f->kind > CRN_FD_CLOSED)
 		return f;
 	look(fd, &seen, false);
@@ -328,7 +330,8 @@ void crn_fds_changed(void)
 bool crn_fd_never_waits(int fd)
 {
 	struct crn_effects *e = crn_agent->effects;
-	struct crn_fd *f = e ? crn_fd_look(fd) : NULL; /* before there is a session */
+	/* There is no table before there is a session, nor without --recover. */
+	struct crn_fd *f = e && e->fds ? crn_fd_look(fd) : NULL;
 	bool alone = f && f->alone && f->alone == e->births;
 	long flags;
 
