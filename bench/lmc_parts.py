@@ -22,10 +22,10 @@ from rounds import RunLog
 from smc import Settings
 
 PARTS = ("lmc.stores", *(f"lmc.{name}" for name in RECIPES))
-PARTS += ("lmc.sites", "lmc.switches", "lmc.regions", "lmc.checks")
+PARTS += ("lmc.sites", "lmc.switches", "lmc.regions", "lmc.clones", "lmc.checks")
 SERVED = ("nginx", "lighttpd", "httpd")
 SWITCHED = (*SERVED, "lua", "sqlite", "hmmer", "bzip2", "libquantum", "x264", *RECIPES_32)
-NAMES = {"switches": SWITCHED, "regions": SERVED}
+NAMES = {"switches": SWITCHED, "regions": SERVED, "clones": SWITCHED}
 
 
 def _lacks(name: str) -> str | None:

@@ -48,6 +48,9 @@ VARIANTS: dict[str, str | None] = {
     NOTHING: SWITCHED[NOTHING],
 }
 
+# Of programs that take no checkpoints (LMC, section V-B).
+CLONES = {"hooks alone": "", "two versions": "-fcairn-clone=on"}
+
 REGIONS = {f"{1 << shift} B": f"-fcairn-region={1 << shift}" for shift in range(4, 13)}
 
 

@@ -142,6 +142,7 @@ def _stacks(lines: list[dict], section: type) -> Any:
 
 AIMS = {"hmmer": 0.25, "sqlite": 0.15}
 AIM_SERVERS = 0.05
+AIM_CLONES = 0.03
 
 
 def _spent(lines: list[dict]) -> Iterator[tuple[str, float, float, dict, dict]]:
@@ -304,6 +305,11 @@ def _switches(lines: list[dict], section: type) -> list[Any]:
         ("Servers by the size of a region (LMC, Figure 3; HotDep'13, Figure 1)",
          "Processor time per request beside the plain server, files of 4 KiB.",
          "lmc.regions", _spread, "lmc_regions.png"),
+        ("Programs that take no checkpoints (LMC, section V-B)",
+         "Processor time beside the plain program: hooks alone, which find no session, "
+         "and two versions of the code with a switch (-fcairn-clone=on). A function that can reach "
+         "a site has one version only: what is left is the cost of its hooks, and of the switch.",
+         "lmc.clones", _spread, ""),
     ):  # fmt: skip
         rows = _table(lines, table, cell)
         if rows:
@@ -391,6 +397,11 @@ def goals(lines: list[dict]) -> list[list[str]]:
         out.append(
             _goal("processor time per request, shadow, geometric mean", AIM_SERVERS, cpu - 1)
         )
+    idle = [x["ratio"] for x in of(lines, "lmc.clones", row="two versions") if "ratio" in x]
+    if idle:
+        mean = exp(sum(map(log, idle)) / len(idle))
+        out.append(_goal("two versions, no checkpoints, geometric mean", AIM_CLONES, mean - 1))
+        out.append(_goal("two versions, no checkpoints, worst program", AIM_CLONES, max(idle) - 1))
     for x in of(lines, "lmc.checks"):
         if "wrong" in x:
             out.append(_count(f"{x['row']}: restores with a byte that differs", x["wrong"]))

@@ -50,7 +50,9 @@ def peak_kib(pid: int) -> int:
     return int(found[1]) if found else 0
 
 
-def one_run(command: list[str], clean: str, typed: Path = Path(os.devnull)) -> dict[str, Any]:
+def one_run(
+    command: list[str], clean: str, typed: Path = Path(os.devnull), every: int = 0
+) -> dict[str, Any]:
     """In an empty folder of its own: sjeng learns from run to run."""
     with (
         tempfile.TemporaryFile() as out,
@@ -59,6 +61,7 @@ def one_run(command: list[str], clean: str, typed: Path = Path(os.devnull)) -> d
         tempfile.TemporaryDirectory(prefix="cairn-bench-") as place,
     ):
         environment = {**os.environ, "CAIRN_STATS": "json", "CAIRN_MEMORY_MAX": str(LIMIT)}
+        environment["CAIRN_SITE_EVERY"] = str(every)
         process = subprocess.Popen(
             command, stdin=words, stdout=out, stderr=err, env=environment, cwd=place
         )

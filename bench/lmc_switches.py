@@ -3,7 +3,8 @@
 "Lightweight Memory Checkpointing", Figures 8 to 10: what each kind of optimisation leaves out of
 the hooks, what that is worth in processor time, and what the hooks cost that save nothing
 (-fcairn-save=off), in 64-bit programs and, as PROGRAM-32, in 32-bit ones. Its Figure 3, too:
-servers by the size of a region. Tracker: shadow.
+servers by the size of a region. And section V-B: programs that take no checkpoints, with hooks
+alone and with two versions of their code (-fcairn-clone=on). Tracker: shadow.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from typing import Any
 import lmc_runs
 import lmc_servers
 from lmc_programs import BuildError, built, built_with
-from lmc_recipes import REGIONS, SWITCHED
+from lmc_recipes import CLONES, REGIONS, SWITCHED
 from lmc_services import SERVICES
 from lmc_works import WORKS
 from rounds import Found, RunLog, spread
 from smc import Settings
 
-KINDS = {"switches": SWITCHED, "regions": REGIONS}
+KINDS = {"switches": SWITCHED, "regions": REGIONS, "clones": CLONES}
 
 
 def steps(kind: str, settings: Settings, names: list[str]) -> int:
@@ -58,12 +59,17 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
     found = Found(list(programs))
+    every = lmc_servers.NEVER if kind == "clones" else 1
 
     def run(row: str) -> dict[str, Any]:
         if work:
-            return lmc_runs.one_run([str(programs[row]), *arguments], work.clean)
+            command = [str(programs[row]), *arguments]
+            figures = lmc_runs.one_run(command, work.clean, every=every if every > 1 else 0)
+            if every > 1 and figures["checkpoints"]:
+                raise RuntimeError("it took checkpoints")
+            return figures
         service = SERVICES[name]
-        point = lmc_servers.Point(row, service.sizes[0], program=programs[row])
+        point = lmc_servers.Point(row, service.sizes[0], every, programs[row])
         return lmc_servers.one_run(recipe, service, point, settings, folder)
 
     try:

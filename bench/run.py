@@ -12,7 +12,7 @@ form, in about an hour:
     smc             the SMC paper's evaluation: smc.PROGRAM, hmmsearch, recovery
     traces          recorded runs through every strategy: traces.PROGRAM
     lmc             programs built by cairn-cc: lmc.stores, lmc.PROGRAM (fetches and builds them),
-                    lmc.sites, lmc.switches, lmc.checks
+                    lmc.sites, lmc.switches, lmc.regions, lmc.clones, lmc.checks
     native, servers                                 all of either
     report FILE                                     only the report, from an earlier run's lines
 
