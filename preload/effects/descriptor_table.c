@@ -498,15 +498,30 @@ void crn_file_opened(int fd, bool fresh, long flags)
 		describe(fd, f, &st, flags, true);
 }
 
+void crn_fd_limit_read(void)
+{
+	struct rlimit limit = {1024, 1024};
+
+	crn_sys4(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit);
+	crn_agent->effects->rlimit_nofile = (int)CRN_MIN(limit.rlim_cur, (rlim_t)(1 << 20));
+}
+
+static long duplicate(int fd)
+{
+	int limit = crn_agent->effects->rlimit_nofile;
+
+	return crn_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC,
+		CRN_MAX(CRN_MIN(limit, 16384) - 1024, limit / 2));
+}
+
 int crn_hold_duplicate(int fd)
 {
-	struct crn_effects *e = crn_agent->effects;
-	int from = CRN_MIN(e->rlimit_nofile, 16384) - 1024;
-	long high;
+	long high = duplicate(fd);
 
-	if (from < e->rlimit_nofile / 2)
-		from = e->rlimit_nofile / 2;
-	high = crn_sys3(SYS_fcntl, fd, F_DUPFD_CLOEXEC, from);
+	if (high == -EINVAL) { /* beyond the limit: the program has lowered it */
+		crn_fd_limit_read();
+		high = duplicate(fd);
+	}
 	if (high >= 0)
 		crn_fd_engine((int)high, true);
 	return (int)high;

@@ -503,7 +503,7 @@ struct crn_effects {
 	struct crn_file *files;     /* [0] is not used */
 	uint32_t file_count;
 	bool file_locks; /* by F_SETLK, or earlier: closing a descriptor may unlock one */
-	int rlimit_nofile;
+	int rlimit_nofile; /* as it was last read */
 
 	struct crn_inverse *inverses;
 	uint32_t inverse_count;
@@ -582,6 +582,8 @@ static inline void crn_call_raise(struct crn_call *call)
  */
 void *crn_effects_alloc(size_t size);
 
+/* The program's limit of descriptors, as it is now. */
+void crn_fd_limit_read(void);
 /* A number that the program does not use, close-on-exec; -errno. */
 int crn_hold_duplicate(int fd);
 void crn_hold_release(int high);

@@ -4,7 +4,6 @@
  * and undoing it.
  */
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include "base/copy.h"
 #include "base/log.h"
@@ -72,10 +71,7 @@ static int note_lock(void *ctx, int dir, int fd)
 
 static int allocate(struct crn_effects *e)
 {
-	struct rlimit limit = {1024, 1024};
-
-	crn_sys4(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit);
-	e->rlimit_nofile = (int)CRN_MIN(limit.rlim_cur, (rlim_t)(1 << 20));
+	crn_fd_limit_read();
 	e->fd_chunks = 1;
 	e->fds = crn_effects_alloc(CRN_FD_CHUNKS_MAX * sizeof(*e->fds));
 	e->files = crn_effects_alloc(CRN_FILES_MAX * sizeof(*e->files));

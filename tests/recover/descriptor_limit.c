@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program that allows itself more descriptors only after its first checkpoint: what lies above
- * the limit of that moment comes back like anything below. And the offset of a device.
+ * A program that changes its limit of descriptors after its first checkpoint. What lies above the
+ * limit of that moment comes back like anything below; and what a recovery needs it finds below one
+ * that has become lower. And the offset of a device.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -131,13 +132,35 @@ static void connection(void)
 	CHECK(read(bad[1], &c, 1) < 0 && errno == ECONNRESET);
 }
 
+/* An accepted connection waits, while it is accepted again, under a number that there is. */
+static void lowered(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	int client = socket(AF_INET, SOCK_STREAM, 0);
+	socklen_t len = sizeof(at);
+	int fd;
+	char c;
+
+	CHECK(listen(listener, 1) == 0 && getsockname(listener, (void *)&at, &len) == 0);
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	allow(LOW / 2);
+	CHECK(connect(client, (void *)&at, sizeof(at)) == 0 && write(client, "x", 1) == 1);
+	wake_up();
+	fd = accept(listener, NULL, NULL);
+	CHECK(fd == client + 1);
+	if (++*passes == 1)
+		crash();
+	CHECK(*passes == 2 && read(fd, &c, 1) == 1 && c == 'x');
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} cases[] = { { "list", list }, { "offset", offset }, { "device", device },
-		{ "connection", connection } };
+		{ "connection", connection }, { "lowered", lowered } };
 
 	passes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(passes != MAP_FAILED && argc == 2);
