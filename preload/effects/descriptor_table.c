@@ -212,6 +212,14 @@ static void look(int fd, struct crn_fd *f, bool made)
 		describe(fd, f, &st, -1, made);
 }
 
+/* Without --recover there is no table, and nobody asks for more than the kind. */
+static enum crn_fd_kind kind_now(int fd)
+{
+	struct stat st;
+
+	return crn_sys2(SYS_fstat, fd, &st) < 0 ? CRN_FD_CLOSED : kind_of(fd, &st);
+}
+
 /* An entry that remembers nothing. */
 static struct crn_fd *stranger(enum crn_fd_kind kind)
 {
@@ -223,10 +231,11 @@ static struct crn_fd *stranger(enum crn_fd_kind kind)
 
 struct crn_fd *crn_fd_look(int fd)
 {
-	struct crn_fd *f = entry(fd, false), seen;
+	struct crn_fd *f, seen;
 
 	if (!crn_agent->effects->fds)
-		return stranger(fd < 0 ? CRN_FD_CLOSED : CRN_FD_OTHER);
+		return stranger(kind_now(fd));
+	f = entry(fd, false);
 	if (f && f->kind > CRN_FD_CLOSED)
 		return f;
 	look(fd, &seen, false);

@@ -11,8 +11,9 @@ import subprocess
 import sys
 
 PROGRAM = """
-import os, select
-pipes = [os.pipe(), os.pipe()]
+import os, select, socket
+theirs, ours = socket.socketpair()
+pipes = [os.pipe(), (ours.fileno(), theirs.fileno())]
 pages = [bytearray(4096 * 40), bytearray(4096 * 40)]
 poll = select.poll()
 for pipe in pipes:
@@ -44,6 +45,7 @@ def main() -> int:
         print(tracker, wrong, {c: f["contexts"] for c, f in figures.items()})
         # 80 pages an interval are mispredicted without; with it, the interpreter's few.
         failures += wrong["fd"] * 2 > wrong["none"] or wrong["none"] < 300 * 60
+        failures += wrong["events"] * 2 > wrong["none"]
         failures += figures["fd"]["contexts"] < 3 or figures["none"]["contexts"] != 1
         failures += any(f["failed"] or f["checkpoints"] < 300 for f in figures.values())
     return 1 if failures else 0
