@@ -82,6 +82,7 @@ struct crn_pending {
 	bool waits;     /* the call waits under words[0] as its signal mask */
 	bool masked;    /* words stand in for a mask with reserved signals */
 	bool left;      /* a handler of the program was begun in it, and may be running */
+	bool undone;    /* it began before the checkpoint that the program has gone back to */
 };
 
 /* A fault that the program's own handler was given. */
@@ -164,7 +165,10 @@ struct crn_thread {
 	/* odd while pending[] is being changed: who reads it in another thread looks again */
 	uint32_t pending_turn;
 	uint32_t pending_count;
+	uint32_t kept_count;
 	struct crn_pending pending[CRN_PENDING_MAX];
+	/* with `context`: the calls that handlers had interrupted then */
+	struct crn_pending kept[CRN_PENDING_MAX];
 	struct crn_thread *next;
 };
 

@@ -341,33 +341,53 @@ static void call_waits(struct crn_pending *p)
 }
 
 /*
- * The call that is made where sigreturn goes: -1 if it is over there, or none. Its result stands
- * then, EINTR too: a handler has run.
+ * The frame from which the call is made where sigreturn goes, its registers in g: NULL if the call
+ * is over there, or none. Its result stands then, EINTR too: a handler has run.
  */
-static long call_returned_to(const ucontext_t *uc)
+static ucontext_t *frame_of_call(ucontext_t *uc, gregset_t *g)
 {
-	gregset_t g;
-
-	while (crn_user_copy(&g, &uc->uc_mcontext.gregs, sizeof(g)) == 0) {
-		uintptr_t rip = (uintptr_t)g[REG_RIP], at = rip - (uintptr_t)crn_stub_of(rip);
+	while (crn_user_copy(g, &uc->uc_mcontext.gregs, sizeof(*g)) == 0) {
+		uintptr_t rip = (uintptr_t)(*g)[REG_RIP], at = rip - (uintptr_t)crn_stub_of(rip);
 
 		if (!crn_in_stubs(rip) || (at != CRN_STUB_CALL && at != CRN_STUB_BARE))
-			return -1;
-		if (g[REG_RAX] != SYS_rt_sigreturn)
-			return (long)g[REG_RAX];
+			return NULL;
+		if ((*g)[REG_RAX] != SYS_rt_sigreturn)
+			return uc;
 		/* the handler came before another one's sigreturn, whose frame lies above */
-		if ((uintptr_t)g[REG_RSP] <= (uintptr_t)uc)
-			return -1;
-		uc = (const ucontext_t *)(uintptr_t)g[REG_RSP];
+		if ((uintptr_t)(*g)[REG_RSP] <= (uintptr_t)uc)
+			return NULL;
+		uc = (ucontext_t *)(uintptr_t)(*g)[REG_RSP];
 	}
-	return -1;
+	return NULL;
 }
 
 bool crn_call_resumes_call(const struct crn_call *call)
 {
 	const struct crn_pending *p = (const void *)call; /* its first member */
+	gregset_t g;
 
-	return call_returned_to((const ucontext_t *)(uintptr_t)p->rsp) >= 0;
+	return frame_of_call((ucontext_t *)(uintptr_t)p->rsp, &g) != NULL;
+}
+
+/*
+ * The call that is made where sigreturn goes, or -1. After a restore to the handler that had
+ * interrupted it it is made with its hooks: what it took before the crash is to be given again.
+ */
+static long call_returned_to(struct crn_thread *t, ucontext_t *uc)
+{
+	gregset_t g;
+	uintptr_t stub;
+	greg_t again;
+
+	uc = frame_of_call(uc, &g);
+	if (!uc)
+		return -1;
+	stub = (uintptr_t)crn_stub_of((uintptr_t)g[REG_RIP]);
+	again = (greg_t)(stub + CRN_STUB_AGAIN);
+	if ((uintptr_t)g[REG_RIP] - stub == CRN_STUB_CALL &&
+		crn_call_is_undone(t, (long)g[REG_RAX], (uint64_t)g[REG_RSP]))
+		(void)crn_user_copy(&uc->uc_mcontext.gregs[REG_RIP], &again, sizeof(again));
+	return (long)g[REG_RAX];
 }
 
 /*
@@ -381,7 +401,7 @@ static void call_sigreturn(struct crn_thread *t, const struct crn_regs *regs)
 	uint64_t mask;
 	stack_t s;
 
-	t->last_nr = call_returned_to(uc);
+	t->last_nr = call_returned_to(t, uc);
 	if (crn_user_copy(&s, &uc->uc_stack, sizeof(s)) < 0 ||
 		crn_user_copy(&mask, &uc->uc_sigmask, sizeof(mask)) < 0)
 		return;

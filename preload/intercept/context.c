@@ -37,6 +37,7 @@ void crn_context_capture(struct crn_thread *t, struct crn_context *out)
 		mask = t->put_off_mask;
 	out->sigmask = mask | t->program_blocked;
 	out->altstack = t->program_altstack;
+	crn_calls_keep(t);
 	if (!out->xstate)
 		return;
 	if (have_xsavec) {
@@ -61,6 +62,7 @@ _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx)
 	t->in_agent = 1;
 	t->call = NULL;
 	t->trapping = 0;
+	crn_calls_put_back(t);
 	t->program_altstack = ctx->altstack;
 	t->program_blocked = ctx->sigmask & CRN_SIG_RESERVED;
 	/* What was put off under the recovery's mask, or is now, is delivered under this one. */

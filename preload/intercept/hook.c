@@ -133,6 +133,7 @@ static void call_from_regs(struct crn_pending *p, const struct crn_regs *regs, c
 	p->waits = false;
 	p->masked = false;
 	p->left = false;
+	p->undone = false;
 }
 
 /*
@@ -180,6 +181,45 @@ static void pending_remove(struct crn_thread *t, struct crn_pending *p)
 	pending_turn(t);
 }
 
+static bool args_changed(const struct crn_pending *p)
+{
+	long diff = 0;
+
+	for (int i = 0; i < 6; i++)
+		diff |= p->original[i] ^ p->call.args[i];
+	return diff != 0;
+}
+
+/*
+ * A checkpoint of this thread lies here, which may be in a handler. Calls that it has interrupted
+ * go on behind it, and are on the list when a restore comes back. The present one is over, or made
+ * anew.
+ */
+void crn_calls_keep(struct crn_thread *t)
+{
+	t->kept_count = 0;
+	for (uint32_t i = 0; i < t->pending_count; i++)
+		if (t->pending[i].rsp != t->regs->rsp)
+			crn_copy(&t->kept[t->kept_count++], &t->pending[i], sizeof(t->kept[0]));
+}
+
+void crn_calls_put_back(struct crn_thread *t)
+{
+	pending_turn(t);
+	crn_copy(t->pending, t->kept, t->kept_count * sizeof(t->kept[0]));
+	t->pending_count = t->kept_count;
+	for (uint32_t i = 0; i < t->pending_count; i++)
+		t->pending[i].undone = true;
+	pending_turn(t);
+}
+
+bool crn_call_is_undone(struct crn_thread *t, long nr, uint64_t rsp)
+{
+	const struct crn_pending *p = pending_find(t, rsp);
+
+	return p && p->undone && p->call.nr == nr && !p->moved && !args_changed(p);
+}
+
 static void args_to_regs(struct crn_regs *regs, const long *args)
 {
 	regs->rdi = (uint64_t)args[0];
@@ -188,15 +228,6 @@ static void args_to_regs(struct crn_regs *regs, const long *args)
 	regs->r10 = (uint64_t)args[3];
 	regs->r8 = (uint64_t)args[4];
 	regs->r9 = (uint64_t)args[5];
-}
-
-static bool args_changed(const struct crn_pending *p)
-{
-	long diff = 0;
-
-	for (int i = 0; i < 6; i++)
-		diff |= p->original[i] ^ p->call.args[i];
-	return diff != 0;
 }
 
 /* The call is not made: the program goes on behind it. */

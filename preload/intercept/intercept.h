@@ -100,6 +100,11 @@ void crn_spin_unlock(uint32_t *lock);
 
 /* hook.c: a handler of the program begins, in whatever call the thread is */
 void crn_call_left(struct crn_thread *t);
+/* With a context: the calls that handlers have interrupted, and their return to the list. */
+void crn_calls_keep(struct crn_thread *t);
+void crn_calls_put_back(struct crn_thread *t);
+/* Is this call of the thread one that has returned so, and can be made with its hooks again? */
+bool crn_call_is_undone(struct crn_thread *t, long nr, uint64_t rsp);
 
 /* stubs.c */
 uint8_t *crn_stub_for(uintptr_t syscall_insn); /* NULL when there is no room */
