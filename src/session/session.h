@@ -45,22 +45,22 @@ int crn_memory_restorable(cairn_t *c, uint64_t id);
 void crn_maps_watch(cairn_t *c);
 void crn_maps_changed(cairn_t *c);
 /*
- * The same for a new mapping, of which the arguments of mmap are known and where it is: only there
- * the map is read again. One that cannot belong to the surface (of a file, and not writable or
- * shared) is no change. Servers map what they send.
+ * The same for a new mapping, whose place and arguments of mmap are known: the map is read again
+ * only there. A mapping that cannot belong to the surface (of a file, and not writable or shared)
+ * is no change; servers map the files that they send.
  */
 void crn_maps_added(cairn_t *c, int prot, int flags, uintptr_t addr, size_t len);
 /*
- * The program is about to drop [begin, end) (MADV_DONTNEED). Of private mappings of files its own
- * copies go, which no tracker that reads the kernel's tables is told of.
+ * The program is about to drop [begin, end) (MADV_DONTNEED). In private file mappings that removes
+ * the program's own copies of pages, which the kernel's tables do not show to trackers.
  */
 void crn_maps_drops(cairn_t *c, uintptr_t begin, uintptr_t end);
 /*
  * Make a call of the program that takes mappings or permissions away, while no checkpoint is taken
- * and no memory read. The call's result. An mprotect (address, length, protection) is told to the
- * tracker with it; an munmap of what is no part of the surface, or an mmap of a file that cannot
- * become one (below), is no change, and no cause for a feed to doubt. `ends`: what the call
- * unmaps, moves, replaces or extends; empty ranges are allowed.
+ * and no memory is read. Returns the call's result. The tracker is told of an mprotect (address,
+ * length, protection). An munmap of memory outside the surface, or an mmap of a file that cannot
+ * become part of it (below), is no change and no reason for a feed to doubt. `ends`: the ranges
+ * that the call unmaps, moves, replaces or extends; empty ranges are allowed.
  */
 enum crn_maps_kind {
 	CRN_MAPS_OTHER,
@@ -74,27 +74,27 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 	const struct crn_range ends[2]);
 
 /*
- * Is this an mmap of a file, somewhere where nothing was, that the program shares with others or
- * cannot write to? The caller may let crn_maps_call make it: it waits for nobody.
+ * Is this an mmap of a file, at a place where nothing was, that the program shares with others or
+ * cannot write to? The caller may let crn_maps_call make it; it waits for nobody.
  */
 bool crn_maps_of_file(int prot, int flags);
 
 /*
- * The kernel writes [addr, addr + len) whenever it likes, for a thread that is being born or has
- * just said so: its rseq area, its tid words. Under a tracker that refuses the kernel's writes
- * these pages stay open from now on, and a mapping that is found to hold them is treated as a
- * thread's stack.
+ * The kernel writes [addr, addr + len) at any time, for a thread that is being born or has just
+ * registered it: its rseq area, its tid words. Under a tracker that refuses the kernel's writes
+ * these pages stay open from now on, and a mapping that contains them is treated as a thread's
+ * stack.
  */
 void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len);
 /*
- * Supplied by the agent (absent in the library): the thread pointers of all threads that it has
- * seen being born. At most max; their number.
+ * Supplied by the agent (absent in the library): the thread pointers of all threads whose birth it
+ * has seen. At most max; returns their number.
  */
 size_t crn_agent_descriptors(uintptr_t *out, size_t max)
 	__attribute__((weak, visibility("hidden")));
 /*
- * Likewise: tell fn of all memory that the kernel may be writing at this moment for a call of some
- * thread (`others`: but the calling one). Called with the session's lock held.
+ * Likewise: call fn for all memory that the kernel may be writing at this moment for a call of some
+ * thread (`others`: except the calling one). Called with the session's lock held.
  */
 typedef void (*crn_output_fn)(void *arg, uintptr_t addr, size_t len);
 void crn_agent_in_flight(bool others, crn_output_fn fn, void *arg)
@@ -121,16 +121,16 @@ cairn_t *crn_session_current(void);
 
 /*
  * cairn_open for the agent: every tracker may have every surface, and the program's own cairn_open
- * joins. omit names the agent's own memory, which is left out from the start, because a tracker
- * may protect what it finds. NULL: the library's cairn_open.
+ * joins it. omit names the agent's own memory, which is left out from the start, because a tracker
+ * may protect what it finds. omit NULL: as the library's cairn_open.
  */
 int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	const struct crn_range *omit, size_t omit_count);
 
 /*
  * Record which pages each interval writes (speculate/trace.h) into a new file, until finish writes
- * its trailer; a session that ends without leaves a trace that is cut short. 0, -EBUSY if one is
- * being recorded, CAIRN_ENOTRACK if the tracker cannot tell, or -errno of the file.
+ * its trailer. A session that ends without finish leaves a trace that is cut short. 0, -EBUSY if a
+ * trace is being recorded, CAIRN_ENOTRACK if the tracker cannot tell, or -errno of the file.
  */
 int crn_trace_start(cairn_t *c, const char *path);
 int crn_trace_finish(cairn_t *c);
@@ -161,12 +161,12 @@ bool crn_tracker_info(size_t i, const struct crn_host *host, struct crn_tracker_
 /* Can this surface (all, program, none, a list) be parsed? 0, or CAIRN_ESURFACE. */
 int crn_surface_check(const char *expr);
 
-/* The least that cairn_options.memory_max may ask for. */
+/* The smallest value of cairn_options.memory_max. */
 #define CRN_MEMORY_MIN (1ul << 20)
 
 /*
- * Is this strategy ("auto", NAME:param=value,...) one that there is? 0, or CAIRN_ESTRATEGY and
- * `why`. `tracker` is the one it is for, or "auto".
+ * Does this strategy ("auto", NAME:param=value,...) exist? 0, or CAIRN_ESTRATEGY and `why`.
+ * `tracker` is the tracker that it is for, or "auto".
  */
 #define CRN_STRATEGY_WHY 160
 int crn_strategy_check(const char *spec, const char *tracker, char why[CRN_STRATEGY_WHY]);

@@ -47,13 +47,13 @@ enum crn_area_flags {
 	CRN_AREA_HOT = 1u << 3,
 	CRN_AREA_EXPLICIT = 1u << 4, /* added by cairn_area_add, not found by the surface */
 	/*
-	 * Mapped in the open interval: its content at interval_begin counts as zeros, so that the
-	 * past has no holes where a mapping went and another came. For mirror trackers, in area_add
+	 * Mapped in the open interval: its content at interval_begin counts as zeros, so the past
+	 * has no hole where one mapping was replaced by another. For mirror trackers, in area_add
 	 * only.
 	 */
 	CRN_AREA_NEW = 1u << 5,
 	CRN_AREA_SEGMENT = 1u << 6, /* of a loaded object: nobody cuts that file short */
-	/* has been an explicit one: a restore to before leaves the mapping where it is */
+	/* was an explicit one: a restore to before leaves the mapping where it is */
 	CRN_AREA_REMOVED = 1u << 7,
 };
 
@@ -66,11 +66,11 @@ enum crn_tracker_caps {
 	CRN_TRACK_KEEPS = 1u << 4,        /* keeps its own checkpoints: no journal records */
 	/* holds the content at interval_begin of every page, written or not */
 	CRN_TRACK_MIRROR = 1u << 5,
-	/* takes the write permission of mappings away: the map does not tell the program's */
+	/* removes write permission from mappings: the map does not show the program's own */
 	CRN_TRACK_PROTECTS = 1u << 6,
 	/*
-	 * The program itself tells of each store, wherever it goes: there are no areas, no mapping
-	 * is followed, and what it hands to env->store is any run of bytes.
+	 * The program itself reports each store, wherever it goes: there are no areas, no mapping
+	 * is followed, and the tracker hands byte runs of any length to env->store.
 	 */
 	CRN_TRACK_STORES = 1u << 7,
 	/* keeps nothing: a cost bound (dummy.c); its checkpoints cannot be restored or looked at */
@@ -81,11 +81,11 @@ struct crn_track_env;
 
 /*
  * A strategy, as a tracker sees it; the session fills it. Slots name hot pages. At interval_end the
- * tracker sets the bit of each hot page that has changed, then calls `written` for each cold page
- * that was written, then `decide`. If that answers true it takes up the lists: evictions first
- * (such pages are protected again), then promotions: a page that is open already just stays so, any
- * other is copied and opened. What cannot be made hot is named to `refused`, when the lists are no
- * longer needed. Hot pages are left open, and copied if they have changed.
+ * tracker sets the bit of each hot page that has changed, calls `written` for each cold page that
+ * was written, and then calls `decide`. If that returns true, it applies the lists. Evicted pages
+ * are protected again. Promoted pages stay open if they are, and are copied and opened otherwise.
+ * When the lists are no longer needed, `refused` is called for each page that could not be made
+ * hot. Hot pages are left open, and copied if they have changed.
  */
 struct crn_predictor {
 	uint64_t *changed; /* bit `slot`; moves in `decide` */
@@ -98,7 +98,7 @@ struct crn_predictor {
 	uint32_t price_protect; /* protected again */
 	size_t dummies;    /* CRN_TRACK_NOTHING: pages to copy now; set by `decide` */
 	void (*written)(struct crn_track_env *env, uintptr_t page);
-	/* The same for a page that was opened because `near` named it. */
+	/* The same for a page that was opened because `near` had named it. */
 	void (*granted)(struct crn_track_env *env, uintptr_t page, bool changed);
 	bool (*decide)(struct crn_track_env *env);
 	/* Memory is short: fills the list of evictions. False if nothing is hot. */
@@ -108,17 +108,18 @@ struct crn_predictor {
 	bool (*promoted)(struct crn_track_env *env, size_t i, uintptr_t *page, uint32_t *slot);
 	void (*refused)(struct crn_track_env *env, uintptr_t page);
 	/*
-	 * At a write fault: pages around it to save and open as well. NULL: never. Any context;
-	 * the only one that is called from handlers.
+	 * At a write fault: which pages around it to save and open as well. NULL: none. Any
+	 * context; the only function here that write-fault handlers call.
 	 */
 	bool (*near)(
 		struct crn_track_env *env, uintptr_t page, uintptr_t *begin, uintptr_t *end);
-	uint32_t price_serve; /* the handler of a first store, without the way there and back */
+	uint32_t price_serve; /* serving a first store, without entering and leaving the handler */
 };
 
 /*
- * A load has failed because there is nothing: no page, the end of a file. Else it could not be
- * made (a page that the program has closed, and no descriptor left), and the content is not known.
+ * True if a load has failed because nothing is there: no page, the end of a file. Otherwise the
+ * load could not be made (a page that the program has closed, and no descriptor left), and the
+ * content is not known.
  */
 static inline bool crn_is_bare(int err)
 {
@@ -131,18 +132,18 @@ struct crn_track_env {
 	const struct crn_host *host;
 	struct crn_keeper *keeper; /* of the tracker's descriptors: os/keeper.h */
 	struct crn_predictor *predictor; /* NULL: no page becomes hot by itself */
-	uint64_t calls; /* of the session: within one, all is done by one thread. 0: not told */
+	uint64_t calls; /* number of the session's present call; one thread makes it. 0: unknown */
 	uint32_t keep; /* K */
 	uint64_t memory_max; /* bytes that the engine may use */
 	bool one_thread;     /* CAIRN_THREADS_ONE: a promise of the program */
-	bool areas_alone;    /* all areas are explicit, and nobody tells of calls on mappings */
+	bool areas_alone;    /* all areas are explicit, and nobody reports calls on mappings */
 	/*
-	 * Somebody else owns SIGSEGV and SIGBUS and calls crn_faults_serve: install no
+	 * Somebody else (the agent) owns SIGSEGV and SIGBUS and calls crn_faults_serve: install no
 	 * handlers.
 	 */
 	bool faults_forwarded;
 	const char *feed; /* of "async": a name, "auto" or "scan" */
-	/* The last one that "auto" would have taken, had it proved itself, and why not. Or NULL. */
+	/* The last feed that "auto" tried and that did not pass its test, and why. Or NULL. */
 	const char *feed_refused, *feed_why;
 	/*
 	 * Put old bytes into live memory around excluded bytes (cairn_area_exclude, rseq, tid
@@ -150,8 +151,8 @@ struct crn_track_env {
 	 */
 	void (*store)(struct crn_track_env *env, uintptr_t addr, const void *old, size_t len);
 	/*
-	 * Copy live memory that may be unreadable by now, of one page. 0 or negative (crn_is_bare
-	 * says which); needed only while `closed`.
+	 * Copy live memory of one page, which may be unreadable by now. 0 or negative (see
+	 * crn_is_bare); needed only while `closed`.
 	 */
 	int (*load)(struct crn_track_env *env, void *dst, uintptr_t addr, size_t len);
 	bool closed; /* the program has made a part of some area unreadable */
@@ -160,33 +161,32 @@ struct crn_track_env {
 	/* pages may have been dropped behind a tracker's back (MADV_DONTNEED) in this interval */
 	bool dropped;
 	/*
-	 * Memory that the kernel may be writing for calls that have not returned, while areas are
-	 * added and intervals end: sorted, disjoint. A tracker that refuses the kernel's writes
-	 * leaves it open.
+	 * Memory that the kernel may be writing for calls that have not returned: sorted, disjoint,
+	 * valid while areas are added and intervals end. A tracker whose protection refuses the
+	 * kernel's writes leaves it open.
 	 */
 	const struct crn_range *in_flight;
 	size_t in_flight_count;
 	/*
 	 * CAIRN_PROTECT: page frames are read-only while the program runs. A write-fault handler
-	 * opens the frame that it fills, and closes it again; what else it writes is in open blocks
-	 * (base/arena.h). While a call is in progress it does nothing. NULL: frames are always
-	 * writable, or no handler writes any. Any context inside what `hold` keeps out.
+	 * opens the frame that it fills, and closes it again; everything else it writes is in open
+	 * blocks (base/arena.h). Does nothing while a call is in progress. NULL: frames are always
+	 * writable, or no handler writes any. Called wherever `hold` keeps handlers out.
 	 */
 	void (*seal)(struct crn_track_env *env, void *frame, bool closed);
-	bool *deaf; /* always open: a feed has gone deaf while the engine's memory was closed */
+	bool *deaf; /* always writable: a feed missed events while the engine's memory was closed */
 	/*
-	 * The engine could not keep an old content: the present interval cannot be undone. Any
-	 * context.
+	 * Old content could not be kept: the present interval cannot be undone. Any context.
 	 */
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);
 	/*
-	 * The program's hooks say that the open interval grows long: interval_grows is called, with
-	 * the session's lock. Anywhere in the program.
+	 * The program's hooks call this when the open interval grows long; it calls interval_grows
+	 * with the session's lock. Anywhere in the program.
 	 */
 	void (*grows_long)(struct crn_track_env *env);
 };
 
-/* May the program itself not read this page now? A look at a list, where anything is so. */
+/* Has the program made this page unreadable to itself? Looks at a list, if there are such pages. */
 static inline bool crn_page_closed(const struct crn_track_env *env, uintptr_t page)
 {
 	return crn_unlikely(env->closed) && env->closed_at(env, page);
@@ -197,30 +197,30 @@ struct crn_page_ops {
 	/* Save [addr, addr+len) now and leave it open for writing in this interval. */
 	int (*unprotect)(void *t, uintptr_t addr, size_t len);
 	/*
-	 * Pages that stay open, whatever a strategy says: the kernel writes them. Pages open for
-	 * writing become protected again at the next interval_begin, unless hot.
+	 * Keep pages open, whatever a strategy says, because the kernel writes them. Other open
+	 * pages are protected again at the next interval_begin.
 	 */
 	int (*set_hot)(void *t, uintptr_t addr, size_t len, bool hot);
 	/* How many pages of the range have been written since interval_begin. Ends no interval. */
 	int (*collect)(void *t, uintptr_t addr, size_t len);
 	/*
-	 * The program has just changed the protection of the range, having let unprotect() save it
-	 * before. NULL: the tracker does not mind.
+	 * The program has just changed the protection of the range; before that, unprotect() has
+	 * saved it. NULL: the tracker does not care.
 	 */
 	int (*protection)(void *t, uintptr_t addr, size_t len, int prot);
 	/*
-	 * The program has just been given this private anonymous memory, which will be an area:
-	 * make its mapping like those of areas, so that the kernel joins it to one beside it. Later
-	 * is too late, for the kernel does not join two that have been written apart. Tracks
-	 * nothing; needs no lock. NULL: areas have mappings like all others.
+	 * The program has just been given this private anonymous memory, which will be an area.
+	 * Give its mapping the attributes of areas, so that the kernel merges it with a neighbour.
+	 * Later is too late, because the kernel does not merge mappings that have been written
+	 * separately. Tracks nothing; needs no lock. NULL: areas have ordinary mappings.
 	 */
 	void (*resemble)(void *t, uintptr_t addr, size_t len);
 };
 
 /* Since the session was opened. */
 struct crn_long_figures {
-	uint64_t switches; /* intervals that went on in page mode */
-	uint64_t begun;    /* of these: that began in it */
+	uint64_t switches; /* intervals that switched to page mode */
+	uint64_t begun;    /* of these, intervals that began in it */
 };
 
 struct crn_tracker_ops {
@@ -228,7 +228,8 @@ struct crn_tracker_ops {
 	uint32_t caps; /* enum crn_tracker_caps */
 
 	/*
-	 * 0, or why this host cannot: CAIRN_ENOTRACK or -errno. Cheap; called by auto and doctor.
+	 * Can this host run it? 0, or why not: CAIRN_ENOTRACK or -errno. Cheap; called by auto and
+	 * doctor.
 	 */
 	int (*probe)(const struct crn_host *host);
 
@@ -242,20 +243,21 @@ struct crn_tracker_ops {
 
 	/*
 	 * The mapping of [begin, end) vanished in the open interval: interval_end hands its content
-	 * over, then forgets it. area_add of the same range before that means that the mapping is
-	 * back, with other content. NULL: the tracker cannot, and such an interval cannot be
-	 * undone.
+	 * over and then forgets it. If area_add of the same range comes before that, the mapping is
+	 * back, with other content. NULL: the tracker cannot do this, and such an interval cannot
+	 * be undone.
 	 */
 	int (*area_gone)(void *t, struct crn_area *area);
 	/*
-	 * While a restore runs: a newer mapping serves as one that was there before, or stays as
-	 * news. From now on it counts as born at area->born. NULL: the tracker has no use for that.
+	 * During a restore: a newer mapping takes the place of one that was there before, or stays
+	 * although it is newer. From now on it counts as born at area->born. NULL: the tracker does
+	 * not need that.
 	 */
 	int (*area_born)(void *t, struct crn_area *area);
 
 	int (*interval_begin)(void *t);
 	/*
-	 * Fails with CAIRN_EMEMORY before anything is handed over or forgotten: the interval then
+	 * Fails with CAIRN_EMEMORY before anything is handed over or forgotten; the interval then
 	 * simply goes on.
 	 */
 	int (*interval_end)(void *t, struct crn_sink *sink);
@@ -265,13 +267,13 @@ struct crn_tracker_ops {
 	 */
 	int (*undo)(void *t, struct crn_sink *sink);
 	/*
-	 * From now on the content at interval_begin of this page is `content` (NULL: zeros). Opens
-	 * the page for writing.
+	 * From now on `content` (NULL: zeros) is the page's content at interval_begin. Opens the
+	 * page for writing.
 	 */
 	int (*rebase)(void *t, uintptr_t page, const void *content);
 	/*
-	 * Many rebases follow (`on`), or are done: what each would do for itself to keep
-	 * write-fault handlers out is done once. NULL: nothing to gain.
+	 * Many rebases follow (`on`), or are done: write-fault handlers are kept out once for all
+	 * of them. NULL: nothing to gain.
 	 */
 	void (*hold)(void *t, bool on);
 	/*
@@ -280,14 +282,15 @@ struct crn_tracker_ops {
 	 */
 	int (*look)(void *t, uintptr_t page, const void **old);
 	/*
-	 * Explicit areas in [begin, end) that nobody reports changes of: are their mappings those
-	 * that were added? Asks the kernel. 0, CAIRN_ELAYOUT (the log says which is not) or -errno.
-	 * NULL: the session finds out by itself.
+	 * Are the mappings of the explicit areas in [begin, end) still those that were added? For
+	 * areas whose changes nobody reports; asks the kernel. 0, CAIRN_ELAYOUT (the log says which
+	 * is not) or -errno. NULL: the session finds out by itself.
 	 */
 	int (*whole)(void *t, uintptr_t begin, uintptr_t end);
 	/*
-	 * Before interval_end: has `whole` answered CAIRN_ELAYOUT, or would it, for content that
-	 * nobody can bring back? The checkpoints until now are lost, the next one is good. Or NULL.
+	 * Before interval_end: has `whole` answered CAIRN_ELAYOUT, or would it, because of content
+	 * that nobody can bring back? Then the checkpoints until now are lost, and the next one is
+	 * good. Or NULL.
 	 */
 	bool (*past_gone)(void *t);
 	/*
@@ -297,82 +300,83 @@ struct crn_tracker_ops {
 	bool (*held)(void *t, uintptr_t *begin, uintptr_t *end);
 
 	/*
-	 * CRN_TRACK_KEEPS only: the tracker keeps whole checkpoints itself, K of them, and the
-	 * journal stays empty. kept_take stands for interval_begin: it makes checkpoint `id` of
-	 * what memory holds now and drops the oldest beyond K. If it fails, the interval before
-	 * goes on.
+	 * CRN_TRACK_KEEPS only: the tracker keeps K whole checkpoints itself, and the journal stays
+	 * empty. kept_take takes the place of interval_begin: it makes checkpoint `id` of what
+	 * memory holds now, and drops the oldest beyond K. If it fails, the interval goes on.
 	 */
 	int (*kept_take)(void *t, uint64_t id);
 	/*
-	 * Could kept_restore(id) be done? 0 or CAIRN_EEVICTED, CAIRN_EFAILED (what kept it is
-	 * gone). Changes nothing.
+	 * Would kept_restore(id) work? 0, CAIRN_EEVICTED, or CAIRN_EFAILED (what kept it is gone).
+	 * Changes nothing.
 	 */
 	int (*kept_check)(void *t, uint64_t id);
 	/*
-	 * kept_restore(id) is going to be called; before that places of memory that is gone will
-	 * be mapped again, if `moved`. The last chance to fail without harm: 0 or as kept_check. Or
-	 * NULL.
+	 * kept_restore(id) will be called; if `moved`, memory that is gone will be mapped again
+	 * before that. The last chance to fail without harm: 0 or as kept_check. Or NULL.
 	 */
 	int (*kept_stage)(void *t, uint64_t id, bool moved);
 	/* Store what differs by env->store, then drop all newer checkpoints. `id` stays. */
 	int (*kept_restore)(void *t, uint64_t id);
-	/* The first range from addr on that checkpoint `id` held: 1, or 0 at the end. */
+	/* Find the first range from addr on that checkpoint `id` held: 1, or 0 at the end. */
 	int (*kept_next)(void *t, uint64_t id, uintptr_t addr, uintptr_t *begin, uintptr_t *end);
 	/*
-	 * The first run of pages in [*begin, *end), a part of what kept_next has answered for
+	 * Find the first run of pages in [*begin, *end), a part of what kept_next has returned for
 	 * `from`, that may be different at `to` (CAIRN_NOW: now): 1, 0 if there is none, or
 	 * negative. The layout has been followed.
 	 */
 	int (*kept_differs)(
 		void *t, uint64_t from, uint64_t to, uintptr_t *begin, uintptr_t *end);
 	/*
-	 * Copy [addr, addr+len) as it was at `id`. CAIRN_ENOTAREA if it did not hold all of that.
+	 * Copy [addr, addr+len) as it was at `id`. CAIRN_ENOTAREA if `id` did not hold all of it.
 	 */
 	int (*kept_peek)(void *t, uint64_t id, uintptr_t addr, void *buf, size_t len);
 	/* How many pages of the range are different from what they were at `id`. */
 	int (*kept_written)(void *t, uint64_t id, uintptr_t addr, size_t len);
 
 	/*
-	 * Until kept_take no checkpoint is kept, and nothing has to be noticed: give up what is
-	 * kept, and what tracking costs. NULL: the tracker goes on, which costs little.
+	 * Until the next kept_take no checkpoint is kept and no store has to be noticed: give up
+	 * what is kept, and stop whatever costs the program something. NULL: the tracker goes on,
+	 * which costs little.
 	 */
 	void (*pause)(void *t);
 	/*
-	 * Before the kept_take that ends it. 0 or negative, and then it goes on. NULL: nothing to
-	 * do.
+	 * Called before the kept_take that ends the pause. 0; or negative, and the pause goes on.
+	 * NULL: nothing to do.
 	 */
 	int (*resume)(void *t);
 
 	/*
-	 * The session itself is about to make system calls on the address space, or has made them:
-	 * no cause for the tracker to suspect unseen writes. Does not nest. NULL: it does not mind.
+	 * The session itself is about to make system calls on the address space, or has made them;
+	 * the tracker need not suspect unseen writes because of these. Does not nest. NULL: the
+	 * tracker does not care.
 	 */
 	void (*own_calls)(void *t, bool begin);
 	/*
-	 * The same around the calls that open and close the engine's memory (CAIRN_PROTECT), in
-	 * which it can be read, not written. NULL: it does not mind.
+	 * The same around the calls that open and close the engine's memory (CAIRN_PROTECT), while
+	 * it can be read but not written. NULL: the tracker does not care.
 	 */
 	void (*own_closed)(void *t, bool begin);
 	/*
-	 * Before the past is looked at, and before a checkpoint is taken: what cannot be undone of
-	 * the open interval is told to env->lost. 0 or negative. NULL: it has been.
+	 * Called before the past is looked at, and before a checkpoint is taken: report to
+	 * env->lost what cannot be undone of the open interval. 0 or negative. NULL: the tracker
+	 * reports at once.
 	 */
 	int (*settle)(void *t);
 	/* Does the tracker know that no mapping has changed since this was last asked? Or NULL. */
 	bool (*maps_quiet)(void *t);
 	/*
 	 * How it learns of writes, if there is more than one way: the name of the feed, and how
-	 * often it had to look at everything all the same. Or NULL.
+	 * often everything had to be scanned all the same. Or NULL.
 	 */
 	const char *(*feed)(const void *t, uint64_t *scans);
 
 	/*
-	 * CRN_TRACK_STORES only: the open interval is a long one, and from here to its end pages
-	 * are tracked in place of stores. 0, also if they are already; CAIRN_EUNSUPPORTED;
-	 * CAIRN_ENOTRACK, CAIRN_EMEMORY: it goes on as it was.
+	 * CRN_TRACK_STORES only: the open interval is long; track pages instead of stores from here
+	 * to its end. 0, also if pages are tracked already; CAIRN_EUNSUPPORTED; CAIRN_ENOTRACK or
+	 * CAIRN_EMEMORY, and it goes on as it was.
 	 */
 	int (*interval_long)(void *t);
-	/* The program's hooks say that it may be long: the same, if it is worth it. */
+	/* The program's hooks find that it may be long: do the same, if it pays. */
 	void (*interval_grows)(void *t);
 	void (*intervals_long)(const void *t, struct crn_long_figures *out);
 
@@ -390,8 +394,8 @@ struct crn_tracker_ops {
 };
 
 /*
- * Is the kernel's own writing refused by what this tracker protects? Then it takes explicit areas
- * alone, but under the agent, which touches the buffers of system calls first.
+ * Does this tracker's protection make the kernel's own writes fail? Then it takes only explicit
+ * areas, except under the agent, which touches the buffers of system calls first.
  */
 static inline bool crn_refuses_kernel(const struct crn_tracker_ops *ops)
 {
@@ -408,7 +412,7 @@ extern const struct crn_tracker_ops crn_tracker_softdirty;
 extern const struct crn_tracker_ops crn_tracker_fork;
 extern const struct crn_tracker_ops crn_tracker_dummy; /* for a cost bound */
 
-/* All of them, best first ("auto" takes the first whose probe answers 0). NULL-terminated. */
+/* All trackers, best first ("auto" takes the first whose probe returns 0). NULL-terminated. */
 extern const struct crn_tracker_ops *const crn_trackers[];
 
 #endif
