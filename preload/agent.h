@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The agent: Cairn inside an unmodified program. This header is the seam between its rooms:
+ * The agent: Cairn inside an unmodified program. This header is the interface between its rooms:
  *
  *	intercept/   gets every system call here, before and after it runs, and every signal
  *	effects/     knows from effects.def what each call does to the world; journals its inverse
@@ -77,7 +77,7 @@ struct crn_pending {
 	long original[6]; /* the argument registers as the program loaded them */
 	uint64_t began_ns; /* timer.c: when its timeout began, or was found; 0: nobody asks */
 	uint64_t words[2]; /* intercept/: what stands in for a mask of the program */
-	long moved;     /* cut_short.c: bytes, by those parts of the call that are over */
+	long moved;     /* cut_short.c: bytes moved by the parts of the call that are done */
 	bool after;     /* effects/ asked for its after-hook */
 	bool waits;     /* the call waits under words[0] as its signal mask */
 	bool masked;    /* words stand in for a mask with reserved signals */
@@ -95,7 +95,7 @@ struct crn_forwarded {
 #define CRN_SITES_MAX   16
 #define CRN_PENDING_MAX 24
 
-/* What another thread may know of a call: enough to tell which memory the kernel may write. */
+/* What other threads may read of a call: enough to tell which memory the kernel may write. */
 struct crn_in_flight {
 	long nr;
 	long args[6];
@@ -105,7 +105,7 @@ struct crn_in_flight {
 /*
  * One thread of the program. The agent's %gs base points to it: libc and the compiler leave %gs
  * alone, it survives signals and rt_sigreturn, costs one prefix, and is in no memory that a restore
- * could turn back. The first fields are known to gate.S by their offsets (intercept/layout.h).
+ * could roll back. gate.S knows the offsets of the first fields (intercept/layout.h).
  */
 struct crn_thread {
 	struct crn_thread *self;
@@ -113,11 +113,11 @@ struct crn_thread {
 	uint64_t program_rsp;
 	uint64_t target;          /* where the program runs on after the hook */
 	struct crn_regs *regs;    /* the program's registers while in a hook */
-	uint32_t in_agent;        /* inside a hook: the program's signal handlers are put off */
-	uint32_t put_off;         /* signals put off, delivered when the hook is left */
+	uint32_t in_agent;        /* inside a hook: the program's signal handlers are deferred */
+	uint32_t put_off;         /* signals deferred, delivered when the hook is left */
 	/* signals that the kernel never blocks, and the program believes blocked */
 	uint64_t program_blocked;
-	/* sent at a bad time; given when the program unblocks them, or the agent's handler ends */
+	/* sent at a bad time; given when the program unblocks them or the agent's handler ends */
 	uint64_t held;
 	uint8_t *stacks; /* the agent's, for signals and hooks, lie from here to stack_top */
 
@@ -134,10 +134,10 @@ struct crn_thread {
 	stack_t program_altstack;
 	siginfo_t held_info[6];     /* by intercept/signals.c, held_slot */
 	stack_t altstack;           /* the agent's */
-	/* the program's mask from before all was blocked for those that are put off */
+	/* the program's mask from before all signals were blocked for the deferred ones */
 	uint64_t put_off_mask;
 	siginfo_t put_off_info[CRN_PUT_OFF_MAX];
-	/* the next SIGSYS is ours: put-off signals are to be delivered */
+	/* the next SIGSYS is ours: it delivers deferred signals */
 	uint32_t trapping;
 	/* across clone and fork, for which all signals are blocked */
 	uint64_t clone_mask, clone_r9, clone_rdi;
@@ -146,7 +146,7 @@ struct crn_thread {
 	bool clears_handlers;
 	/* in an after-hook: the call, whose result the context will hold */
 	struct crn_call *call;
-	/* about to end; the slot is free when the kernel knows tid no more */
+	/* about to end; the slot is free when the kernel no longer knows tid */
 	uintptr_t descriptor; /* the thread pointer it was born with; 0: the first thread */
 	bool exiting;
 	long last_nr;                /* of the last system call that was begun */
@@ -162,7 +162,7 @@ struct crn_thread {
 	uint32_t interval;
 	/* effects/: of a vfork child that borrows this slot */
 	struct crn_in_flight borrowed;
-	/* odd while pending[] is being changed: who reads it in another thread looks again */
+	/* odd while pending[] is being changed: other threads then read it again */
 	uint32_t pending_turn;
 	uint32_t pending_count;
 	uint32_t kept_count;
@@ -186,13 +186,13 @@ static inline struct crn_thread *crn_thread_self(void)
  */
 uint32_t crn_calls_in_flight(const struct crn_thread *t, struct crn_in_flight *out);
 /*
- * Is this other thread in a call that comes back to its after-hook? Then nothing of the program
- * runs in it before that hook has had the lock of effects/.
+ * Is this other thread in a call that returns to its after-hook? Then it runs no code of the
+ * program before that hook has had the lock of effects/.
  */
 bool crn_thread_in_call(const struct crn_thread *t);
 /* The i-th slot of all that were ever used, or NULL; it may be dead (`live`). */
 struct crn_thread *crn_thread_slot(uint32_t i);
-/* The kernel knows it no more, not only has it said that it ends. Asks the kernel. */
+/* Is the thread gone for the kernel, too, and not only about to end? Asks the kernel. */
 bool crn_thread_is_over(const struct crn_thread *t);
 
 /* effects/calls.c. Called by intercept/ for every system call of the program. */
@@ -201,11 +201,11 @@ void crn_call_after(struct crn_call *call);
 /* Instead of it, for a call that the before-hook has answered; the registers are past it. */
 void crn_call_answered(struct crn_call *call);
 /*
- * intercept/actions.c: a sigreturn: does it lead to a call that the kernel will make (again)? No
- * hook comes before that.
+ * intercept/actions.c: does this sigreturn lead to a call that the kernel will make (again)? No
+ * hook runs before that call.
  */
 bool crn_call_resumes_call(const struct crn_call *call);
-/* intercept/timer.c: take the checkpoint of a timer that came while no thread could; in a hook. */
+/* intercept/timer.c, in a hook: take the checkpoint of a timer for which no thread was free. */
 void crn_timer_turn(struct crn_call *call);
 /* Instead of both, for a call of a vfork child, which runs in our memory. */
 void crn_call_borrowed(const struct crn_call *call);
@@ -218,19 +218,19 @@ void crn_call_vfork_begins(struct crn_thread *t);
 /* The thread is about to end: the kernel then marks the robust mutexes that it holds. */
 void crn_call_thread_ends(struct crn_thread *t);
 
-/* intercept/signals.c tells effects/ which signals the program has been given in this interval. */
+/* intercept/signals.c reports which signals the program has been given in this interval. */
 void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info);
 
 /*
  * recover/fault.c. A SIGSEGV, SIGBUS, SIGFPE or SIGILL that the program raised itself. Runs on an
- * alternate stack. Does not return if it recovers (crn_resume); returns false if the program's own
- * handler or the default action must have it.
+ * alternate stack. Does not return if it recovers (crn_resume). Returns false if the program's own
+ * handler or the default action has to take it.
  */
 bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext);
 
 /*
- * recover/own_handler.c. Such a fault was given to the program's handler; a frame is given back,
- * for the program to go on at pc; the thread takes a checkpoint.
+ * recover/own_handler.c. Called when such a fault was given to the program's handler, when the
+ * handler returns from its frame to pc, and when the thread takes a checkpoint.
  */
 void crn_fault_forwarded(
 	struct crn_thread *t, int sig, uintptr_t handler, uintptr_t pc, uintptr_t frame);
@@ -240,8 +240,8 @@ void crn_fault_passed(struct crn_thread *t, uintptr_t rsp);
 bool crn_fault_handled_at(const struct crn_thread *t, uintptr_t rsp);
 
 /*
- * intercept/: take the calling thread's context as it will be when the current hook returns
- * (call->result in rax); run on from a context; neither allocates.
+ * intercept/: capture the calling thread's context as it will be when the current hook returns
+ * (call->result in rax); run on from a context. Neither allocates.
  */
 void crn_context_capture(struct crn_thread *t, struct crn_context *out);
 _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx);
@@ -257,7 +257,7 @@ void crn_sigaction_get(int sig, struct crn_sigaction *out);
 void crn_sigaction_put(int sig, const struct crn_sigaction *in); /* undo of rt_sigaction */
 bool crn_on_program_altstack(const struct crn_thread *t, uint64_t rsp);
 
-/* Which number tells one kind of work from another: --context. */
+/* --context: where the number comes from that tells one kind of work from another. */
 enum crn_context_kind {
 	CRN_CONTEXT_NONE,
 	CRN_CONTEXT_SITE,     /* the system call, or which of the sites */
@@ -301,8 +301,8 @@ struct crn_config {
 enum crn_site_kind { CRN_SITE_WAIT, CRN_SITE_OUTPUT, CRN_SITE_FUNC, CRN_SITE_TIMER };
 
 /*
- * Copy between the program's memory and ours. 0, or -EFAULT after any number of bytes: the
- * program's pointers may be anything. From hooks and handlers.
+ * Copy between the program's memory and ours. The program's pointers may be anything: 0, or -EFAULT
+ * after any number of bytes. Legal in hooks and handlers.
  */
 int crn_user_copy(void *dst, const void *src, size_t n);
 
@@ -311,10 +311,10 @@ int crn_user_copy(void *dst, const void *src, size_t n);
  * close, dup2, dup3, close_range and fcntl on it with EBADF or leaves it out.
  */
 bool crn_fd_is_engine(int fd);
-/* Tell of one that was opened or is about to be closed; os/descriptor.h tells by itself. */
+/* Report one that was opened or will be closed now; os/descriptor.h does so by itself. */
 void crn_fd_engine(int fd, bool open);
 
-/* intercept/: the agent's image and its threads' slots, which are no part of any surface. */
+/* intercept/: the agent's image and its threads' slots, which are in no surface. */
 struct crn_range;
 void crn_agent_memory(struct crn_range *two);
 
@@ -324,7 +324,7 @@ void crn_agent_memory(struct crn_range *two);
  */
 struct crn_agent {
 	struct crn_config config;
-	cairn_t *session;      /* opened at the first site hit, read, or end of rights */
+	cairn_t *session;      /* opened at the first site, read, or loss of privileges */
 	uint64_t newest;       /* id of the newest checkpoint */
 	size_t xstate_size;
 	uint64_t xstate_mask;
@@ -335,7 +335,7 @@ struct crn_agent {
 	struct crn_recover *recover; /* recover/ */
 	struct crn_sites *sites;     /* sites/ */
 	struct crn_stat_page *stat;  /* shared with `cairn stat` */
-	/* effects/: ours, once the program has set its RLIMIT_AS; what soft and hard got of it */
+	/* effects/: our address space, once the program sets RLIMIT_AS; its share in soft, hard */
 	uint64_t space_ours, space_added[2];
 	uint32_t refused_said;       /* effects/: refusals that have been reported */
 	/* recover/: handlers from which the program has gone on; their faults are no crashes */
@@ -364,22 +364,22 @@ void crn_site_output(struct crn_call *call);
  */
 void crn_site_commit(struct crn_call *call);
 /*
- * The program is about to give up rights without which the kernel tells no feed of written pages
- * (a worker that becomes another user): the session is opened now, and not at the first site.
+ * The program is about to give up privileges that feeds need (a worker that becomes another user):
+ * open the session now, and not at the first site.
  */
 void crn_site_rights_end(void);
 /*
- * A read, and no checkpoint yet: if somebody's request may come with it, one is taken at its entry.
- * A process that always finds its next request there comes to no wait.
+ * A read before the first checkpoint: if it may bring somebody's request, take one at its entry. A
+ * process that always finds its next request waiting never reaches a wait.
  */
 void crn_site_first_input(struct crn_call *call);
 
-/* What is held has been held for too long, and no call comes: send it, take a checkpoint. */
+/* Output has been held for too long, and no call comes: send it and take a checkpoint. */
 void crn_site_late(struct crn_call *call);
-/* effects/: has output been held for too long? The thread's timer has come round. */
+/* effects/: has output been held for too long? Asked when the thread's timer fires. */
 bool crn_hold_is_late(void);
 void crn_hold_looked_at(void);
-/* intercept/: look after this thread's held output while it computes; from a hook. */
+/* intercept/: watch this thread's held output while it computes; from a hook. */
 void crn_late_timer_start(struct crn_thread *t);
 void crn_late_timer_stop(struct crn_thread *t);
 /* intercept/timer.c: another thread has the timers of sites from now on. */
