@@ -9,7 +9,9 @@
 #	--check     install nothing; name what is missing and fail
 #	--optional  what cannot be installed is named, but is no failure (its tests are skipped)
 #
-# Silent when nothing is missing. Services that a package brings (redis, nginx) are not started.
+# Another apt that is running, as on a machine that has just started, is waited for: CAIRN_APT_WAIT
+# seconds, 600 by default. Silent when nothing is missing. Services that a package brings (redis,
+# nginx) are not started.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -90,7 +92,7 @@ case ${1-} in
 --optional) mode=optional && shift ;;
 esac
 [ $# -gt 0 ] || {
-	sed -n '3,13s/^# \{0,1\}//p' "$0" >&2
+	sed -n '3,15s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 }
 
@@ -111,6 +113,29 @@ for set_name in "$@"; do
 		have "$package" || missing+=("$package")
 	done
 done
+
+# Until $until. apt-get's own way to wait (DPkg::Lock::Timeout) is for one of its three locks alone.
+apt_get() {
+	local log status told=''
+	log=$(mktemp)
+	while :; do
+		status=0
+		"${as_root[@]}" env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" \
+			</dev/null 2>"$log" || status=$?
+		if [ $status -eq 0 ] || ! grep -q 'Could not get lock' "$log"; then
+			break
+		elif [ $SECONDS -ge $until ]; then
+			echo "cairn: another apt goes on and on: try again when it has ended" >&2
+			break
+		fi
+		[ -n "$told" ] || echo "cairn: another apt is running; waiting for it to end" >&2
+		told=1
+		sleep 3
+	done
+	cat "$log" >&2
+	rm -f "$log"
+	return $status
+}
 
 install_missing() {
 	as_root=()
@@ -133,12 +158,11 @@ install_missing() {
 		made_policy=1
 		trap '"${as_root[@]}" rm -f /usr/sbin/policy-rc.d' EXIT
 	fi
-	local status=0 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y)
-	local install=("${apt[@]}" install --no-install-recommends "${missing[@]}")
+	local until=$((SECONDS + ${CAIRN_APT_WAIT:-600}))
+	local status=0 install=(install --no-install-recommends "${missing[@]}")
 	echo "cairn: installing ${missing[*]}"
 	# The package lists of a fresh machine are missing or old: fetch them and try again.
-	"${install[@]}" </dev/null ||
-		{ "${apt[@]}" update && "${install[@]}"; } </dev/null || status=$?
+	apt_get "${install[@]}" || { apt_get update && apt_get "${install[@]}"; } || status=$?
 	if [ -n "$made_policy" ]; then
 		"${as_root[@]}" rm -f $policy
 		trap - EXIT
