@@ -12,6 +12,8 @@ JOBS    ?= $(shell nproc)
 PYTHON  ?= python3
 VENV    := .venv
 CMAKE   ?= cmake
+# Of the last `make install`; CMake's own list is without DESTDIR, and of the tests' installations.
+INSTALLED ?= $(BUILD)/installed.txt
 
 SH_FILES = $(shell git ls-files '*.sh' '.ci/run')
 
@@ -94,10 +96,15 @@ tsan: ## The threaded tests of libcairn under ThreadSanitizer (build-tsan/)
 
 install: build ## Install under PREFIX (/usr/local); DESTDIR is honoured
 	@$(CMAKE) --install $(BUILD) --prefix $(PREFIX)
+	@sed 's|^|$(DESTDIR)|' $(BUILD)/install_manifest.txt > $(INSTALLED)
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi
 
 uninstall: ## Remove what the last `make install` from this tree installed
-	@test -f $(BUILD)/install_manifest.txt || { echo "nothing was installed from $(BUILD)"; exit 1; }
-	@xargs -d '\n' rm -vf < $(BUILD)/install_manifest.txt
+	@test -f $(INSTALLED) || { echo "nothing was installed from $(BUILD)"; exit 1; }
+	@xargs -d '\n' rm -vf < $(INSTALLED)
+	@sed -n 's|/[^/]*$$||p; s|/[^/]*$$||p' $(INSTALLED) | grep /cairn | sort -ur | \
+		xargs -r -d '\n' rmdir --ignore-fail-on-non-empty 2>/dev/null || true
+	@rm $(INSTALLED)
 
 clean: ## Remove the build trees
 	@rm -rf build build-dev build-asan build-tsan

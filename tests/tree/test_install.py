@@ -99,5 +99,28 @@ class Installed(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (7, "hello\n"), result.stderr)
 
 
+class Uninstalled(unittest.TestCase):
+    """`make uninstall` takes back what `make install` has put there, wherever that was."""
+
+    def test_what_was_installed_goes(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            there, other = Path(folder) / "there", Path(folder) / "other"
+            make = ("make", "-s", "-o", "build", "-C", str(SOURCE), f"BUILD={BUILD}",
+                    "PREFIX=/usr", f"INSTALLED={folder}/list")  # fmt: skip
+            self.assertNotEqual(run(*make, "uninstall").returncode, 0)
+            run(*make, f"DESTDIR={there}", "install", check=True)
+            self.assertTrue((there / "usr/bin/cairn").exists())
+            run("cmake", "--install", str(BUILD), "--prefix", str(other), check=True)
+            (there / "usr/bin/another").touch()
+            result = run(*make, "uninstall")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            left = [path for path in there.rglob("*") if not path.is_dir()]
+            self.assertEqual(left, [there / "usr/bin/another"])
+            self.assertEqual(list(there.rglob("cairn*")), [])
+            self.assertTrue((there / "usr/include").exists())  # may not be ours
+            self.assertTrue((other / "bin/cairn").exists())
+            self.assertNotEqual(run(*make, "uninstall").returncode, 0)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
