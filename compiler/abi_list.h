@@ -3,17 +3,16 @@
 //
 //	fun:NAME=functional       writes no memory of the program
 //	fun:NAME=discard          what it writes may stay as it is
-//	fun:NAME=covered          what it writes is kept by somebody else
+//	fun:NAME=covered          what it writes is kept by other means
 //	fun:NAME=arguments        writes to what its arguments refer to, and nothing behind that
 //	fun:NAME=custom           the program has a wrapper of it, __cairn_wrap_NAME
 //	fun:NAME=uninstrumented   it may write, whatever another line says
 //
-//
-// and, of functions that are called through pointers, by what names their object in the program
+// and, for functions that are called through pointers, by the name of their object in the program
 //
 //	facet:NAME=uninstrumented  the id of a facet of C++'s locales that writes for its callers
 //
-// NAME may have *. compiler/libc.abilist is the list of libc's; -fcairn-abilist adds others.
+// NAME may contain *. compiler/libc.abilist is the list for libc; -fcairn-abilist adds others.
 #ifndef CAIRN_COMPILER_ABI_LIST_H
 #define CAIRN_COMPILER_ABI_LIST_H
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Which instructions may take a checkpoint, or be where a restore comes back: after them nothing
-// counts as saved any more. In a whole program: those whose calls can reach cairn_checkpoint (or
-// what else begins an interval), directly, through a pointer, or through code that is not known.
-// In a part of one: every call but of libc's functions that call nobody.
+// Which instructions may take a checkpoint, or be the place to which a restore returns: after them
+// nothing counts as saved any more. In a whole program these are calls that can reach
+// cairn_checkpoint (or another function that begins an interval), directly, through a pointer, or
+// through unknown code. In a part of a program: every call except of libc functions that call
+// nobody.
 #ifndef CAIRN_COMPILER_CHECKPOINTS_H
 #define CAIRN_COMPILER_CHECKPOINTS_H
 

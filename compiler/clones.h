@@ -5,12 +5,12 @@
 //	f:         if (__cairn_rt.active) goto f.hooked; else goto f.plain;
 //	f.hooked:  calls g.hooked		f.plain:  calls g.plain
 //
-// The switch is at a function's entry alone. That is enough because only such functions have two
-// versions that cannot reach what opens a session or begins an interval: no version without hooks
-// is under way when stores begin to matter. All others keep their hooks and call f.
+// The switch is only at a function's entry. That is enough, because only functions that cannot open
+// a session or begin an interval have two versions: no version without hooks is running when stores
+// begin to matter. All other functions keep their hooks and call f.
 //
-// With page mode (Options::hybrid, src/track/page_mode.h) the switch may be thrown within an
-// interval, and only that way round: hooked code calls f again, and f counts what its hooks cost.
+// With page mode (Options::hybrid, src/track/page_mode.h) an interval may switch to the versions
+// without hooks, but not back: hooked code calls f again, and f counts what its hooks cost.
 #ifndef CAIRN_COMPILER_CLONES_H
 #define CAIRN_COMPILER_CLONES_H
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Fresh memory: what was allocated in the interval that stores to it. The checkpoint is of a time
-// at which it held nothing, so these stores need no hook, wherever its address has gone (the heap
-// transient stores of LMC, V-A2).
+// Fresh memory: memory that was allocated in the interval that stores to it. It held nothing at the
+// checkpoint, so these stores need no hook, wherever its address has gone (the heap transient
+// stores of LMC, V-A2).
 //
-// Only of allocators that have no hooks themselves, like glibc's: one whose own state comes back
-// keeps lists inside of free memory, which then has to come back, too. And only if the program
-// never frees: else what is allocated may be a block that was in use at the checkpoint.
+// This holds only for allocators that have no hooks themselves, like glibc's: an allocator whose
+// state is restored keeps lists inside free memory, which must then be restored, too. And it holds
+// only if the program never frees: otherwise an allocated block may have been in use at the
+// checkpoint.
 #ifndef CAIRN_COMPILER_FRESH_H
 #define CAIRN_COMPILER_FRESH_H
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Loops in which an interval may grow long: no checkpoint can be taken inside, and nobody can tell
-// at their begin how often they turn. With page mode (Options::hybrid) such a loop, with all that
-// it holds, has two versions, and leaves the one with hooks when the switch is thrown:
+// Loops in which an interval may grow long: no checkpoint can be taken inside, and the number of
+// their rounds is not known when they begin. With page mode (Options::hybrid) such a loop, with all
+// that it contains, has two versions, and leaves the one with hooks when the interval switches:
 //
 //	header: phis
 //		if ((patience -= hooks) < 0) { long(); if (off) goto plain; }
 //		with hooks
 //	plain:	without; never back
 //
-// One without calls whose rounds are known when it begins has its way over before it, with the
-// hooks of all rounds. The values that have been made until then go over in phis. What follows the
-// loop is shared: what counts as saved there by its hooks is either saved or noticed by the kernel.
+// A loop without calls whose rounds are known when it begins can switch before its first round, and
+// counts the hooks of all rounds there. Values computed so far are carried over in phis. The code
+// after the loop is shared: what its hooks count as saved is either saved or noticed by the kernel.
 #ifndef CAIRN_COMPILER_LONG_LOOPS_H
 #define CAIRN_COMPILER_LONG_LOOPS_H
 

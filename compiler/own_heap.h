@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A program that has a malloc of its own. Its functions get other names (__cairn_own_malloc), for
-// the run-time calls them, too; libraries find those of the run-time in their place
-// (src/rt/lent_blocks.h), and so does what the program gives back, which may be a library's.
+// A program that has a malloc of its own. The pass gives its functions other names
+// (__cairn_own_malloc), by which the run-time calls them, too. Libraries find the run-time's
+// functions under the old names (src/rt/lent_blocks.h). So do the program's calls that free a
+// block, because the block may be a library's.
 #ifndef CAIRN_COMPILER_OWN_HEAP_H
 #define CAIRN_COMPILER_OWN_HEAP_H
 

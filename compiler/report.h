@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What -fcairn-report prints, to standard error: one line for each function, for each place without
-// a hook, for each external function that may write unseen; and the sum.
+// What -fcairn-report prints to standard error: one line for each function, for each place without
+// a hook, and for each external function that may write unseen; then the sum.
 #ifndef CAIRN_COMPILER_REPORT_H
 #define CAIRN_COMPILER_REPORT_H
 

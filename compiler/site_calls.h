@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Sites: functions at which the program takes checkpoints that its source knows nothing of.
+// Sites: functions at which the program takes checkpoints without a change of its source.
 #ifndef CAIRN_COMPILER_SITE_CALLS_H
 #define CAIRN_COMPILER_SITE_CALLS_H
 
