@@ -185,6 +185,31 @@ static void count_wakeup(struct crn_effects *e)
 	crn_effects_unlock();
 }
 
+/*
+ * Will the program sleep, or look at what it watches? Whoever watches a file that is kept open has
+ * to be told first that it was closed: it may be the program itself.
+ */
+static bool looks_up(struct crn_call *call, const struct crn_row *row)
+{
+	switch (call->nr) {
+	case SYS_nanosleep:
+	case SYS_clock_nanosleep:
+	case SYS_pause:
+	case SYS_rt_sigsuspend:
+	case SYS_rt_sigtimedwait:
+		return true;
+	case SYS_read:
+	case SYS_readv:
+		return crn_fd_look((int)call->args[0])->kind == CRN_FD_INOTIFY;
+	case SYS_poll:
+		return call->args[2] != 0;
+	case SYS_epoll_wait:
+	case SYS_epoll_pwait:
+		return call->args[3] != 0;
+	}
+	return crn_call_waits(call, row);
+}
+
 static enum crn_verdict before_with_session(struct crn_call *call, const struct crn_row *row)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -195,6 +220,8 @@ static enum crn_verdict before_with_session(struct crn_call *call, const struct 
 	/* First, because it may take a checkpoint, which closes pages. */
 	if (e->open && crn_hold_concerns(call, row) && crn_hold_call(call, row))
 		return CRN_CALL_ANSWERED;
+	if (e->open && e->keeps_files && looks_up(call, row))
+		crn_site_commit(call);
 	if (e->kernel_needs_open_pages) {
 		struct crn_in_flight now = {.nr = call->nr};
 

@@ -502,6 +502,7 @@ struct crn_effects {
 	struct crn_fd strangers[2];
 	struct crn_file *files;     /* [0] is not used */
 	uint32_t file_count;
+	bool keeps_files; /* that the program has closed, until the next checkpoint */
 	bool file_locks; /* by F_SETLK, or earlier: closing a descriptor may unlock one */
 	int rlimit_nofile; /* as it was last read */
 

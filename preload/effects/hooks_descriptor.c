@@ -181,6 +181,8 @@ static void note_closed(struct crn_call *call, int fd)
 	inv->a = call->scratch[1] & FD_CLOEXEC;
 	if (call->scratch[3])
 		crn_hold_closed(call->thread, fd, inv->other, (uint32_t)call->scratch[3]);
+	else
+		crn_agent->effects->keeps_files = true;
 }
 
 /* What else goes with a number, before the kernel forgets it. */
@@ -353,7 +355,10 @@ static enum crn_verdict fcntl_before(struct crn_call *call)
 		return crn_record_lock_before(call);
 	case F_OFD_SETLK:
 	case F_OFD_SETLKW:
-	case F_SETLEASE:
+		crn_fd_locked(fd);
+		break;
+	case F_SETLEASE: /* none is given for a file that is open elsewhere */
+		crn_effects_let_go();
 		crn_fd_locked(fd);
 		break;
 	}

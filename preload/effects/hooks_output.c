@@ -114,13 +114,16 @@ static enum crn_verdict file_lock_before(struct crn_call *call)
 }
 const struct crn_hook crn_hook_file_lock = {file_lock_before, NULL};
 
-/* What is kept open, to be undone, would keep a file system in its place. */
-static enum crn_verdict umount_before(struct crn_call *call)
+/*
+ * What is kept open, to be undone, would keep a file system in its place, or be closed under the
+ * eyes of who begins to watch it.
+ */
+static enum crn_verdict let_go_before(struct crn_call *call)
 {
 	crn_effects_let_go();
 	return CRN_CALL_RUN_THEN;
 }
-const struct crn_hook crn_hook_umount = {umount_before, NULL};
+const struct crn_hook crn_hook_let_go = {let_go_before, NULL};
 
 /* rt_sigtimedwait: only a signal that was taken is gone. */
 static void take_signal_after(struct crn_call *call)

@@ -289,6 +289,7 @@ void crn_inverses_run(void)
 			crn_error("an inverse failed (kind %u, descriptor %d): %ld", inv->kind,
 				inv->fd, ret);
 	}
+	e->keeps_files = false;
 }
 
 void crn_inverse_void(enum crn_inverse_kind kind, int other)
@@ -314,6 +315,7 @@ bool crn_inverses_close(void)
 		inv->other = -1;
 		any = true;
 	}
+	e->keeps_files = false;
 	return any;
 }
 
