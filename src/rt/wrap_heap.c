@@ -21,6 +21,7 @@
 #include "rt/lent_blocks.h"
 #include "rt/wrap.h"
 #include "rt/wrap_format.h"
+#include "rt/wrap_regex.h"
 
 extern void __libc_free(void *block) __attribute__((weak));
 extern void *__libc_realloc(void *block, size_t size) __attribute__((weak));
@@ -88,8 +89,12 @@ static void *allocate(size_t size)
 {
 	void *old;
 
-	while ((old = crn_deferred_next()))
-		free_foreign(old);
+	while ((old = crn_deferred_next())) {
+		if (crn_regex_deferred(old))
+			crn_regex_end(crn_regex_deferred(old));
+		else
+			free_foreign(old);
+	}
 	return crn_own_heap() ? __cairn_own_malloc(size) : checked(crn_heap_alloc(size, ALIGN));
 }
 

@@ -189,6 +189,25 @@ static size_t read_items(void *to, size_t size, size_t count, FILE *f)
 	return done == want ? count : done / size;
 }
 
+/*
+ * A buffer of the program's would be written by libc at any call for the stream, and a restore of
+ * what lies beside it would turn back its ends: the stream gets one of libc's.
+ */
+WRAPPER(int, setvbuf, FILE *f, char *buffer, int mode, size_t n)
+{
+	return setvbuf(f, NULL, mode, buffer ? 0 : n);
+}
+
+WRAPPER(void, setbuffer, FILE *f, char *buffer, size_t n)
+{
+	(void)setvbuf(f, NULL, buffer ? _IOFBF : _IONBF, 0);
+}
+
+WRAPPER(void, setbuf, FILE *f, char *buffer)
+{
+	(void)setvbuf(f, NULL, buffer ? _IOFBF : _IONBF, 0);
+}
+
 WRAPPER(size_t, fread_unlocked, void *to, size_t size, size_t count, FILE *f)
 {
 	return read_items(to, size, count, f);
