@@ -287,7 +287,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_CONTEXT:
 		if (!context_option(&c->context, arg))
-			argp_error(state, "unknown context: %s", arg);
+			argp_error(state,
+				"unknown context: %s (site, result, events, fd, reg:NAME, "
+				"word:REG+OFFSET)",
+				arg);
 		return 0;
 	case OPT_KEEP:
 		if (!number(arg, KEEP_MAX, &n) || n == 0)

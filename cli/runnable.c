@@ -17,7 +17,19 @@ int refuse(int status, const char *program, const char *why)
 	return status;
 }
 
-/* As execvp looks for it. False with errno. */
+static bool can_be_run(const char *path)
+{
+	struct stat st;
+
+	if (access(path, X_OK) < 0 || stat(path, &st) < 0)
+		return false;
+	if (S_ISREG(st.st_mode))
+		return true;
+	errno = EACCES;
+	return false;
+}
+
+/* As execvp looks for it, which goes on behind a folder of that name. False with errno. */
 static bool find_program(const char *name, char *path)
 {
 	const char *at = getenv("PATH"), *end;
@@ -25,7 +37,7 @@ static bool find_program(const char *name, char *path)
 
 	if (strchr(name, '/')) {
 		snprintf(path, PATH_MAX, "%s", name);
-		return access(path, X_OK) == 0;
+		return can_be_run(path);
 	}
 	if (!at)
 		at = "/bin:/usr/bin";
@@ -33,7 +45,7 @@ static bool find_program(const char *name, char *path)
 		end = strchrnul(at, ':');
 		snprintf(
 			path, PATH_MAX, "%.*s%s%s", (int)(end - at), at, end > at ? "/" : "", name);
-		if (access(path, X_OK) == 0)
+		if (can_be_run(path))
 			return true;
 		if (errno == EACCES)
 			error = EACCES;
@@ -83,21 +95,22 @@ static int check_at(const char *name, char *path, int depth)
 		return refuse(errno == EACCES ? EXIT_REFUSED : EXIT_MISSING, name, strerror(errno));
 	if (stat(path, &st) < 0)
 		return refuse(EXIT_MISSING, name, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return refuse(EXIT_REFUSED, name, "not a program");
 	if (gains_rights(&st))
 		return refuse(EXIT_REFUSED, name,
-			"programs that are setuid or setgid to others cannot be run under Cairn");
+			"programs that are setuid or setgid to others cannot be run under Cairn: "
+			"run it as its owner, or a copy without that bit");
 	if (getxattr(path, "security.capability", NULL, 0) >= 0)
 		return refuse(EXIT_REFUSED, name,
-			"programs with file capabilities cannot be run under Cairn");
+			"programs with file capabilities cannot be run under Cairn: a copy has "
+			"none");
 	e = elf_open(&f, path);
 	if (e == -ENOEXEC) {
 		char next[PATH_MAX];
 
 		if (depth < 4 && script_interpreter(path, next))
 			return check_at(next, path, depth + 1);
-		return refuse(EXIT_REFUSED, name, "not a 64-bit x86 program");
+		return refuse(EXIT_REFUSED, name,
+			"not a 64-bit x86 program, nor a script that names its interpreter (#!)");
 	}
 	if (e < 0)
 		return refuse(EXIT_REFUSED, name, strerror(-e));
@@ -105,7 +118,9 @@ static int check_at(const char *name, char *path, int depth)
 	elf_close(&f);
 	if (kind == ELF_STATIC)
 		return refuse(
-			EXIT_REFUSED, name, "statically linked programs cannot be run under Cairn");
+			EXIT_REFUSED, name,
+			"statically linked programs cannot be run under Cairn: link it without "
+			"-static, or with libcairn");
 	if (kind != ELF_DYNAMIC)
 		return refuse(EXIT_REFUSED, name, "not a 64-bit x86 program");
 	return 0;

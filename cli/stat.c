@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 #include "commands.h"
 #include "stat_page.h"
 
+#define SECONDS_MAX 86400
+
 struct arguments {
 	pid_t pid;
 	bool json;
@@ -29,6 +32,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *a = state->input;
 	char *end;
+	long pid;
 
 	switch (key) {
 	case 'j':
@@ -36,15 +40,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'i':
 		a->interval = strtod(arg, &end);
-		if (*end || end == arg || !(a->interval > 0))
-			argp_error(state, "not a number of seconds: %s", arg);
+		if (*end || end == arg || !(a->interval > 0 && a->interval <= SECONDS_MAX))
+			argp_error(state, "not a number of seconds (at most %d): %s", SECONDS_MAX,
+				arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (a->pid)
 			argp_error(state, "one process at a time");
-		a->pid = (pid_t)strtol(arg, &end, 10);
-		if (*end || end == arg || a->pid <= 0)
+		pid = strtol(arg, &end, 10);
+		if (*end || end == arg || pid <= 0 || pid > INT_MAX)
 			argp_error(state, "not a process id: %s", arg);
+		a->pid = (pid_t)pid;
 		return 0;
 	case ARGP_KEY_END:
 		if (!a->pid)
@@ -227,7 +233,8 @@ static int no_page(pid_t pid)
 			"site yet\n",
 			(int)pid);
 	else
-		fprintf(stderr, "cairn stat: process %d: %s\n", (int)pid, strerror(errno));
+		fprintf(stderr, "cairn stat: process %d: %s%s\n", (int)pid, strerror(errno),
+			errno == EACCES ? ": ask as its user, or as root" : "");
 	return 1;
 }
 

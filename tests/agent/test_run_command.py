@@ -139,6 +139,10 @@ def test_programs(folder: Path) -> None:
     refused(126, "not a 64-bit x86 program", "--", str(text))
     refused(126, "not a 64-bit x86 program", "--", str(bits32))
     refused(126, "Permission denied", "--", "/etc/passwd")
+    refused(126, "Permission denied", "--", str(folder))
+    (folder / "echo").mkdir()
+    got = run("--", "echo", "found", PATH=f"{folder}:{os.environ['PATH']}")
+    expect(got == (0, "found\n", ""), "a folder of that name is no program", got)
     got = run("--", str(script), "here")
     expect(got == (3, "from the script here\n", ""), "a script runs, its status is its own", got)
 

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -61,6 +64,33 @@ class CommandLine(unittest.TestCase):
                 result = cairn(name, "--no-such-option")
                 self.assertEqual((result.returncode, result.stdout), (2, ""))
                 self.assertIn("no-such-option", result.stderr)
+
+    def test_stat_says_what_is_wrong(self) -> None:
+        for arguments, status, words in (
+            (["4294967297"], 2, "not a process id"),
+            (["0"], 2, "not a process id"),
+            (["1x"], 2, "not a process id"),
+            (["-i", "inf", "1"], 2, "not a number of seconds"),
+            (["-i", "0", "1"], 2, "not a number of seconds"),
+            (["2147483647"], 1, "there is no process 2147483647"),
+            (["1", "2"], 2, "one process at a time"),
+            ([str(os.getpid())], 1, "it does not run under `cairn run`"),
+        ):
+            with self.subTest(arguments=arguments):
+                result = cairn("stat", *arguments)
+                self.assertEqual((result.returncode, result.stdout), (status, ""))
+                self.assertIn(words, result.stderr)
+
+    @unittest.skipIf(os.geteuid(), "somebody else's process")
+    def test_stat_of_somebody_else(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)  # the build may be where nobody else may look
+            copy = shutil.copy(BUILD / "bin" / "cairn", folder)
+            result = subprocess.run([copy, "stat", str(os.getpid())], user=65534, group=65534,
+                                    extra_groups=[], cwd="/", capture_output=True, text=True,
+                                    timeout=200, check=False)  # fmt: skip
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("Permission denied: ask as its user", result.stderr)
 
 
 if __name__ == "__main__":
