@@ -343,6 +343,29 @@ def test_functions() -> None:
     expect(got[0] == 0 and "intercepted already" in got[2], "the entry of a system call", got)
 
 
+CROWD = """
+import ctypes, threading
+poll = ctypes.CDLL(None).poll
+poll(None, 0, 0)
+crowd = [threading.Thread(target=lambda: [poll(None, 0, 0) for _ in range(100)]) for _ in range(4)]
+[t.start() for t in crowd]
+[t.join() for t in crowd]
+"""
+
+
+def test_nested() -> None:
+    """A site that a thread passes while another takes a checkpoint is skipped, and counted."""
+    skipped = 0
+    for _ in range(20):
+        got = run("--at", "wait", "--tracker", "fork", "--stats=json", "--", sys.executable, "-c",
+                  CROWD)
+        lines = [json.loads(line) for line in got[2].splitlines() if line.startswith('{"pid"')]
+        right = got[0] == 0 and len(lines) == 1 and lines[0]["hits"] + lines[0]["nested"] == 401
+        if not right or (skipped := lines[0]["nested"]):
+            break
+    expect(right and skipped > 0, "each of 401 hits is counted, some as nested", got)
+
+
 LAST_WORDS = """
 import ctypes, os, select, signal, sys
 select.select([], [], [], 0)
@@ -433,6 +456,7 @@ def main() -> None:
         test_surface_list()
         test_summary()
         test_functions()
+        test_nested()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if failures else 0)
