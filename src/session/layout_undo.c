@@ -482,13 +482,21 @@ void crn_layout_undo_places(cairn_t *c, uint64_t id)
 
 /* ---- Protections ----------------------------------------------------------------------------- */
 
+/* A part of an explicit area that is newer itself. */
+static bool is_added_since(const cairn_t *c, uint64_t id, const struct crn_area *a)
+{
+	const struct crn_added *added = crn_added_meets(c, a->begin, a->end);
+
+	return a->flags & CRN_AREA_EXPLICIT && (!added || added->born > id);
+}
+
 /*
  * All changes since `id` have been undone, but for newer mappings that stay: these are news of its
  * interval now.
  */
 static void forget_changes(cairn_t *c, uint64_t id)
 {
-	const uint32_t stays = CRN_AREA_EXPLICIT | CRN_AREA_STACK | CRN_AREA_REMOVED;
+	const uint32_t stays = CRN_AREA_STACK | CRN_AREA_REMOVED;
 	struct crn_changes *target = &crn_mark_find(c, id)->changes;
 
 	crn_changes_keep_reserved(c, id, target);
@@ -502,7 +510,7 @@ static void forget_changes(cairn_t *c, uint64_t id)
 
 			if (a->begin >= p->end)
 				break;
-			if (a->born <= id || a->flags & stays)
+			if (a->born <= id || a->flags & stays || is_added_since(c, id, a))
 				continue;
 			/* Without memory for it, a restore to before will refuse too much. */
 			(void)crn_change_add(c, target, p, CRN_MAX(a->begin, p->begin),

@@ -366,6 +366,7 @@ static const struct test_case cases[] = {
 	{ "closed_past", closed_past },
 	{ "exchanged_told", exchanged_told },
 	{ "removed_stays", removed_stays },
+	{ "part_stays", part_stays },
 	{ "removed_gone", removed_gone },
 	{ "stays_refused", stays_refused },
 	{ "in_front", in_front },

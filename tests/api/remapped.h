@@ -113,6 +113,7 @@ void other_object_number(void);
 void closed_past(void);
 void exchanged_told(void);
 void removed_stays(void);
+void part_stays(void);
 void removed_gone(void);
 void stays_refused(void);
 void in_front(void);

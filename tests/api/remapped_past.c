@@ -90,6 +90,31 @@ void removed_stays(void)
 	}
 }
 
+/* Of a part that a restore had to leave, older checkpoints know as little as before. */
+void part_stays(void)
+{
+	uint64_t holed, next;
+	uint8_t byte;
+
+	open_area(4);
+	CHECK(munmap(area + AT * PAGE, 2 * PAGE) == 0);
+	CHECK(cairn_checkpoint(c, &holed) == CAIRN_TAKEN);
+	map_at(area + AT * PAGE, 2, MAP_FIXED);
+	memset(area + AT * PAGE, 9, 2 * PAGE);
+	CHECK_OK(cairn_area_exclude(c, area + AT * PAGE, 1));
+	for (int again = 0; again < 2; again++) {
+		CHECK(cairn_checkpoint(c, &next) == CAIRN_TAKEN);
+		CHECK_RC(cairn_peek(c, holed, area + AT * PAGE, &byte, 1), CAIRN_ENOTAREA);
+		CHECK_OK(cairn_rewind(c, holed));
+		CHECK(area[AT * PAGE] == 9);
+		CHECK_RC(cairn_peek(c, holed, area + AT * PAGE, &byte, 1), CAIRN_ENOTAREA);
+	}
+	area[0] = 8;
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(area[0] == 7 && area[AT * PAGE] == 9 && area[AT * PAGE + 1] == 7);
+	CHECK_OK(cairn_close(c));
+}
+
 /* Unmapped after that, or closed, a part of it comes back only to where it was no area any more. */
 void removed_gone(void)
 {
