@@ -166,7 +166,8 @@ class CommandLine(unittest.TestCase):
         return done
 
     def run_built(self, name: str = "a.out") -> str:
-        done = subprocess.run([self.folder / name], capture_output=True, text=True, timeout=200)
+        done = subprocess.run([self.folder / name], cwd=self.folder, capture_output=True, text=True,
+                              timeout=200)  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
