@@ -163,8 +163,12 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 	struct crn_mapping m;
 	int found;
 
-	if (c->stack_thread != self || rsp < c->stack_low || rsp >= c->stack_top) {
+	/* Another than the thread's own may be joined with what is mapped beside it, or parted. */
+	if (c->stack_thread != self || c->stack_kind != CRN_STACK_OWN || rsp < c->stack_low ||
+		rsp >= c->stack_top) {
+		crn_own_calls(c, true);
 		found = crn_maps_find(&c->maps, rsp, &m);
+		crn_own_calls(c, false);
 		if (found <= 0)
 			return found < 0 ? found : -EFAULT;
 		top = m.end;
@@ -190,6 +194,13 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 	return 0;
 }
 
+/* As it was found to be, on a stack that is an area? */
+static bool on_registered(const cairn_t *c, uintptr_t rsp)
+{
+	return c->stack_thread == crn_self(c) && c->stack_kind != CRN_STACK_OWN &&
+		rsp >= c->stack_low && rsp < c->stack_top && crn_area_at(c, rsp);
+}
+
 /* Room for the image of the stack from rsp up, if the surface does not hold it. */
 static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *len)
 {
@@ -199,6 +210,8 @@ static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *
 	*len = 0;
 	/* Grown since it was asked for, it is still the same stack: only its upper end matters. */
 	if (c->mode != CRN_SURFACE_NONE && crn_area_at(c, rsp))
+		return 0;
+	if (on_registered(c, rsp))
 		return 0;
 	CRN_TRY(crn_stack_find(c, rsp, &stack));
 	/* A stack of the program's own making that it has registered ends with the area. */

@@ -366,6 +366,18 @@ static NO_RED_ZONES long restore_and_jump(void *arg)
 	leave(c, m);
 }
 
+/* Of a stack that is no area the program may have unmapped a part, or closed it. */
+static bool has_stack(const cairn_t *c, const struct crn_mark *m)
+{
+	uintptr_t begin = m->jump.rsp - 128 - sizeof(m->jump);
+
+	for (uintptr_t page = crn_page_down(begin); page < m->jump.rsp + m->stack_len;
+		page += CRN_PAGE_SIZE)
+		if (m->stack_len && !crn_area_at(c, page) && crn_guarded_store((void *)page) < 0)
+			return false;
+	return true;
+}
+
 int cairn_restore(cairn_t *c, uint64_t id)
 {
 	struct restore_call call = { .c = c, .id = id };
@@ -381,6 +393,8 @@ int cairn_restore(cairn_t *c, uint64_t id)
 			err = CAIRN_EUNSUPPORTED;
 		else if (m->thread != crn_self(c))
 			err = CAIRN_ETHREADS;
+		else if (!has_stack(c, m))
+			err = CAIRN_ELAYOUT;
 	}
 	if (err >= 0) {
 		clear_red_zones(c);

@@ -44,6 +44,30 @@ static void run_on(char *stack)
 	CHECK(!swapcontext(&back, &there));
 }
 
+/* It ends where its mapping ends now, with which the kernel joins what is mapped above. */
+static void own_ends_elsewhere(void)
+{
+	char *own = mmap(NULL, STACK_SIZE + 9 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		0);
+	char *above = own + STACK_SIZE;
+	uint64_t id;
+
+	CHECK(own != MAP_FAILED && !mprotect(own, STACK_SIZE + 8 * PAGE, PROT_READ | PROT_WRITE));
+	run_on(own);
+	CHECK_RC(result, CAIRN_RESTORED);
+	CHECK_OK(cairn_range(c, NULL, &id));
+	/* What the newest checkpoint holds of it has no place to go back to. */
+	CHECK(!munmap(above, 8 * PAGE));
+	CHECK_RC(cairn_restore(c, id), CAIRN_ELAYOUT);
+	run_on(own);
+	CHECK_RC(result, CAIRN_RESTORED);
+	CHECK_OK(cairn_range(c, NULL, &id));
+	CHECK(!mprotect(own, STACK_SIZE, PROT_READ));
+	CHECK_RC(cairn_restore(c, id), CAIRN_ELAYOUT);
+	CHECK(!munmap(own, STACK_SIZE + 9 * PAGE));
+	CHECK_RC(cairn_restore(c, id), CAIRN_ELAYOUT);
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -72,6 +96,7 @@ int main(int argc, char **argv)
 	run_on(own + PAGE);
 	CHECK_RC(result, CAIRN_RESTORED);
 	CHECK_U64((uint64_t)*counted, 2);
+	own_ends_elsewhere();
 	CHECK_OK(cairn_close(c));
 	return 0;
 }
