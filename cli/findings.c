@@ -262,7 +262,9 @@ static void find_bpf_feeds(struct feed_finding *bpf, struct feed_finding *images
 	*bpf = (struct feed_finding){ "bpf", works, true, "", works ? NULL : enable };
 	*images = (struct feed_finding){ "bpf-images", works, false, "", works ? NULL : enable };
 	snprintf(bpf->detail, sizeof(bpf->detail), "%s",
-		works ? "adds a twelfth to every page fault of the host, for each session"
+		works ? h->capabilities & CRN_CAP_SYS_ADMIN
+				? "adds a twelfth to every page fault of the host, for all sessions"
+				: "adds a twelfth to every page fault of the host, for each session"
 		      : h->bpf ? "the kernel does not tell its types" : reason(h->bpf_error));
 	snprintf(images->detail, sizeof(images->detail), "%s",
 		works ? "adds half to a fault's cost; no mirror: half the memory; explicit areas"

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <sys/mman.h>
+#include "base/bits.h"
 #include "base/copy.h"
+#include "base/status.h"
 #include "os/bpf.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
@@ -11,8 +13,20 @@
 /* union bpf_attr, the parts used here; the kernel takes a longer one whose tail is zero. */
 union bpf_arg {
 	struct {
-		uint32_t type, key_size, value_size, entries, flags;
+		uint32_t type, key_size, value_size, entries, flags, like, node;
+		char name[CRN_BPF_NAME];
 	} map;
+	struct {
+		uint32_t map;
+		uint64_t key, value, flags;
+	} element;
+	struct {
+		uint32_t number, next;
+	} object;
+	struct {
+		uint32_t fd, size;
+		uint64_t to;
+	} info;
 	struct {
 		uint32_t type, insn_count;
 		uint64_t insns, license;
@@ -32,12 +46,21 @@ union bpf_arg {
 
 enum {
 	MAP_CREATE = 0,
+	MAP_LOOKUP = 1,
+	MAP_UPDATE = 2,
+	MAP_DELETE = 3,
+	MAP_NEXT_KEY = 4,
 	PROG_LOAD = 5,
 	PROG_TEST_RUN = 10,
+	MAP_NEXT_NUMBER = 12,
+	MAP_BY_NUMBER = 14,
+	OBJECT_INFO = 15,
 	RAW_TRACEPOINT_OPEN = 17,
+	LINK_BY_NUMBER = 30,
 };
 
 #define MAP_TYPE_ARRAY           2
+#define MAP_TYPE_HASH_OF_MAPS    13
 #define MAP_MMAPABLE             (1u << 10)
 #define PROG_TYPE_RAW_TRACEPOINT 17
 
@@ -118,6 +141,142 @@ int crn_bpf_run(int program)
 	return bpf(PROG_TEST_RUN, &arg);
 }
 
+/* ---- A table of arrays, and what others have made ---------------------------------------- */
+
+int crn_bpf_table(const char *name, uint32_t entries, int like)
+{
+	union bpf_arg arg = { .all = { 0 } };
+
+	arg.map.type = MAP_TYPE_HASH_OF_MAPS;
+	arg.map.key_size = 8;
+	arg.map.value_size = 4;
+	arg.map.entries = entries;
+	arg.map.like = (uint32_t)like;
+	crn_copy(arg.map.name, name, CRN_MIN(crn_strlen(name), sizeof(arg.map.name) - 1));
+	return bpf(MAP_CREATE, &arg);
+}
+
+static int element(int command, int table, uint64_t *key, void *value)
+{
+	union bpf_arg arg = { .all = { 0 } };
+
+	arg.element.map = (uint32_t)table;
+	arg.element.key = (uintptr_t)key;
+	arg.element.value = (uintptr_t)value;
+	return bpf(command, &arg);
+}
+
+int crn_bpf_table_put(int table, uint64_t key, int array)
+{
+	return element(MAP_UPDATE, table, &key, &array);
+}
+
+int crn_bpf_table_drop(int table, uint64_t key)
+{
+	return element(MAP_DELETE, table, &key, NULL);
+}
+
+int crn_bpf_table_next(int table, uint64_t *key, bool first)
+{
+	return element(MAP_NEXT_KEY, table, first ? NULL : key, key);
+}
+
+int crn_bpf_table_get(int table, uint64_t key, uint32_t *number)
+{
+	return element(MAP_LOOKUP, table, &key, number);
+}
+
+static int by_number(int command, uint32_t number)
+{
+	union bpf_arg arg = { .all = { 0 } };
+
+	arg.object.number = number;
+	return bpf(command, &arg);
+}
+
+/* The first words of what the kernel tells of a map or a link; the second one is its number. */
+struct object_info {
+	uint32_t type, number, sizes[4];
+	char name[CRN_BPF_NAME];
+};
+
+static int object_info(int fd, struct object_info *info)
+{
+	union bpf_arg arg = { .all = { 0 } };
+
+	*info = (struct object_info){ 0 };
+	arg.info.fd = (uint32_t)fd;
+	arg.info.size = sizeof(*info);
+	arg.info.to = (uintptr_t)info;
+	return bpf(OBJECT_INFO, &arg);
+}
+
+static int object_number(int fd, uint32_t *number)
+{
+	struct object_info info;
+
+	CRN_TRY(object_info(fd, &info));
+	*number = info.number;
+	return 0;
+}
+
+int crn_bpf_map_next(uint32_t *number)
+{
+	union bpf_arg arg = { .all = { 0 } };
+
+	arg.object.number = *number;
+	CRN_TRY(bpf(MAP_NEXT_NUMBER, &arg));
+	*number = arg.object.next;
+	return 0;
+}
+
+int crn_bpf_map_named(uint32_t number, const char *name)
+{
+	int fd = by_number(MAP_BY_NUMBER, number), err;
+	struct object_info info;
+
+	if (fd < 0)
+		return fd;
+	err = object_info(fd, &info);
+	if (err >= 0 && (info.type != MAP_TYPE_HASH_OF_MAPS || !crn_streq(info.name, name)))
+		err = -ENOENT;
+	if (err >= 0)
+		return fd;
+	crn_fd_close(fd);
+	return err;
+}
+
+int crn_bpf_map_number(int map, uint32_t *number)
+{
+	return object_number(map, number);
+}
+
+int crn_bpf_array_page(uint32_t number, void **page)
+{
+	int fd = by_number(MAP_BY_NUMBER, number);
+	long at;
+
+	if (fd < 0)
+		return fd;
+	at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	crn_fd_close(fd);
+	if (at < 0 && at >= -4095)
+		return (int)at;
+	(void)crn_memory_advise((void *)at, CRN_PAGE_SIZE, MADV_DONTFORK);
+	*page = (void *)at;
+	return 0;
+}
+
+int crn_bpf_link_number(int link, uint32_t *number)
+{
+	return object_number(link, number);
+}
+
+int crn_bpf_link_open(uint32_t number)
+{
+	return crn_fd_raise(by_number(LINK_BY_NUMBER, number));
+}
+
 /* ---- The kernel's types ------------------------------------------------------------------ */
 
 struct btf_header {
@@ -194,8 +353,12 @@ static int find_structure(const uint8_t *btf, size_t size, const char *structure
 		if (tail < 0)
 			return -ENOENT;
 		if (kind == BTF_KIND_STRUCT && type->name < h->string_len &&
-			crn_streq(strings + type->name, structure))
-			return find_members(type, strings, members, offsets, count);
+			crn_streq(strings + type->name, structure)) {
+			int err = find_members(type, strings, members, offsets, count);
+
+			if (err >= 0 || structure[0])
+				return err;
+		}
 		at += sizeof(*type) + (size_t)tail;
 	}
 	return -ENOENT;

@@ -9,6 +9,7 @@
 #ifndef CRN_OS_BPF_H
 #define CRN_OS_BPF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,8 +39,10 @@ enum {
 };
 
 enum {
+	CRN_BPF_CALL_MAP_LOOKUP = 1,
 	CRN_BPF_CALL_CURRENT_TASK = 35, /* a number */
 	CRN_BPF_CALL_PROBE_READ_USER = 112,
+	CRN_BPF_CALL_PROBE_READ_KERNEL = 113,
 	CRN_BPF_CALL_CURRENT_TASK_BTF = 158, /* a typed pointer: its members can be loaded */
 	CRN_BPF_CALL_TASK_REGISTERS = 175,   /* as it entered the kernel; typed */
 };
@@ -58,11 +61,13 @@ enum {
 #define CRN_BPF_IF(op, dst, imm, off)     CRN_BPF(0x05 | (op), dst, 0, off, imm)
 #define CRN_BPF_IF_REG(op, dst, src, off) CRN_BPF(0x0d | (op), dst, src, off, 0)
 #define CRN_BPF_EXIT                      CRN_BPF(0x95, 0, 0, 0, 0)
-/* Two instructions each: 64 bits; the address of the array's memory. */
+/* Two instructions each: 64 bits; the address of the array's memory; a map. */
 #define CRN_BPF_SET64(dst, v) \
 	CRN_BPF(0x18, dst, 0, 0, (uint32_t)(v)), CRN_BPF(0, 0, 0, 0, (uint64_t)(v) >> 32)
 #define CRN_BPF_SET_ARRAY(dst, map, off) \
 	CRN_BPF(0x18, dst, 2 /* MAP_VALUE */, 0, map), CRN_BPF(0, 0, 0, 0, off)
+#define CRN_BPF_SET_MAP(dst, map) \
+	CRN_BPF(0x18, dst, 1 /* MAP_FD */, 0, map), CRN_BPF(0, 0, 0, 0, 0)
 
 /*
  * Make an array of one value of `size` bytes and map it: shared with the programs, not inherited
@@ -77,9 +82,39 @@ int crn_bpf_install(const char *tracepoint, const struct crn_bpf_insn *insns, si
 /* Run it once, now, in the calling thread. */
 int crn_bpf_run(int program);
 
+/* ---- A table of arrays, and what others have made ------------------------------------------- */
+
+#define CRN_BPF_NAME 16 /* of a map, its end included */
+
 /*
- * The byte offsets of members of a structure of the running kernel. 0; -ENOENT if the kernel does
- * not tell, or has no such member. A few milliseconds.
+ * Make a table from numbers to arrays; `like` is a descriptor of such an array. Whoever has the
+ * table's descriptor, which is a bare one, can change the table, without any right: do not keep it.
+ * To open a table by its number takes CAP_SYS_ADMIN.
+ */
+int crn_bpf_table(const char *name, uint32_t entries, int like);
+/* After this all programs see the entry. -E2BIG: there is no room. Waits for the kernel: 10 ms. */
+int crn_bpf_table_put(int table, uint64_t key, int array);
+int crn_bpf_table_drop(int table, uint64_t key);
+/* The key behind *key, or the first one (`first`): 0, or -ENOENT behind the last. */
+int crn_bpf_table_next(int table, uint64_t *key, bool first);
+/* The number of the array there, or -ENOENT. */
+int crn_bpf_table_get(int table, uint64_t key, uint32_t *number);
+
+/* The next map of the host behind number *number (at first 0): 0, or -ENOENT behind the last. */
+int crn_bpf_map_next(uint32_t *number);
+/* A bare descriptor of that map if it has that name; -ENOENT. */
+int crn_bpf_map_named(uint32_t number, const char *name);
+int crn_bpf_map_number(int map, uint32_t *number);
+/* Map the first page of that array, to read and write; not inherited on fork. */
+int crn_bpf_array_page(uint32_t number, void **page);
+/* Of a link, that is, what crn_bpf_install gave; and a (high) descriptor of such a one. */
+int crn_bpf_link_number(int link, uint32_t *number);
+int crn_bpf_link_open(uint32_t number);
+
+/*
+ * The byte offsets of members of a structure of the running kernel; of the first nameless one that
+ * has all of them if `structure` is empty. 0; -ENOENT if the kernel does not tell, or has no such
+ * member. A few milliseconds.
  */
 int crn_btf_offsets(
 	const char *structure, const char *const *members, uint32_t *offsets, size_t count);

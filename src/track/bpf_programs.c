@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The programs of the BPF feeds, as instructions. bpf_programs.h has the memory that they write. */
 #include "track/bpf_programs.h"
-#include <errno.h>
 #include "base/bits.h"
 #include "base/check.h"
 #include "base/copy.h"
-#include "base/status.h"
 #include "os/bpf.h"
-#include "os/descriptor.h"
 
 #define AT(field)    ((int)__builtin_offsetof(struct crn_bpf_shared, field))
-#define PROGRAM_MAX 128
 #define EXITING       4 /* PF_EXITING, in task_struct.flags */
 #define FUTEX_EXITING 1 /* FUTEX_STATE_EXITING */
 #define FUTEX_DEAD    2 /* FUTEX_STATE_DEAD */
@@ -34,24 +30,50 @@ _Static_assert(AT(ring) + 24 <= INT16_MAX, "the programs reach it by an offset")
 _Static_assert(CRN_IMAGE_SLOTS <= 1u << (CRN_IMAGE_NUMBER_SHIFT - CRN_IMAGE_SLOT_SHIFT),
 	"an entry has room for the name of a slot");
 
-/* Whose faults and locks, where in the kernel's structures, and where they are noted. */
-struct target {
-	uint64_t mm;
-	uint32_t task_mm, pagefault_disabled, flags, futex_state, io_uring, clear_tid;
-	int map;
-	uint32_t slots; /* of images; 0: none */
-};
-
 /*
  * Registers: 6 context, later the image; 7 address, 8 task, 9 the shared memory. Jumps go forward
  * only, so they are written as the distance to the label that the comment names.
  */
 
-/* r0: task; goes to `out` unless it lives in our address space. 6 instructions. */
-#define MINE(mm, task_mm, out)                                                           \
-	CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF), CRN_BPF_MOV(8, 0),                   \
-		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 8, task_mm), CRN_BPF_SET64(2, mm),         \
-		CRN_BPF_IF_REG(CRN_BPF_JNE, 1, 2, out)
+/* r8: the task; r1: its address space. 3 instructions. */
+#define TASK_AND_SPACE(task_mm)                                             \
+	CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF), CRN_BPF_MOV(8, 0),     \
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 8, task_mm)
+
+/*
+ * r9: the memory of the session of address space r1. Goes to `out`, which is counted from behind
+ * these instructions, if there is no such session.
+ */
+static size_t put_memory(const struct crn_bpf_target *k, struct crn_bpf_insn *to, int out)
+{
+	const struct crn_bpf_insn one[] = {
+		CRN_BPF_SET64(2, k->mm),
+		CRN_BPF_IF_REG(CRN_BPF_JNE, 1, 2, 2 + out),
+		CRN_BPF_SET_ARRAY(9, k->map, 0),
+	};
+	const struct crn_bpf_insn any[] = {
+		CRN_BPF_STORE(10, -16, 1),
+		CRN_BPF_MOV(2, 10),
+		CRN_BPF_OP(CRN_BPF_ADD, 2, -16),
+		CRN_BPF_SET_MAP(1, k->table),
+		CRN_BPF_CALL(CRN_BPF_CALL_MAP_LOOKUP),
+		CRN_BPF_IF(CRN_BPF_JEQ, 0, 0, 9 + out),
+		CRN_BPF_STORE_IMM(10, -24, 0),
+		CRN_BPF_MOV(1, 0),
+		CRN_BPF_MOV(2, 10),
+		CRN_BPF_OP(CRN_BPF_ADD, 2, -24),
+		CRN_BPF_CALL(CRN_BPF_CALL_MAP_LOOKUP),
+		CRN_BPF_IF(CRN_BPF_JEQ, 0, 0, 3 + out),
+		CRN_BPF_MOV(9, 0),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(over)),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, 0, out),
+	};
+	size_t size = k->shared ? sizeof(any) : sizeof(one);
+
+	if (to)
+		crn_copy(to, k->shared ? any : one, size);
+	return size / sizeof(*to);
+}
 
 /* An entry for the write fault at r7 of task r8 with image r6, and the end. */
 static const struct crn_bpf_insn record[] = {
@@ -83,7 +105,7 @@ static const struct crn_bpf_insn record[] = {
 };
 
 /* r6: a copy of the page at r7, if it is of an area, in a slot of its own; or nothing. */
-static size_t put_image(const struct target *k, struct crn_bpf_insn *to)
+static size_t put_image(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
 	const struct crn_bpf_insn none[] = { CRN_BPF_SET(6, 0) };
 	const struct crn_bpf_insn image[] = {
@@ -135,37 +157,38 @@ static size_t put_image(const struct target *k, struct crn_bpf_insn *to)
 }
 
 /* From behind the head of a program to the label `end`. */
-static int to_end(const struct target *k)
+static int to_end(const struct crn_bpf_target *k)
 {
 	return (int)(put_image(k, NULL) + CRN_ARRAY_SIZE(record) - RECORD_END);
 }
 
-/* The head of a program, then what makes an entry. */
-static int install_recorder(const struct target *k, const char *tracepoint,
-	const struct crn_bpf_insn *head, size_t count)
+/* What makes an entry, and the end. */
+static size_t put_record(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
-	struct crn_bpf_insn program[PROGRAM_MAX];
+	size_t count = put_image(k, to);
 
-	crn_copy(program, head, count * sizeof(*head));
-	count += put_image(k, program + count);
-	crn_copy(program + count, record, sizeof(record));
-	return crn_bpf_install(tracepoint, program, count + CRN_ARRAY_SIZE(record));
+	crn_copy(to + count, record, sizeof(record));
+	return count + CRN_ARRAY_SIZE(record);
 }
+
+#define PUT(to, count, part) \
+	(crn_copy((to) + (count), part, sizeof(part)), (count) += CRN_ARRAY_SIZE(part))
 
 /*
  * ctx: address, registers, error code. The task is noted as being in a fault (plus 1: in user
  * mode), which needs the lock only now and then.
  */
-static int install_user(const struct target *k)
+static size_t put_user(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
-	const int end = to_end(k);
+	const int memory = (int)put_memory(k, NULL, 0), end = to_end(k);
 	const struct crn_bpf_insn head[] = {
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 7, 1, 0),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 2, 1, 16),
 		CRN_BPF_OP(CRN_BPF_AND, 2, 2),
-		CRN_BPF_IF(CRN_BPF_JEQ, 2, 0, 6 + 2 + 8 + end),
-		MINE(k->mm, k->task_mm, 2 + 8 + end),
-		CRN_BPF_SET_ARRAY(9, k->map, 0),
+		CRN_BPF_IF(CRN_BPF_JEQ, 2, 0, 3 + memory + 8 + end),
+		TASK_AND_SPACE(k->task_mm),
+	};
+	const struct crn_bpf_insn note[] = {
 		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK),
 		CRN_BPF_MOV(1, 0),
 		CRN_BPF_OP(CRN_BPF_RSH, 1, 10),
@@ -175,8 +198,12 @@ static int install_user(const struct target *k)
 		CRN_BPF_OP(CRN_BPF_ADD, 0, 1),
 		CRN_BPF_STORE(1, AT(in_fault), 0),
 	};
+	size_t count = 0;
 
-	return install_recorder(k, "page_fault_user", head, CRN_ARRAY_SIZE(head));
+	PUT(to, count, head);
+	count += put_memory(k, to + count, 8 + end);
+	PUT(to, count, note);
+	return count + put_record(k, to + count);
 }
 
 /*
@@ -184,15 +211,16 @@ static int install_user(const struct target *k)
  * next, is understood. It does not come if faults are disabled, and is not looked at in a call of
  * the engine's: then nothing may be noted, or it would excuse a later one.
  */
-static int install_kernel(const struct target *k)
+static size_t put_kernel(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
-	const int end = to_end(k);
+	const int memory = (int)put_memory(k, NULL, 0), end = to_end(k);
 	const struct crn_bpf_insn head[] = {
 		CRN_BPF_MOV(6, 1),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 7, 6, 0),
-		CRN_BPF_IF(CRN_BPF_JSLT, 7, 0, 6 + 2 + 13 + 3 + end),
-		MINE(k->mm, k->task_mm, 2 + 13 + 3 + end),
-		CRN_BPF_SET_ARRAY(9, k->map, 0),
+		CRN_BPF_IF(CRN_BPF_JSLT, 7, 0, 3 + memory + 13 + 3 + end),
+		TASK_AND_SPACE(k->task_mm),
+	};
+	const struct crn_bpf_insn note[] = {
 		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 8, k->pagefault_disabled),
 		CRN_BPF_IF(CRN_BPF_JNE, 1, 0, 11), /* write: */
 		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK),
@@ -212,23 +240,56 @@ static int install_kernel(const struct target *k)
 		CRN_BPF_OP(CRN_BPF_AND, 2, 2),
 		CRN_BPF_IF(CRN_BPF_JEQ, 2, 0, end),
 	};
+	size_t count = 0;
 
-	return install_recorder(k, "page_fault_kernel", head, CRN_ARRAY_SIZE(head));
+	PUT(to, count, head);
+	count += put_memory(k, to + count, 13 + 3 + end);
+	PUT(to, count, note);
+	return count + put_record(k, to + count);
 }
 
-/* Goes to `out` unless the lock is ours; then r8: task, r9: memory, or to `out` if we took it. */
-#define LOCK_OF(k, out)                                                              \
-	CRN_BPF_MOV(6, 1), CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 6, 0), CRN_BPF_SET64(2, (k)->mm), \
-		CRN_BPF_IF_REG(CRN_BPF_JNE, 1, 2, (out) + 8),                           \
-		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK), CRN_BPF_MOV(8, 0),             \
-		CRN_BPF_SET_ARRAY(9, (k)->map, 0),                                      \
-		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own)),                             \
-		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 2) /* others */,                          \
-		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own_task)),                        \
+/* r6: the context, whose first word is the address space r1. 2 instructions. */
+#define LOCK_OF CRN_BPF_MOV(6, 1), CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 6, 0)
+
+/* r8: the task; goes to `out` if it is in a call of the engine's. 6 instructions. */
+#define UNLESS_OWN(out)                                                 \
+	CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK), CRN_BPF_MOV(8, 0),     \
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own)),             \
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 2) /* others */,          \
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 9, AT(own_task)),        \
 		CRN_BPF_IF_REG(CRN_BPF_JEQ, 1, 8, out) /* others: */
 
+/*
+ * An address space that nobody uses any more is locked once more, to be taken down. This is noted,
+ * so that its entry can be removed from the table.
+ */
+static size_t put_gone(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
+{
+	const struct crn_bpf_insn gone[] = {
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 1, 6, 8),
+		CRN_BPF_IF(CRN_BPF_JEQ, 1, 0, 10), /* in use: */
+		CRN_BPF_MOV(1, 10),
+		CRN_BPF_OP(CRN_BPF_ADD, 1, -8),
+		CRN_BPF_SET(2, 4),
+		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 0),
+		CRN_BPF_OP(CRN_BPF_ADD, 3, k->mm_users),
+		CRN_BPF_CALL(CRN_BPF_CALL_PROBE_READ_KERNEL),
+		CRN_BPF_IF(CRN_BPF_JNE, 0, 0, 3), /* in use: */
+		CRN_BPF_LOAD(CRN_BPF_WORD, 1, 10, -8),
+		CRN_BPF_IF(CRN_BPF_JNE, 1, 0, 1), /* in use: */
+		CRN_BPF_STORE_IMM(9, AT(over), 1),
+		/* in use: */
+	};
+
+	if (!k->shared)
+		return 0;
+	if (to)
+		crn_copy(to, gone, sizeof(gone));
+	return CRN_ARRAY_SIZE(gone);
+}
+
 /* r8: task. r6, r7: an entry that says that its faults are over. With images each has a number. */
-static size_t put_entry(const struct target *k, struct crn_bpf_insn *to)
+static size_t put_entry(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
 	const struct crn_bpf_insn plain[] = { CRN_BPF_SET(7, -1), CRN_BPF_SET(6, 0) };
 	const struct crn_bpf_insn numbered[] = {
@@ -251,7 +312,7 @@ static size_t put_entry(const struct target *k, struct crn_bpf_insn *to)
  * exec: it leaves our memory for that of another program, or fails to: that is cause for doubt, but
  * it is in no fault. The end of the program.
  */
-static size_t put_over(const struct target *k, struct crn_bpf_insn *to)
+static size_t put_over(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
 	const int end = (int)put_entry(k, NULL) + CRN_ARRAY_SIZE(record) - RECORD_END;
 	const struct crn_bpf_insn over[] = {
@@ -280,8 +341,12 @@ static size_t put_over(const struct target *k, struct crn_bpf_insn *to)
  * Somebody has the lock to read, for a fault if r7 says so: what did he want it for? Most want
  * nothing that is cause for doubt. Then the end.
  */
-static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
+static size_t put_doubt(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
+	const struct crn_bpf_insn one[] = { CRN_BPF_SET64(2, k->mm) };
+	const struct crn_bpf_insn any[] = { CRN_BPF_LOAD(CRN_BPF_DWORD, 2, 6, 0),
+		CRN_BPF_MOV(2, 2) };
+	const struct crn_bpf_insn *space = k->shared ? any : one;
 	const struct crn_bpf_insn doubt[] = {
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16),
 		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 39), /* end: */
@@ -306,7 +371,8 @@ static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 		CRN_BPF_IF(CRN_BPF_JEQ, 7, 0, 20), /* count: (the kernel's tasks make none) */
 		/* Who reads us, or as another process about us, writes nothing without a fault. */
 		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_PROCESS_VM_READV, 21), /* end: */
-		CRN_BPF_SET64(2, k->mm),
+		space[0],
+		space[1],
 		CRN_BPF_IF_REG(CRN_BPF_JEQ, 7, 2, 3), /* own: */
 		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_READ, 17), /* end: */
 		CRN_BPF_IF(CRN_BPF_JEQ, 1, NR_PREAD64, 16), /* end: */
@@ -338,12 +404,12 @@ static size_t put_doubt(const struct target *k, struct crn_bpf_insn *to)
 }
 
 /* ctx: address space, write, success */
-static int install_acquired(const struct target *k)
+static size_t put_acquired(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
-	struct crn_bpf_insn program[PROGRAM_MAX];
-	size_t count;
-	const struct crn_bpf_insn head[] = {
-		LOCK_OF(k, 71),
+	const int gone = (int)put_gone(k, NULL);
+	const struct crn_bpf_insn head[] = { LOCK_OF };
+	const struct crn_bpf_insn lock[] = {
+		UNLESS_OWN(71),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16), /* success */
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 4, 6, 8),
 		CRN_BPF_IF(CRN_BPF_JEQ, 4, 0, 5), /* read: */
@@ -379,19 +445,21 @@ static int install_acquired(const struct target *k)
 		CRN_BPF_SET(7, 1),
 		/* noted: put_doubt */
 	};
+	size_t count = 0;
 
-	crn_copy(program, head, sizeof(head));
-	count = CRN_ARRAY_SIZE(head);
-	count += put_doubt(k, program + count);
-	CRN_ASSERT(count <= PROGRAM_MAX);
-	return crn_bpf_install("mmap_lock_acquire_returned", program, count);
+	PUT(to, count, head);
+	count += put_memory(k, to + count, gone + 6 + 71);
+	count += put_gone(k, to + count);
+	PUT(to, count, lock);
+	return count + put_doubt(k, to + count);
 }
 
 /* ctx: address space, write. (A lock to write that becomes one to read is counted as that.) */
-static int install_released(const struct target *k)
+static size_t put_released(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
-	const struct crn_bpf_insn program[] = {
-		LOCK_OF(k, 4),
+	const struct crn_bpf_insn head[] = { LOCK_OF };
+	const struct crn_bpf_insn lock[] = {
+		UNLESS_OWN(4),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 4, 6, 8),
 		CRN_BPF_IF(CRN_BPF_JNE, 4, 0, 2), /* end: */
 		CRN_BPF_SET(1, -1),
@@ -400,12 +468,16 @@ static int install_released(const struct target *k)
 		CRN_BPF_SET(0, 0),
 		CRN_BPF_EXIT,
 	};
+	size_t count = 0;
 
-	return crn_bpf_install("mmap_lock_released", program, CRN_ARRAY_SIZE(program));
+	PUT(to, count, head);
+	count += put_memory(k, to + count, 6 + 4);
+	PUT(to, count, lock);
+	return count;
 }
 
 /* Run by the engine: which task, and which address space, is this? */
-static int load_ident(const struct target *k)
+static size_t put_ident(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
 	const struct crn_bpf_insn program[] = {
 		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
@@ -416,47 +488,23 @@ static int load_ident(const struct target *k)
 		CRN_BPF_SET(0, 0),
 		CRN_BPF_EXIT,
 	};
+	size_t count = 0;
 
-	return crn_fd_raise(crn_bpf_load(program, CRN_ARRAY_SIZE(program)));
+	PUT(to, count, program);
+	return count;
 }
 
-static int find_offsets(struct target *k)
+size_t crn_bpf_program_put(const struct crn_bpf_target *k, unsigned which, struct crn_bpf_insn *to)
 {
-	static const char *const members[] = { "mm", "pagefault_disabled", "flags", "futex_state",
-		"io_uring", "clear_child_tid" };
-	uint32_t offsets[6];
-	int err = crn_btf_offsets("task_struct", members, offsets, 6);
+	static size_t (*const put[])(const struct crn_bpf_target *k, struct crn_bpf_insn *to) = {
+		[CRN_LINK_USER] = put_user,
+		[CRN_LINK_KERNEL] = put_kernel,
+		[CRN_LINK_ACQUIRED] = put_acquired,
+		[CRN_LINK_RELEASED] = put_released,
+		[CRN_BPF_IDENT] = put_ident,
+	};
+	size_t count = put[which](k, to);
 
-	if (err == -ENOENT) {
-		/* Nothing is excused then: `mm` in their place is never 0. */
-		err = crn_btf_offsets("task_struct", members, offsets, 2);
-		offsets[2] = offsets[3] = offsets[4] = offsets[5] = offsets[0];
-	}
-	CRN_TRY(err);
-	k->task_mm = offsets[0];
-	k->pagefault_disabled = offsets[1];
-	k->flags = offsets[2];
-	k->futex_state = offsets[3];
-	k->io_uring = offsets[4];
-	k->clear_tid = offsets[5];
-	return 0;
-}
-
-int crn_bpf_programs_attach(
-	struct crn_bpf_shared *shared, int map, uint32_t slots, int *ident, int links[CRN_LINKS])
-{
-	struct target k = { .map = map, .slots = slots };
-
-	CRN_TRY(find_offsets(&k));
-	CRN_TRY(*ident = load_ident(&k));
-	CRN_TRY(crn_bpf_run(*ident));
-	k.mm = shared->ident_mm;
-	if (!k.mm)
-		return -ENOENT;
-	/* Who leaves is seen before who enters: the count of those inside errs on no side. */
-	CRN_TRY(links[CRN_LINK_RELEASED] = install_released(&k));
-	CRN_TRY(links[CRN_LINK_ACQUIRED] = install_acquired(&k));
-	CRN_TRY(links[CRN_LINK_KERNEL] = install_kernel(&k));
-	CRN_TRY(links[CRN_LINK_USER] = install_user(&k));
-	return 0;
+	CRN_ASSERT(count <= CRN_BPF_PROGRAM_MAX);
+	return count;
 }

@@ -14,6 +14,10 @@
  * too: all that has been begun is in the ring, sooner or later.) The order of the entries is
  * that of the publications. Of several images of a page the first is right: whoever opened the page
  * has published his before, and the first was complete when it was published.
+ *
+ * Programs serve one address space, whose number they contain, or all that are in a table
+ * (bpf_hub.h). The latter note in `over` that an address space has gone: its lock is taken when
+ * mm_users is 0.
  */
 #ifndef CRN_BPF_PROGRAMS_H
 #define CRN_BPF_PROGRAMS_H
@@ -49,6 +53,7 @@ struct crn_bpf_shared {
 	_Alignas(64) uint64_t tail;     /* entries ever drained: ours */
 	uint64_t freed;                 /* as many takings of slots are over: ours */
 	uint64_t area_begin, area_end;  /* what images are of, and what must not be dropped: ours */
+	uint64_t over;                  /* nothing is noted: the address space has gone, or ours */
 	_Alignas(64) uint64_t overflow; /* entries that found no room */
 	_Alignas(64) uint64_t reads;    /* the lock was taken by others, to read */
 	uint64_t writes;                /* and to write, by anybody */
@@ -66,12 +71,23 @@ struct crn_bpf_shared {
 
 enum { CRN_LINK_USER, CRN_LINK_KERNEL, CRN_LINK_ACQUIRED, CRN_LINK_RELEASED, CRN_LINKS };
 
-/*
- * Attach the programs, for the calling process's address space; `ident` becomes the program that
- * tells who is asking (by crn_bpf_run). `slots`: of images, a power of two; 0: none. Descriptors;
- * what is not attached stays as it was. 0 or -errno.
- */
-int crn_bpf_programs_attach(
-	struct crn_bpf_shared *shared, int map, uint32_t slots, int *ident, int links[CRN_LINKS]);
+/* Whose faults and locks, where in the kernel's structures, and where they are noted. */
+struct crn_bpf_target {
+	uint64_t mm;
+	uint32_t task_mm, pagefault_disabled, flags, futex_state, io_uring, clear_tid;
+	int map;
+	uint32_t slots; /* of images; 0: none */
+
+	bool shared; /* in place of mm and map: of all address spaces in that table */
+	int table;
+	uint32_t mm_users;
+};
+
+#define CRN_BPF_IDENT	    CRN_LINKS /* the program that tells who runs it */
+#define CRN_BPF_PROGRAM_MAX 160	      /* instructions */
+
+struct crn_bpf_insn;
+/* Write one of the programs to to[CRN_BPF_PROGRAM_MAX]; its length. */
+size_t crn_bpf_program_put(const struct crn_bpf_target *k, unsigned which, struct crn_bpf_insn *to);
 
 #endif

@@ -236,6 +236,8 @@ int crn_feed_choose(struct crn_feed **out, const char *name, struct crn_track_en
 	*out = NULL;
 	if (!any && crn_streq(name, "scan"))
 		return 0;
+	if (any && env->shares_feed)
+		return crn_feed_prove(out, &crn_feed_bpf, env, uffd, false);
 	for (size_t i = 0; crn_feeds[i]; i++) {
 		int err;
 

@@ -35,7 +35,7 @@
 #include "os/keeper.h"
 #include "os/memory.h"
 #include "os/thread.h"
-#include "track/bpf_programs.h"
+#include "track/bpf_attach.h"
 
 #define TASKS_MAX 256u    /* tasks whose last fault is remembered */
 #define PATIENCE  100000u /* pauses until an entry must be complete */
@@ -51,7 +51,7 @@ struct bpf_feed {
 	struct crn_feed feed;
 	struct crn_track_env *env;
 	struct crn_bpf_shared *shared;
-	int map, ident, links[CRN_LINKS];
+	int ident, links[CRN_LINKS];
 	uint64_t tail, overflow, reads, writes, asked;
 	bool doubt_again; /* the next drain must doubt */
 	bool held;        /* by the keeper as well */
@@ -144,9 +144,10 @@ static void bpf_close(struct crn_feed *feed)
 	for (size_t i = 0; i < CRN_LINKS; i++)
 		give_back(f, &f->links[i]);
 	give_back(f, &f->ident);
-	give_back(f, &f->map);
-	if (f->shared)
+	if (f->shared) {
+		f->shared->over = 1; /* others' programs may go on */
 		crn_memory_unmap(f->shared, shared_size(f));
+	}
 	crn_arena_discharge(f->env->arena, (uint64_t)f->slots * CRN_PAGE_SIZE);
 	crn_block_free(f->env->arena, f, sizeof(*f));
 }
@@ -166,13 +167,13 @@ static int open_feed(struct crn_feed **out, struct crn_track_env *env,
 	/* Images belong to undo pages, which say what is ours while blocks are closed. */
 	struct bpf_feed *f = crn_block_alloc_open(env->arena, sizeof(*f));
 	void *memory;
-	int err = 0;
+	int err = 0, map = -1;
 
 	if (!f)
 		return CAIRN_EMEMORY;
 	f->feed.ops = ops;
 	f->env = env;
-	f->ident = f->map = -1;
+	f->ident = -1;
 	for (size_t i = 0; i < CRN_LINKS; i++)
 		f->links[i] = -1;
 	if (ops->images) {
@@ -180,10 +181,13 @@ static int open_feed(struct crn_feed **out, struct crn_track_env *env,
 		err = f->slots ? 0 : CAIRN_EMEMORY;
 	}
 	if (err >= 0)
-		err = f->map = crn_bpf_array(shared_size(f), &memory);
+		err = map = crn_bpf_array(shared_size(f), &memory);
 	if (err >= 0) {
 		f->shared = memory;
-		err = crn_bpf_programs_attach(f->shared, f->map, f->slots, &f->ident, f->links);
+		err = crn_bpf_attach(
+			f->shared, map, f->slots, env->shares_feed, &f->ident, f->links);
+		/* What the programs write to is nobody's but ours: children get no way to it. */
+		crn_fd_close(map);
 	}
 	if (err < 0) {
 		bpf_close(&f->feed);
@@ -209,10 +213,14 @@ static int images_open(struct crn_feed **out, struct crn_track_env *env)
 
 /* ---- Draining -------------------------------------------------------------- */
 
-/* The programs stay attached only while their descriptors are open, somewhere. */
+/*
+ * The programs stay attached only while their descriptors are open, somewhere. If they took our
+ * address space for one that has gone, they would note nothing from then on.
+ */
 static bool is_attached(const struct bpf_feed *f)
 {
-	return !f->held || crn_keeper_check(f->env->keeper) >= 0;
+	return !__atomic_load_n(&f->shared->over, __ATOMIC_ACQUIRE) &&
+		(!f->held || crn_keeper_check(f->env->keeper) >= 0);
 }
 
 static int bpf_hold(struct crn_feed *feed)
@@ -221,7 +229,6 @@ static int bpf_hold(struct crn_feed *feed)
 
 	for (size_t i = 0; i < CRN_LINKS; i++)
 		CRN_TRY(crn_keeper_hold(f->env->keeper, &f->links[i], NULL));
-	CRN_TRY(crn_keeper_hold(f->env->keeper, &f->map, NULL));
 	CRN_TRY(crn_keeper_hold(f->env->keeper, &f->ident, NULL));
 	f->held = true;
 	return 0;
@@ -414,7 +421,8 @@ static bool bpf_unsteady(const struct crn_feed *feed)
 {
 	const struct bpf_feed *f = (const struct bpf_feed *)feed;
 
-	return __atomic_load_n(&f->shared->writes, __ATOMIC_ACQUIRE) != f->writes;
+	return !is_attached(f) ||
+		__atomic_load_n(&f->shared->writes, __ATOMIC_ACQUIRE) != f->writes;
 }
 
 static void bpf_suspect(struct crn_feed *feed)

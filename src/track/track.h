@@ -143,6 +143,7 @@ struct crn_track_env {
 	 */
 	bool faults_forwarded;
 	const char *feed; /* of "async": a name, "auto" or "scan" */
+	bool shares_feed; /* "auto" is the feed that all sessions share, or none */
 	/* The last feed that "auto" tried and that did not pass its test, and why. Or NULL. */
 	const char *feed_refused, *feed_why;
 	/*
