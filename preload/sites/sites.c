@@ -80,7 +80,7 @@ static void start_trace(cairn_t *session)
 }
 
 /* What the program does with its mappings and memory is followed from here on. */
-static int open_session(const char *tracker)
+static int open_session(const char *tracker, uint32_t flags)
 {
 	const struct crn_config *config = &crn_agent->config;
 	struct cairn_options options = CAIRN_OPTIONS_INIT;
@@ -93,7 +93,7 @@ static int open_session(const char *tracker)
 	options.strategy = config->strategy[0] ? config->strategy : NULL;
 	options.surface = config->surface[0] ? config->surface : NULL;
 	options.keep = config->keep ? config->keep : config->recover ? 8 : 1;
-	options.flags = config->flags;
+	options.flags = config->flags | flags;
 	options.memory_max = config->memory_max;
 	crn_agent_memory(own);
 	ret = crn_session_open(&session, &options, own, CRN_ARRAY_SIZE(own));
@@ -181,7 +181,7 @@ static bool session_ready(void)
 	}
 	crn_maps_hold();
 	if (!crn_agent->session)
-		ret = open_session(crn_agent->config.tracker);
+		ret = open_session(crn_agent->config.tracker, 0);
 	if (ret == 0)
 		ret = open_tables();
 	crn_maps_release();
@@ -209,9 +209,9 @@ static bool rights_matter(void)
 }
 
 /*
- * Each session that has a feed costs every page fault of the host something, and a server may have
- * hundreds of workers. So there are a few places, names of sockets, of which nobody has two and
- * which are free again when a process ends. A descriptor, or -errno.
+ * Each session that has a feed of its own costs every page fault of the host something, and a
+ * server may have hundreds of workers. So there are a few places, names of sockets, of which nobody
+ * has two and which are free again when a process ends. A descriptor, or -errno.
  */
 static int take_place(void)
 {
@@ -233,19 +233,30 @@ static int take_place(void)
 	return err;
 }
 
-/* If this fails the first site opens a session that scans, or says why not. */
-static void open_early(void)
+/* A feed that is asked for needs no place, nor does the one that all sessions share. */
+static void open_fed(void)
 {
 	const char *feed = crn_agent->config.feed;
 	bool asked = feed[0] && !crn_streq(feed, "auto");
-	int place = asked ? -1 : take_place();
+	int place;
 
-	if (!asked && place < 0)
+	if (asked) {
+		(void)open_session("async", 0);
 		return;
+	}
+	if (crn_capabilities() & CRN_CAP_SYS_ADMIN && open_session("async", CRN_FEED_SHARED) >= 0)
+		return;
+	place = take_place();
+	if (place >= 0 && open_session("async", 0) < 0)
+		crn_fd_close(place);
+}
+
+/* If this fails the first site opens a session that scans, or says why not. */
+static void open_early(void)
+{
 	begin_opening();
 	crn_maps_hold();
-	if (open_session("async") < 0)
-		crn_fd_close(place);
+	open_fed();
 	crn_maps_release();
 	end_opening();
 }

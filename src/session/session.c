@@ -214,7 +214,7 @@ static int read_options(struct cairn_options *to, const struct cairn_options *fr
 	if (!to->keep)
 		to->keep = 1;
 	if (to->keep > CRN_JOURNAL_KEEP_MAX || to->threads > CAIRN_THREADS_ONE || to->reserved ||
-		to->flags & ~CAIRN_PROTECT || !crn_feed_exists(to->feed))
+		to->flags & ~(CAIRN_PROTECT | CRN_FEED_SHARED) || !crn_feed_exists(to->feed))
 		return CAIRN_EOPTION;
 	if (to->memory_max && to->memory_max < CRN_MEMORY_MIN)
 		return CAIRN_EOPTION;
@@ -321,7 +321,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	int err;
 
 	c->keep = o->keep;
-	c->flags = o->flags;
+	c->flags = o->flags & CAIRN_PROTECT;
 	c->threads = o->threads;
 	c->control->users = 1;
 	c->control->maps_stale = true;
@@ -451,6 +451,8 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	if (!out)
 		return -EINVAL;
 	CRN_TRY(read_options(&o, options));
+	if (o.flags & CRN_FEED_SHARED && !omit)
+		return CAIRN_EOPTION;
 	if (!crn_tracker_exists(o.tracker))
 		return CAIRN_ETRACKER;
 	if (!crn_tracker_takes_feed(o.tracker, o.feed)) {
@@ -491,6 +493,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	c->agent = omit != NULL;
 	for (size_t i = 0; i < omit_count && err >= 0; i++)
 		err = crn_ranges_add(c, &c->omitted, omit[i].begin, omit[i].end);
+	c->env.shares_feed = o.flags & CRN_FEED_SHARED;
 	if (err >= 0)
 		err = start(c, &o);
 	if (err < 0) {

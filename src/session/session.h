@@ -123,7 +123,11 @@ cairn_t *crn_session_current(void);
  * cairn_open for the agent: every tracker may have every surface, and the program's own cairn_open
  * joins it. omit names the agent's own memory, which is left out from the start, because a tracker
  * may protect what it finds. omit NULL: as the library's cairn_open.
+ *
+ * With CRN_FEED_SHARED in options->flags feed "auto" is the one that all sessions of the host
+ * share. If that cannot be had the answer is CAIRN_ENOTRACK.
  */
+#define CRN_FEED_SHARED 0x80000000u
 int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	const struct crn_range *omit, size_t omit_count);
 

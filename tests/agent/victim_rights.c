@@ -4,7 +4,8 @@
  * must be open, or there is no feed but the scan. What it does between the two (mappings that come
  * and go, stores) belongs to the first checkpoint; it crashes after each, and looks at its memory.
  * `files`: each turn maps a file and lets go of it, as for an answer. `copy`: it has written to a
- * private mapping of one.
+ * private mapping of one. WORKERS: so many, at the same time, all of which store at the same
+ * addresses.
  */
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -18,10 +19,11 @@
 #define NOBODY 65534
 #define PAGES  64
 #define TURNS  60
+#define MANY   64 /* workers, at most */
 
 static uint8_t early[PAGES][4096] __attribute__((aligned(4096)));
 static volatile uint64_t *crashes;
-static int crash, files, copy;
+static int crash, files, copy, me;
 
 static void drop_rights(const char *how)
 {
@@ -51,7 +53,8 @@ static void *map_some(void)
 static void expect_turn(const uint8_t *late, int turn)
 {
 	for (int i = 0; i < PAGES; i++)
-		EXPECT(early[i][7] == (uint8_t)(turn + i) && late[i * 4096] == (uint8_t)(turn ^ i));
+		EXPECT(early[i][7] == (uint8_t)(turn + i + me) &&
+			late[i * 4096] == (uint8_t)(turn ^ i ^ me));
 }
 
 static void map_file(const char *path, int flags, int prot)
@@ -84,11 +87,11 @@ static void work(const char *how)
 	late = map_some();
 	EXPECT(!munmap(gone, PAGES * 4096));
 	for (int turn = 0; turn < TURNS; turn++) {
-		uint64_t before = *crashes;
+		uint64_t before = crashes[me];
 
 		for (int i = 0; i < PAGES; i++) {
-			early[i][7] = (uint8_t)(turn + i);
-			late[i * 4096] = (uint8_t)(turn ^ i);
+			early[i][7] = (uint8_t)(turn + i + me);
+			late[i * 4096] = (uint8_t)(turn ^ i ^ me);
 		}
 		if (files) {
 			map_file("/proc/self/exe", MAP_SHARED, PROT_READ);
@@ -96,21 +99,21 @@ static void work(const char *how)
 		}
 		poll(NULL, 0, 0);
 		expect_turn(late, turn);
-		if (!crash || *crashes != before)
+		if (!crash || crashes[me] != before)
 			continue;
 		memset(early, 0xee, sizeof(early));
 		memset(late, 0xdd, PAGES * 4096);
-		++*crashes;
+		++crashes[me];
 		*(volatile int *)8 = 1;
 	}
 }
 
 int main(int argc, char **argv)
 {
-	int status;
-	pid_t child;
+	int workers = argc > 3 ? atoi(argv[3]) : 1, status;
+	pid_t children[MANY];
 
-	EXPECT(argc > 1);
+	EXPECT(argc > 1 && workers <= MANY);
 	crash = argc > 2 && !strcmp(argv[2], "crash");
 	files = argc > 2 && !strcmp(argv[2], "files");
 	copy = argc > 2 && !strcmp(argv[2], "copy");
@@ -120,13 +123,19 @@ int main(int argc, char **argv)
 	}
 	crashes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	EXPECT(crashes != MAP_FAILED);
-	child = fork();
-	if (child == 0) {
-		work(argv[1]);
-		return 0;
+	for (me = 0; me < workers; me++) {
+		children[me] = fork();
+		EXPECT(children[me] >= 0);
+		if (children[me] == 0) {
+			work(argv[1]);
+			return 0;
+		}
 	}
-	EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
-	EXPECT(*crashes == (crash ? TURNS : 0));
+	for (int i = 0; i < workers; i++) {
+		EXPECT(waitpid(children[i], &status, 0) == children[i]);
+		EXPECT(WIFEXITED(status) && !WEXITSTATUS(status));
+		EXPECT(crashes[i] == (crash ? TURNS : 0));
+	}
 	dprintf(1, "rights: ok\n");
 	return 0;
 }
