@@ -199,7 +199,7 @@ static int check_head(const struct loop_profile *p, uint64_t size)
 		h->rooms > CRN_LOOP_MAX || memchr(h->program, 0, sizeof(h->program)) == NULL)
 		return refuse(p, "damaged: its head cannot be");
 	if (size < h->section_at + h->rooms * h->section_size)
-		return refuse(p, "cut short: it ends in the midst of its processes");
+		return refuse(p, "cut short: it ends in the middle of its processes");
 	return 0;
 }
 

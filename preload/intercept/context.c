@@ -68,7 +68,7 @@ _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx)
 	/* What was put off under the recovery's mask, or is now, is delivered under this one. */
 	t->put_off_mask = CRN_MASK_IN_FORCE;
 	crn_signal_mask(SIG_SETMASK, ctx->sigmask & ~CRN_SIG_RESERVED);
-	crn_signals_release(t); /* held in the midst of the crash's entry, which ends here */
+	crn_signals_release(t); /* held in the middle of the crash's entry, which ends here */
 	if (ctx->xstate)
 		crn_xrstor(ctx->xstate, crn_here.agent.xstate_mask);
 	*top = ctx->regs;

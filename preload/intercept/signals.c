@@ -349,7 +349,7 @@ static void entry_in_agent(struct crn_thread *t, int sig, siginfo_t *info, ucont
 
 /* ---- The entry ------------------------------------------------------------------------------- */
 
-/* Has it come in the midst of crn_signal_entry? Nothing else runs on that stack. */
+/* Has it come in the middle of crn_signal_entry? Nothing else runs on that stack. */
 static bool amid_entry(const struct crn_thread *t, const ucontext_t *uc)
 {
 	uintptr_t rsp = (uintptr_t)uc->uc_mcontext.gregs[REG_RSP];

@@ -309,7 +309,7 @@ static void read_no_more(struct crn_keeper *k, const int *where)
 }
 
 /*
- * A reader is in the midst of an event for so long that somebody must have stopped it (a debugger),
+ * A reader is in an event for so long that somebody must have stopped it (a debugger),
  * and goes on who knows when. Dead it writes nothing to the log later. If it cannot be killed the
  * log is as good as lost: it counts as written over.
  */
@@ -322,7 +322,7 @@ static void end_stalled(struct crn_keeper *k, bool killed)
 		atomic_store(&e->done, atomic_load(&e->seen));
 		return;
 	}
-	crn_warn("the keeper has been stopped in the midst of its work: it is ended");
+	crn_warn("the keeper has been stopped in the middle of its work: it is killed");
 	if (crn_keeper_lives(k))
 		(void)crn_process_kill(k->pid);
 	if (k->readers.twin_owner & CRN_KEEPER_TID_MASK)
@@ -346,7 +346,7 @@ uint32_t crn_keeper_await_log(const struct crn_keeper *keeper)
 			crn_yield();
 			continue;
 		}
-		/* Who was killed in the midst of one will never be done; is it the other one? */
+		/* Who was killed in the middle of one will never be done; is it the other one? */
 		if (!crn_keeper_lives(k) && !(k->readers.twin_owner & CRN_KEEPER_TID_MASK))
 			return seen;
 		crn_sys2(SYS_nanosleep, millisecond, NULL);

@@ -75,7 +75,7 @@ int crn_maps_next(struct crn_maps *m, struct crn_mapping *out);
 
 /*
  * Is all of [begin, end) mapped, and can nothing of it be written? 1, 0, or -errno: the kernel
- * answers no queries, or the descriptor is the program's by now. Any context, also in the midst of
+ * answers no queries, or the descriptor is the program's by now. Any context, also in the middle of
  * a walk.
  */
 int crn_maps_closed(const struct crn_maps *m, uintptr_t begin, uintptr_t end);

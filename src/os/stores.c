@@ -20,7 +20,7 @@ int crn_store_by_kernel(volatile uint8_t *at)
  * A task that shares our memory stores a byte, makes a call (either may be NULL), and is gone. Its
  * id, or -errno.
  */
-static long begotten(unsigned long flags, volatile uint8_t *at, struct crn_call *call)
+static long cloned(unsigned long flags, volatile uint8_t *at, struct crn_call *call)
 {
 	uint64_t mask = crn_signal_mask(SIG_SETMASK, ~0ull);
 	register long r10 __asm__("r10") = 0;
@@ -62,7 +62,7 @@ static long begotten(unsigned long flags, volatile uint8_t *at, struct crn_call 
 
 int crn_call_by_thread(struct crn_call *call)
 {
-	long ret = begotten(CLONE_THREAD, NULL, call);
+	long ret = cloned(CLONE_THREAD, NULL, call);
 
 	call->tid = (int)CRN_MAX(ret, 0);
 	return (int)CRN_MIN(ret, 0);
@@ -70,12 +70,12 @@ int crn_call_by_thread(struct crn_call *call)
 
 int crn_store_by_thread(volatile uint8_t *at)
 {
-	return (int)begotten(CLONE_THREAD, at, NULL);
+	return (int)cloned(CLONE_THREAD, at, NULL);
 }
 
 int crn_store_by_child(volatile uint8_t *at)
 {
-	long pid = begotten(CLONE_CHILD, at, NULL);
+	long pid = cloned(CLONE_CHILD, at, NULL);
 	int status;
 
 	while (pid > 0 && crn_sys4(SYS_wait4, pid, &status, 0x40000000 /* __WALL */, 0) == -EINTR)

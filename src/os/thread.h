@@ -57,7 +57,7 @@ int crn_thread_each(int (*fn)(void *ctx, int tid), void *ctx);
 int crn_thread_count(void);
 
 /*
- * Another thread: is it asleep for a signal or an event, or stopped? Then it is in the midst of no
+ * Another thread: is it asleep for a signal or an event, or stopped? Then it is in the middle of no
  * page fault and holds no lock of the kernel's. False if that cannot be told.
  */
 bool crn_thread_rests(int tid);

@@ -245,7 +245,7 @@ static void begin(struct crn_loop_section *s, uint32_t parent, uint64_t now)
 	__atomic_store_n(&s->ready, 1, __ATOMIC_RELEASE);
 }
 
-/* What it is in the midst of, in this section now, counts as entered there. */
+/* What it is in the middle of, in this section now, counts as entered there. */
 static void move_active(struct crn_loop_section *from, uint64_t now)
 {
 	for (uint32_t i = 0; i < CRN_MIN(active.depth, (uint32_t)DEPTH_MAX); i++) {

@@ -126,7 +126,7 @@ static bool take_lists(cairn_t *c)
 	return c->evicted_count || c->promoted_count;
 }
 
-/* Slowly: one interruption in the midst of a measurement must not count for much. */
+/* Slowly: one interruption in the middle of a measurement must not count for much. */
 static uint32_t follow(uint32_t cost, uint32_t price)
 {
 	price = CRN_MIN(CRN_MIN(price, cost * 4), PRICE_MAX);

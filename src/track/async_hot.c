@@ -99,7 +99,7 @@ static struct tally look(struct crn_async *t)
 
 /* ---- Outside of interval_end --------------------------------------------------------------- */
 
-/* For who asks in the midst of an interval; tells no strategy, and trusts no streak. */
+/* For who asks in the middle of an interval; tells no strategy, and trusts no streak. */
 static bool differs(struct crn_async *t, const struct crn_hot_entry *e)
 {
 	if (crn_page_closed(t->env, e->page))

@@ -20,7 +20,7 @@ static bool is_keeper(const struct crn_births *b, int pid)
 	return pid == b->keeper->pid || (uint32_t)pid == b->keeper->readers.twin;
 }
 
-/* Children that do not have our memory, or are gone. These may have begotten others first. */
+/* Children that do not have our memory, or are gone. These may have created others first. */
 static void forget(struct crn_births *b)
 {
 	size_t kept = 0;
@@ -65,7 +65,7 @@ void crn_births_settle(struct crn_births *b)
 		b->child_count = 0;
 		b->strangers = false;
 	}
-	/* A thread without a ring may beget others at any time. */
+	/* A thread without a ring may create others at any time. */
 	if (b->strangers && !b->born && crn_sharers_each(note_stranger, b) >= 0)
 		b->strangers = false;
 }
@@ -85,7 +85,7 @@ bool crn_births_read(
 
 		if (r.type == CRN_PERF_FORK && pid != b->pid)
 			note_child(b, pid);
-		else if (r.type == CRN_PERF_FORK) /* it may have begotten others by now */
+		else if (r.type == CRN_PERF_FORK) /* it may have created others by now */
 			b->born = b->strangers = true;
 		else if (r.type == CRN_PERF_EXIT)
 			*ended = true;

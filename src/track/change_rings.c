@@ -59,7 +59,7 @@ static int open_rings(struct watched *t)
 	struct crn_perf_event tasks = { .kind = CRN_PERF_TASKS, .tid = t->tid, .cpu = -1 };
 	struct crn_perf_event changes = { .kind = CRN_PERF_CHANGES, .tid = t->tid, .cpu = -1 };
 
-	/* Births first: whom it begets from now on is known. */
+	/* Births first: whom it creates from now on is known. */
 	CRN_TRY(crn_perf_open(&tasks, t->tasks, TASK_PAGES));
 	return crn_perf_open(&changes, t->changes, 1);
 }
@@ -122,7 +122,7 @@ static void read_tasks(struct crn_change_rings *r, struct watched *t)
 	r->broken |= r->births.broken;
 }
 
-/* Until nobody without rings is left who could have begotten another. 0 or -errno. */
+/* Until nobody without rings is left who could have created another. 0 or -errno. */
 static int adopt_all(struct crn_change_rings *r)
 {
 	struct adoption a = { .rings = r };

@@ -128,7 +128,7 @@ struct crn_guests *crn_faults_guests(struct crn_faults *f)
 
 /*
  * Somebody may send SIGSEGV or SIGBUS, and the program's handler go back to a checkpoint, which is
- * what it is for. Were it called in the midst of the service of a store, or while a call keeps
+ * what it is for. Were it called in the middle of the service of a store, or while a call keeps
  * other signals back, it would wait for ever for what it has interrupted. These two cannot be
  * blocked there. So they are held, and sent once more when the thread's word is 0 again; where
  * there is no room (of threads or of signals) they are not.

@@ -19,7 +19,7 @@ struct crn_track_env;
 
 /*
  * Was it a first store to a protected page? Then it is open now, and true is answered: the store
- * runs again. Any thread, any instruction. `guest`: the caller, if it may die in the midst of it.
+ * runs again. Any thread, any instruction. `guest`: the caller, if it may die in the middle of it.
  */
 typedef bool crn_store_fault(
 	void *tracker, int sig, const siginfo_t *info, struct crn_guest *guest);

@@ -56,7 +56,7 @@ static int adopt_one(void *arg, int tid)
 	return err == -EUSERS ? err : 0;
 }
 
-/* Until nobody without a ring is left who could have begotten another. 0 or -errno. */
+/* Until nobody without a ring is left who could have created another. 0 or -errno. */
 static int adopt_all(struct crn_perf_feed *f)
 {
 	struct adoption a = { .feed = f, .added = 1 };
@@ -178,7 +178,7 @@ static void let_out(struct crn_perf_feed *f)
 	f->inside |= f->takings != before;
 }
 
-/* What we do here takes the lock and begets threads: it is not to be noted. 0 or -errno. */
+/* What we do here takes the lock and creates threads: it is not to be noted. 0 or -errno. */
 static int mend(struct crn_perf_feed *f, int self)
 {
 	struct crn_perf_thread *t;

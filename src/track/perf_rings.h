@@ -41,7 +41,7 @@ struct crn_perf_thread {
 	size_t slot; /* of the reserve */
 	uint8_t *at;
 	uint64_t noted[CRN_RINGS], drained[CRN_FAULT_RINGS];
-	bool settled; /* it is in the midst of no fault that its rings do not show */
+	bool settled; /* it is in the middle of no fault that its rings do not show */
 	bool watched; /* until then: it is recorded that it runs in user mode */
 	bool kernel_fault; /* the lock that it takes next is for that */
 	bool lost;  /* something, since its rings were looked at last */

@@ -61,7 +61,7 @@ static int open_rings(struct crn_perf_feed *f, struct crn_perf_thread *t)
 	};
 	int err = 0;
 
-	/* Births first: whom it begets from now on is known. */
+	/* Births first: whom it creates from now on is known. */
 	for (int i = CRN_RINGS - 1; i >= 0 && err >= 0; i--) {
 		events[i].tid = t->tid;
 		events[i].cpu = -1;

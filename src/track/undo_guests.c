@@ -74,7 +74,7 @@ static void finish_page(struct crn_undo_pages *u, struct crn_guest *g)
 	atomic_store(w, word);
 }
 
-/* Could it have been in the midst of being opened? */
+/* Could it have been in the middle of being opened? */
 static bool was_opening(uintptr_t word, uintptr_t exec)
 {
 	return (word & (UNDO_OPEN | UNDO_SEALED | UNDO_EXEC)) == (UNDO_OPEN | exec);

@@ -207,7 +207,7 @@ static void note_sharer(void *shared, int tid)
 }
 
 /*
- * Whoever rests is in the midst of no madvise. That a page is empty tells nothing: it may have been
+ * Whoever rests is in no madvise. That a page is empty tells nothing: it may have been
  * so before, or by another call.
  */
 static void close_gone(struct crn_undo_pages *u)
