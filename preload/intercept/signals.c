@@ -146,6 +146,34 @@ static void look_again(ucontext_t *uc)
 		g[REG_RIP] = (greg_t)(stub + CRN_STUB_AGAIN);
 }
 
+static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *uc, uint64_t mask);
+
+/*
+ * There is no room for the frame of a handler. As from the kernel the program gets a SIGSEGV in its
+ * place, of which it may die. It is a crash like any other.
+ */
+static void deliver_no_room(struct crn_thread *t, int sig, ucontext_t *uc, uint64_t mask)
+{
+	struct crn_ksigaction dfl = { 0 };
+	siginfo_t info = { .si_signo = SIGSEGV, .si_code = SI_KERNEL };
+	struct crn_sigaction act = { 0 };
+
+	if (sig != SIGSEGV && !t->in_vfork) {
+		if (crn_fault(t, SIGSEGV, &info, uc))
+			return;
+		crn_sigaction_get(SIGSEGV, &act);
+	}
+	if (act.handler > (uintptr_t)SIG_IGN && !(t->program_blocked & CRN_SIG(SIGSEGV))) {
+		deliver(t, SIGSEGV, &info, uc, mask);
+		return;
+	}
+	if (!t->in_vfork)
+		crn_call_process_dies();
+	crn_signal_action(SIGSEGV, &dfl, NULL);
+	*uc_mask(uc) &= ~CRN_SIG(SIGSEGV);
+	crn_signal_thread(crn_getpid(), crn_gettid(), SIGSEGV);
+}
+
 /* Make uc continue as the program would with this signal delivered to it there. */
 static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *uc, uint64_t mask)
 {
@@ -179,11 +207,7 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		crn_call_left(t);
 	}
 	if (!crn_frame_push(t, sig, info, uc, &act, mask)) {
-		struct crn_ksigaction dfl = { 0 };
-
-		crn_signal_action(SIGSEGV, &dfl, NULL);
-		*uc_mask(uc) &= ~CRN_SIG(SIGSEGV);
-		crn_signal_thread(crn_getpid(), crn_gettid(), SIGSEGV);
+		deliver_no_room(t, sig, uc, mask);
 	} else if (raised_here(sig, info) && !t->in_vfork) {
 		/* its return address is popped before the sigreturn */
 		crn_fault_forwarded(t, sig, act.handler, at, (uintptr_t)g[REG_RSP] + 8);

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -369,6 +370,34 @@ static void test_stacks(void)
 	count[SIGUSR1] = 0;
 }
 
+static siginfo_t forced;
+static char room[65536] __attribute__((aligned(4096)));
+
+static void make_room(int sig, siginfo_t *info, void *ucontext)
+{
+	forced = *info;
+	EXPECT(!mprotect(room, sizeof(room), PROT_READ | PROT_WRITE));
+}
+
+/* There is no room for a handler's frame: the kernel says so by a SIGSEGV, the signal is gone. */
+static void test_no_room(void)
+{
+	stack_t stack = { .ss_sp = room, .ss_size = sizeof(room) };
+	stack_t none = { .ss_flags = SS_DISABLE };
+	struct sigaction sa = { .sa_sigaction = make_room, .sa_flags = SA_SIGINFO };
+
+	count[SIGUSR1] = 0;
+	EXPECT(!sigaltstack(&stack, NULL) && !sigaction(SIGSEGV, &sa, NULL));
+	install(SIGUSR1, count_it, SA_ONSTACK);
+	EXPECT(!mprotect(room, sizeof(room), PROT_READ));
+	raise(SIGUSR1);
+	EXPECT(forced.si_signo == SIGSEGV && forced.si_code == SI_KERNEL && !count[SIGUSR1]);
+	raise(SIGUSR1);
+	EXPECT(count[SIGUSR1] == 1 && !sigaltstack(&none, NULL));
+	count[SIGUSR1] = 0;
+	install(SIGSEGV, SIG_DFL, 0);
+}
+
 static void edit_context(int sig, siginfo_t *info, void *ucontext)
 {
 	ucontext_t *uc = ucontext;
@@ -455,6 +484,7 @@ int main(void)
 	test_readiness();
 	test_jumps();
 	test_stacks();
+	test_no_room();
 	test_frames();
 	test_contexts();
 	test_death();

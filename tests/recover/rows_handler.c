@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A handler that tells others something has interrupted a call: the checkpoint lies in the handler,
- * and after a restore the kernel makes the call anew. What the call had taken comes again all the
- * same.
+ * Handlers. One that tells others something has interrupted a call: the checkpoint lies in the
+ * handler, and after a restore the kernel makes the call anew. What the call had taken comes again
+ * all the same.
  */
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -99,9 +100,43 @@ static void body_accept(bool again)
 	close(listener);
 }
 
+/* ---- A crash in the kernel's delivery of a signal ------------------------------------------- */
+
+static char room[65536] __attribute__((aligned(4096)));
+static volatile int handled;
+
+static void handle(int sig)
+{
+	handled++;
+}
+
+static void setup_room(void)
+{
+	stack_t stack = { .ss_sp = room, .ss_size = sizeof(room) };
+
+	handled = 0;
+	CHECK(sigaltstack(&stack, NULL) == 0);
+}
+
+/* There is no room for its frame. */
+static void body_no_room(bool again)
+{
+	struct sigaction act = { .sa_handler = handle, .sa_flags = SA_ONSTACK };
+	struct itimerval soon = { { 0, 0 }, { 0, 5000 } };
+	stack_t none = { .ss_flags = SS_DISABLE };
+
+	if (!again)
+		CHECK(mprotect(room, sizeof(room), PROT_READ) == 0);
+	CHECK(sigaction(SIGALRM, &act, NULL) == 0 && setitimer(ITIMER_REAL, &soon, NULL) == 0);
+	while (!handled)
+		;
+	CHECK(again && handled == 1 && sigaltstack(&none, NULL) == 0);
+}
+
 const struct row rows_handler[] = {
 	{ "handler_amid_read", setup_pipe, body_read, false, false, true },
 	{ "handler_amid_wait", setup_pipe, body_wait, false, false, true },
 	{ "handler_amid_accept", setup_listener, body_accept, false, false, true },
+	{ "handler_without_room", setup_room, body_no_room, false, false },
 	{ NULL },
 };
