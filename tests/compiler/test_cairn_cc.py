@@ -307,7 +307,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(self.run_built(), "3 own 99")
         for words in (("-O2",), ("-O1", "-fcairn-unit")):
             self.cc("-w", "-fPIC", "-shared", "names.c", "-o", "libnames.so", *words)
-            self.cc("-w", "calls.c", "./libnames.so", *words)
+            self.cc("-w", "calls.c", str(self.folder / "libnames.so"), *words)
             self.assertEqual(self.run_built(), "3 own 99")
 
     def test_cxx(self) -> None:
