@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Descriptors: made, copied, moved, changed, closed. */
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -46,6 +47,71 @@ static void body_openat(bool again)
 	outside->value[0] = n;
 	if (again)
 		close(n);
+}
+
+static void body_openat2(bool again)
+{
+	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC, .resolve = RESOLVE_NO_MAGICLINKS};
+	int n;
+
+	if (again)
+		CHECK(!is_open((int)outside->value[0]));
+	n = (int)syscall(SYS_openat2, AT_FDCWD, letters(), &how, sizeof(how));
+	CHECK(n >= 0 && (!again || n == outside->value[0]));
+	outside->value[0] = n;
+	if (again)
+		close(n);
+}
+
+/* It makes the file: that stays, and it is open. */
+static void body_openat2_made(bool again)
+{
+	struct open_how how = {.flags = O_RDWR | O_CREAT | O_EXCL, .mode = 0600};
+	char made[80];
+	int n;
+
+	snprintf(made, sizeof(made), "%s.made", letters());
+	outside->count++;
+	n = (int)syscall(SYS_openat2, AT_FDCWD, made, &how, sizeof(how));
+	CHECK(n >= 0);
+	crash_once();
+	CHECK(is_open(n) && access(made, F_OK) == 0 && unlink(made) == 0 && close(n) == 0);
+}
+
+/* The other end of a pipe sees it. */
+static void body_close_range(bool again)
+{
+	int pair[2], first, copy;
+	char c;
+
+	CHECK(pipe(pair) == 0);
+	first = fcntl(pair[1], F_DUPFD, 700);
+	copy = fcntl(pair[1], F_DUPFD, 710);
+	CHECK(first >= 700 && copy >= 710 && close(pair[1]) == 0);
+	tick();
+	outside->count++;
+	CHECK(CALL(close_range, 700, 720, 0) == 0);
+	crash_once();
+	CHECK(!is_open(first) && !is_open(copy) && read(pair[0], &c, 1) == 0);
+	close(pair[0]);
+}
+
+static void body_copy_file_range(bool again)
+{
+	int from = open(letters(), O_RDONLY), to;
+	char b[8], made[80];
+
+	snprintf(made, sizeof(made), "%s.made", letters());
+	to = open(made, O_RDWR | O_CREAT | O_EXCL, 0600);
+	CHECK(from >= 0 && to >= 0 && unlink(made) == 0);
+	tick();
+	outside->count++;
+	CHECK(CALL(copy_file_range, from, NULL, to, NULL, 4, 0) == 4);
+	crash_once();
+	CHECK(pread(to, b, 8, 0) == 4 && !memcmp(b, "abcd", 4));
+	CHECK(lseek(from, 0, SEEK_CUR) == 4 && lseek(to, 0, SEEK_CUR) == 4);
+	close(from);
+	close(to);
 }
 
 /* The file's offset comes back with it. */
@@ -373,6 +439,10 @@ static void body_fseek(bool again)
 const struct row rows_descriptor[] = {
 	{"open", NULL, body_open, false, false},
 	{"openat", NULL, body_openat, false, false},
+	{"openat2", NULL, body_openat2, false, false},
+	{"openat2_made", NULL, body_openat2_made, false, false, true},
+	{"close_range", NULL, body_close_range, false, false, true},
+	{"copy_file_range", NULL, body_copy_file_range, false, false, true},
 	{"close", open_letters, body_close, false, false},
 	{"open_close", open_letters, body_open_close, false, false},
 	{"dup_close", open_letters, body_dup_close, false, false},

@@ -76,6 +76,22 @@ static void body_sendto(bool again)
 	told_once();
 }
 
+static void body_sendmmsg(bool again)
+{
+	struct iovec iov[2] = {{"told", 4}, {"twice", 5}};
+	struct mmsghdr m[2] = {{{.msg_iov = iov, .msg_iovlen = 1}, 0},
+		{{.msg_iov = iov + 1, .msg_iovlen = 1}, 0}};
+	char b[8];
+
+	outside->count++;
+	CHECK(CALL(sendmmsg, other, m, 2, 0) == 2);
+	crash_once();
+	CHECK(read(fd, b, 8) == 4 && read(fd, b, 8) == 5 && !memcmp(b, "twice", 5));
+	CHECK(read(fd, b, 8) == -1 && errno == EAGAIN);
+	close(fd);
+	close(other);
+}
+
 static void body_sendmsg(bool again)
 {
 	struct iovec iov = {"told", 4};
@@ -557,6 +573,7 @@ const struct row rows_output[] = {
 	{"own_pipe_full", setup_own_pipe, body_own_full, false, false, false},
 	{"writev_socket", setup_socket, body_writev, false, false, true},
 	{"sendto", setup_socket, body_sendto, false, false, true},
+	{"sendmmsg", setup_socket, body_sendmmsg, false, false, true},
 	{"sendmsg", setup_socket, body_sendmsg, false, false, true},
 	{"close_peer", setup_pipe, body_close_peer, false, false, true},
 	{"shutdown", setup_socket, body_shutdown, false, false, true},
