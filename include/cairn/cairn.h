@@ -76,7 +76,7 @@ extern "C" {
 enum cairn_error {
 	CAIRN_EEVICTED = -4001, /* the checkpoint has left the journal (raise `keep`) */
 	CAIRN_ENOCKPT = -4002,  /* no checkpoint ever had that id */
-	CAIRN_EFAILED = -4003,  /* that checkpoint was marked failed when it was taken */
+	CAIRN_EFAILED = -4003,  /* that checkpoint was marked failed, when it was taken or since */
 	CAIRN_ELAYOUT = -4004,  /* a mapping of that checkpoint is gone and cannot come back */
 	CAIRN_ETRACKER = -4010, /* no tracker of that name */
 	CAIRN_ENOTRACK = -4011, /* this host cannot run that tracker (see `cairn doctor`) */

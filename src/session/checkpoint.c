@@ -296,6 +296,15 @@ static void fill_mark(
 	}
 }
 
+/* The limit may be met at every checkpoint: once is enough. */
+static void tell_of_memory(cairn_t *c, uint64_t id)
+{
+	if (!c->memory_told)
+		crn_warn("checkpoint %lu is marked failed: %s", (unsigned long)id,
+			cairn_strerror(CAIRN_EMEMORY));
+	c->memory_told = true;
+}
+
 static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 {
 	struct crn_mark *m;
@@ -325,6 +334,8 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 		return err;
 	}
 	if (crn_unlikely(past_lost)) {
+		if (lost == CAIRN_EMEMORY)
+			tell_of_memory(c, crn_mark_newest(c)->id);
 		struct crn_mark keep = *m;
 
 		/* The interval that just ended cannot be undone: neither can all before it. */
@@ -352,6 +363,8 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 	c->last_id++;
 	c->figures.checkpoints++;
 	if (err < 0) {
+		if (err == CAIRN_EMEMORY)
+			tell_of_memory(c, c->last_id);
 		c->figures.failed++;
 		note_failed(c, c->last_id);
 	} else {

@@ -186,6 +186,7 @@ struct cairn {
 	struct crn_journal *journal;
 
 	bool taken_told;       /* the log has the first mapping that somebody else's uffd has */
+	bool memory_told;      /* the log has the first checkpoint that failed for memory */
 	bool agent;            /* opened by the agent: joins are always welcome */
 	bool partial;          /* the tracker could not take some mapping of the surface */
 	bool unreadable;       /* the program has made a part of some area so */

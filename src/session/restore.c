@@ -452,6 +452,8 @@ int crn_memory_restorable(cairn_t *c, uint64_t id)
 
 	CRN_TRY(crn_lock(c));
 	err = check_restorable(c, id);
+	if (err == CAIRN_EFAILED && c->control->lost == CAIRN_EMEMORY)
+		err = CAIRN_EMEMORY;
 	crn_unlock(c);
 	return err;
 }

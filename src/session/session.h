@@ -34,7 +34,10 @@ struct crn_restored {
 int crn_memory_restore(
 	cairn_t *c, uint64_t id, const struct crn_range *skip, struct crn_restored *out);
 
-/* Would crn_memory_restore(id) be accepted now? 0 or its error. */
+/*
+ * Would crn_memory_restore(id) be accepted now? 0 or its error; CAIRN_EMEMORY in place of
+ * CAIRN_EFAILED where the memory limit was behind that.
+ */
 int crn_memory_restorable(cairn_t *c, uint64_t id);
 
 /*

@@ -366,6 +366,34 @@ def test_nested() -> None:
     expect(right and skipped > 0, "each of 401 hits is counted, some as nested", got)
 
 
+SHORT = """
+import ctypes, mmap, select, sys
+memory = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE)
+select.select([], [], [], 0)
+for part, value in ((1, 1), (64, 2), (64, 3), (1, 4)):
+    for at in range(0, part << 20, 4096):
+        memory[at] = value
+    if sys.argv[1] == "crash" and value == 2:
+        ctypes.string_at(8)
+    select.select([], [], [], 0)
+print("went on", memory[0], memory[-4096])
+"""
+
+
+def test_memory_limit() -> None:
+    """The program goes on, and one line says what has failed; so does a refused recovery."""
+    for tracker in ("async", "mprotect", "uffd"):
+        options = ("--at=wait", f"--tracker={tracker}", "--strategy=none", "--memory-max=24M")
+        got = run(*options, "--", sys.executable, "-c", SHORT, "on")
+        right = got[:2] == (0, "went on 4 3\n") and got[2].count("--memory-max") == 1
+        expect(right and "is marked failed: EMEMORY" in got[2], f"a limit under {tracker}", got)
+        if tracker == "async":  # its copies are made at the checkpoint
+            continue
+        got = run(*options, "--recover", "--", sys.executable, "-c", SHORT, "crash")
+        right = got[0] == -11 and "recovery refused" in got[2] and "EMEMORY" in got[2]
+        expect(right, f"nothing to go back to under {tracker}", got)
+
+
 LAST_WORDS = """
 import ctypes, os, select, signal, sys
 select.select([], [], [], 0)
@@ -457,6 +485,7 @@ def main() -> None:
         test_summary()
         test_functions()
         test_nested()
+        test_memory_limit()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if failures else 0)
