@@ -123,7 +123,8 @@ static void *resize(void *block, size_t size)
 		release(block);
 		return NULL;
 	}
-	if (!crn_heap_holds(block) && realloc != realloc_for_libraries && !crn_own_heap()) {
+	if (!crn_heap_holds(block) && realloc != realloc_for_libraries &&
+		realloc != __libc_realloc && !crn_own_heap()) {
 		/* How large it is is not known. */
 		crn_rt_give_up((uintptr_t)block, CAIRN_EUNSUPPORTED);
 		return realloc(block, size);

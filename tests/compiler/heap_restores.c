@@ -27,6 +27,10 @@ struct block {
 	struct block *next; /* in a list of all, so that the blocks themselves are linked */
 };
 
+#ifdef LIBC_BLOCKS
+void *__libc_malloc(size_t size); /* as a function of libc would return one */
+#endif
+
 /* The program's: comes back. */
 static struct block *table[SLOTS];
 static struct block *list;
@@ -185,6 +189,12 @@ static void foreign(void)
 	CHECK(name && strchr(name, '/'));
 	f = fopen("/dev/null", "w");
 	CHECK(f && fclose(f) == 0);
+#ifdef LIBC_BLOCKS
+	char *block = realloc(__libc_malloc(100), 3000);
+
+	CHECK(block);
+	free(block);
+#endif
 }
 
 /* One of those that can be named. */
