@@ -45,6 +45,11 @@
  * but cairn_restore(), whose purpose includes leaving a handler; it answers -EDEADLK if the handler
  * has interrupted a call of the same thread.
  *
+ * What a signal handler or another thread stores to the surface while a checkpoint is taken may be
+ * in the checkpoint in part: the store to one page, but not that to another. While memory goes
+ * back, they find one part of it as it was and the rest as it is. So block the signals whose
+ * handlers use the surface around such a call, and let the other threads wait.
+ *
  * A session handles SIGSEGV and SIGBUS: another thread may unmap memory while the engine copies it,
  * and "uffd" and "mprotect" notice first stores by these signals. Install handlers of your own for
  * these two before cairn_open; its handler passes on what is not its own. Under "uffd" and
@@ -264,8 +269,8 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * its buffer first. There madvise(MADV_DONTNEED, MADV_REMOVE) and mremap(MREMAP_DONTUNMAP) drop
  * clean pages and their past: touch those first, too. If clean pages are dropped all the same, that
  * is detected like the unmapping of an area, if the keeper notices (under "uffd" from Linux 6.7
- * on). Under "mprotect" MADV_GUARD_INSTALL is not detected. If there are more than a thousand such
- * calls on open pages between two calls of the library, loss is assumed.
+ * on). MADV_GUARD_INSTALL is not detected. If there are more than a thousand such calls on open
+ * pages between two calls of the library, loss is assumed.
  *
  * Under every tracker, a hole punched into shared memory (MADV_REMOVE, fallocate) is such an unseen
  * write. So are changes to a file under an area (write, ftruncate). They show in shared memory, and
