@@ -40,6 +40,13 @@ void *crn_program_block(size_t size, size_t align);
 /* What libraries call in place of the program's. */
 void *__cairn_given_malloc(size_t size);
 void __cairn_given_free(void *block);
+void *__cairn_given_calloc(size_t count, size_t size);
 void *__cairn_given_realloc(void *block, size_t size);
+void *__cairn_given_reallocarray(void *block, size_t count, size_t size);
+void *__cairn_given_memalign(size_t align, size_t size);
+void *__cairn_given_aligned_alloc(size_t align, size_t size);
+int __cairn_given_posix_memalign(void **to, size_t align, size_t size);
+void *__cairn_given_valloc(size_t size);
+void *__cairn_given_pvalloc(size_t size);
 
 #endif
