@@ -31,6 +31,9 @@
 #ifndef PR_SET_MEMORY_MERGE
 #define PR_SET_MEMORY_MERGE 67
 #endif
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 0x08
+#endif
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
@@ -69,6 +72,16 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 	case SYS_madvise:
 		/* Guard pages cannot be copied. Answer as kernels before 6.13 do. */
 		if (call->args[2] != MADV_GUARD_INSTALL)
+			return false;
+		call->result = -EINVAL;
+		return true;
+	case SYS_mmap:
+		/*
+		 * Nor can memory that the kernel may drop be followed. libc keeps the state of
+		 * getrandom there (from 2.41 on), and makes a call if it gets none. Answer as
+		 * kernels before 6.11 do.
+		 */
+		if ((call->args[3] & MAP_TYPE) != MAP_DROPPABLE)
 			return false;
 		call->result = -EINVAL;
 		return true;

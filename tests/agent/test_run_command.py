@@ -442,6 +442,27 @@ print(answer, ctypes.get_errno(), pages[4096])
 """
 
 
+DROPPED = """
+import ctypes, mmap, select
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_ssize_t
+passes = mmap.mmap(-1, 4096)
+print(libc.mmap(None, 8192, 3, 0x28, -1, 0), ctypes.get_errno(), flush=True)
+select.select([], [], [], 0)
+passes[0] += 1
+if passes[0] == 1:
+    ctypes.memset(0, 1, 1)
+print("on")
+"""
+
+
+def test_droppable() -> None:
+    """Memory that the kernel may drop is refused: where it was, nothing could be brought back."""
+    got = run("--at", "wait", "--recover", "--", sys.executable, "-c", DROPPED)
+    right = got[:2] == (0, "-1 22\non\n") and "recovered (1)" in got[2]
+    expect(right, "memory that may be dropped is not mapped", got)
+
+
 def test_guard_pages() -> None:
     """Guard pages and seals are answered as by a kernel that lacks them."""
     got = run("--at", "wait", "--", "python3", "-c", GUARD)
@@ -480,6 +501,7 @@ def main() -> None:
         test_inetd()
         test_root(folder)
         test_children()
+        test_droppable()
         test_guard_pages()
         test_surface_list()
         test_summary()
