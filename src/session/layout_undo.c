@@ -70,7 +70,6 @@ static bool born_since(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t
 		while (changes-- > 0) {
 			const struct crn_piece *p = &at[changes].piece;
 			uintptr_t from = CRN_MAX(begin, p->begin), to = CRN_MIN(end, p->end);
-
 			int kind = kind_at(&at[changes], id);
 
 			if ((kind != CRN_CHANGE_BORN && kind != CRN_CHANGE_GONE) || from >= to)
@@ -91,8 +90,9 @@ bool crn_place_frees(const cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t e
 {
 	size_t newest = c->marks.count - 1;
 
-	return crn_files_younger(c, id, begin, end) ||
-		born_since(c, id, begin, end, newest, crn_mark_at(c, newest)->changes.count);
+	if (crn_files_younger(c, id, begin, end))
+		return !crn_must_stay(c, &(struct crn_piece){ .begin = begin, .end = end });
+	return born_since(c, id, begin, end, newest, crn_mark_at(c, newest)->changes.count);
 }
 
 /* The place of a vanished mapping must be free, or become so. */

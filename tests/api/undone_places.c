@@ -246,6 +246,29 @@ static void reserved_under_excluded(void)
 	check_reserved(at + PAGE, 3);
 }
 
+/* An excluded byte of a file that has come since is not given up for what was there before. */
+static void file_under_excluded(void)
+{
+	uint8_t *at = map_at((void *)0x200000000000, 4, MAP_FIXED_NOREPLACE);
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	memset(at, 1, 4 * PAGE);
+	checkpoint(&kept->id);
+	CHECK(munmap(at, 4 * PAGE) == 0);
+	checkpoint(&kept->newer);
+	CHECK(mmap(at, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at);
+	CHECK_OK(cairn_area_exclude(c, at + 1, 1));
+	for (int checkpoints = 0; checkpoints < 2; checkpoints++) {
+		CHECK_RC(cairn_rewind(c, kept->id), CAIRN_ELAYOUT);
+		CHECK(!memcmp(at, "\177ELF", 4));
+		checkpoint(&kept->newer);
+	}
+	CHECK_OK(cairn_rewind(c, kept->newer));
+	CHECK(at[1] == 'E');
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -268,6 +291,8 @@ int main(int argc, char **argv)
 	reserved_since();
 	back_at_its_age();
 	absent_at_the_end();
-	reserved_under_excluded(); /* the last, for the byte stays excluded */
+	/* the last, for the bytes stay excluded */
+	reserved_under_excluded();
+	file_under_excluded();
 	return 0;
 }
