@@ -543,6 +543,13 @@ class CommandLine(unittest.TestCase):
         self.assertRegex(done.stderr, r"cairn: main: \d+ writes")
         self.assertRegex(done.stderr, r"cairn: total: \d+ functions")
 
+    def test_registers_are_covered(self) -> None:
+        """Of jumps: what is saved is kept, and no warning says that it is not."""
+        for words in (("-O0",), ("-O2", "-fcairn-tracker=undolog"), ("-O2", "-fcairn-unit")):
+            done = self.cc("-fcairn-warn-uncovered", f"{ROOT}/tests/compiler/jumps.c", *words)
+            self.assertNotIn("warning", done.stderr)
+            self.assertEqual(self.run_built(), "")
+
     def test_abi_lists(self) -> None:
         self.write("unknown.c", "#include <stdio.h>\nvoid of_library(char *); static char a[9];"
                    "int main(void) { of_library(a); fputs(a, stdout); }")  # fmt: skip
