@@ -188,7 +188,15 @@ static bool is_quiet(const struct crn_call *call, uint64_t flags)
 	return args.exit_signal != SIGCHLD;
 }
 
-/* Flags of the clone that is about to happen; false: unreadable, the kernel will say so. */
+/* The kernel's answer to a clone3 whose arguments cannot be read. It looks at their size first. */
+static long unreadable_clone(const struct crn_call *call)
+{
+	size_t size = (size_t)call->args[1];
+
+	return size > CRN_PAGE_SIZE ? -E2BIG : size < CLONE_ARGS_SIZE_VER0 ? -EINVAL : -EFAULT;
+}
+
+/* Flags of the clone that is about to happen; false: they cannot be read. */
 static bool clone_flags(const struct crn_call *call, uint64_t *flags)
 {
 	switch (call->nr) {
@@ -291,7 +299,7 @@ bool crn_clone_before(struct crn_regs *regs, struct crn_pending *p, const uint8_
 	bool thread;
 
 	if (!clone_flags(&p->call, &flags)) {
-		p->call.result = -EFAULT;
+		p->call.result = unreadable_clone(&p->call);
 		return true;
 	}
 	crn_here.agent.quiet_children |= is_quiet(&p->call, flags);
