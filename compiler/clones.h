@@ -9,7 +9,7 @@
 // a session or begin an interval have two versions: no version without hooks is running when stores
 // begin to matter. All other functions keep their hooks and call f.
 //
-// With page mode (Options::hybrid, src/track/page_mode.h) an interval may switch to the versions
+// With page mode (Options::hybrid, page_mode.h of src/track) an interval may switch to the versions
 // without hooks, but not back: hooked code calls f again, and f counts what its hooks cost.
 #ifndef CAIRN_COMPILER_CLONES_H
 #define CAIRN_COMPILER_CLONES_H

@@ -25,7 +25,7 @@ struct Wrapped {
 #define WRAPPED(family, type, name, ...) { #name, #family },
 #define CUSTOM(family, name) { #name, #family },
 static const Wrapped wrapped[] = {
-#include "rt/wrapped.def"
+#include "rt/wrap/wrapped.def"
 };
 #undef WRAPPED
 #undef CUSTOM

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Calls out of the program, into code that has no hooks: libc's functions that write memory of the
-// program are called through the run-time's wrappers (src/rt/wrapped.def); the rest is reported.
+// program are called through the run-time's wrappers (wrapped.def of src/rt); the rest is reported.
 #ifndef CAIRN_COMPILER_LIBC_CALLS_H
 #define CAIRN_COMPILER_LIBC_CALLS_H
 

@@ -6,7 +6,7 @@ hooks at each link like all else of the program.
     build_musl.py [--build DIR]      DIR/bin/cairn-cc will find it in DIR/lib/cairn-musl
 
 What hooks cannot see is taken out on the way: system calls, births and ends of threads become calls
-of the run-time (src/rt/wrap_musl.c), and the clock is asked by system call. Copying and filling
+of the run-time (wrap_musl.c of src/rt), and the clock is asked by system call. Copying and filling
 memory stay in assembly, without hooks: the run-time needs them, and whoever calls them has hooks.
 Nothing is done if it is there; --again builds it anew.
 """

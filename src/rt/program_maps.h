@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that belongs to the program, for a page tracker (track/page_mode.c): its image, its
+ * Memory that belongs to the program, for a page tracker (track/hooked/page_mode.c): its image, its
  * mappings, its heap. All other mappings belong to libraries, whose state must not be rolled back
  * with whole pages. Kept only in programs that were built with -fcairn-hybrid.
  */

@@ -2,7 +2,7 @@
 /*
  * What a program that was built by cairn-cc carries: the state of its store hooks, and where shadow
  * and tags lie. The compiler's pass knows the names that begin with __cairn_ and the first three
- * words of struct crn_rt; track/shadow.c and track/undolog.c are the other users.
+ * words of struct crn_rt; track/hooked/shadow.c and track/hooked/undolog.c are the other users.
  *
  *	primary   0x550000000000  2 TiB  PIE image, brk heap     0x7c0000000000  4 TiB  mappings, stack
  *	shadow    primary - 0x100000005000: 0x44ffffffb000 and 0x6bffffffb000
@@ -130,7 +130,7 @@ struct crn_rt {
 	uint64_t *dirty_cur, *dirty_end, *dirty;
 	uintptr_t active;  /* a session is open, and does not rest */
 	/*
-	 * Page mode (track/page_mode.h): memory whose stores the kernel notices, sorted; its hooks
+	 * Page mode (page_mode.h): memory whose stores the kernel notices, sorted; its hooks
 	 * save nothing. NULL: store mode. log_paged stands for log_cur, which hooks do not find.
 	 */
 	const struct crn_range *paged;
@@ -175,7 +175,7 @@ struct crn_rt {
 
 /*
  * The run-time's, where it is linked into the program beside the engine; else the engine's own
- * (track/kept_intervals.c), whose kind is 0: this program has no hooks.
+ * (track/hooked/kept_intervals.c), whose kind is 0: this program has no hooks.
  */
 extern const struct crn_rt_shape __cairn_shape __attribute__((visibility("hidden")));
 

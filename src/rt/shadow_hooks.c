@@ -12,7 +12,7 @@
  * x86-64 loads and stores are in the program's order. Only the lists are shared, and there a locked
  * instruction takes room.
  *
- * A tag of a clean region is one that differs from saved(). track/tags.c resets all tags at the
+ * A tag of a clean region is one that differs from saved(). tags.c resets all tags at the
  * checkpoint.
  */
 #include <errno.h>

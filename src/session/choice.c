@@ -2,7 +2,7 @@
 /* Which tracker: by name, or the best that this host can run. */
 #include "base/copy.h"
 #include "session/engine.h"
-#include "track/feed.h"
+#include "track/feeds/feed.h"
 
 bool crn_tracker_exists(const char *name)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Intervals that turn out long: whoever notices, the tracker decides (track/page_mode.h). */
+/* Intervals that turn out long: whoever notices, the tracker decides (track/hooked/page_mode.h). */
 #include "session/engine.h"
 
 int cairn_interval_long(cairn_t *c)

@@ -17,8 +17,8 @@
 #include "os/pkey.h"
 #include "os/thread.h"
 #include "rt/rt.h"
-#include "track/feed.h"
-#include "track/undo_pages.h"
+#include "track/feeds/feed.h"
+#include "track/undo/undo_pages.h"
 
 #define ALIVE  0x6e72696163ull /* "cairn" */
 #define CLOSED 0x6465736f6c63ull

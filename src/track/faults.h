@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "track/guests.h"
+#include "track/undo/guests.h"
 
 struct crn_faults;
 struct crn_track_env;

@@ -26,7 +26,7 @@
 #include "oracle.h"
 #include "base/bits.h"
 #include "os/keeper.h"
-#include "track/feed.h"
+#include "track/feeds/feed.h"
 #include "track/hot_list.h"
 #include "track/track.h"
 

@@ -2,7 +2,7 @@
 /*
  * frozen_children CASE: the checkpoints of tracker "fork" are processes, and the program never
  * meets
- * them. Each case is one promise of os/process.h or track/fork.c.
+ * them. Each case is one promise of os/process.h or track/fork/fork.c.
  */
 #include <fcntl.h>
 #include <linux/filter.h>

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 #include "base/arena.h"
-#include "track/undo_pages.h"
+#include "track/undo/undo_pages.h"
 
 #define PAGES 8ul
 #include "../lib/marked_area.h"

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/wait.h>
-#include "track/undo_pages.h"
+#include "track/undo/undo_pages.h"
 
 #define PAGES 32ul
 #include "../lib/marked_area.h"

@@ -10,7 +10,7 @@
 #include <time.h>
 #include "../lib/harness.h"
 #include "../lib/refused_call.h"
-#include "track/births.h"
+#include "track/feeds/births.h"
 
 #define LOOK_NS     100000000ull
 #define LOOKS_AUTO  32  /* two seconds, and some that are looked at for other reasons */

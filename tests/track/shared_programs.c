@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shared_programs CASE: sessions of many processes on one set of BPF programs (track/bpf_hub.h).
+ * shared_programs CASE: sessions of many processes on one set of BPF programs (bpf_hub.h).
  *
  *	family    MEMBERS workers of another user, whose areas have the same addresses, store at the
  *	          same time, each to other pages: each sees its own stores, all of them, and no
@@ -19,8 +19,8 @@
 #include "base/log.h"
 #include "os/bpf.h"
 #include "os/host.h"
-#include "track/bpf_attach.h"
-#include "track/bpf_hub.h"
+#include "track/feeds/bpf_attach.h"
+#include "track/feeds/bpf_hub.h"
 
 #define PAGE	4096ul
 #define MEMBERS 14

@@ -29,7 +29,7 @@
 #include "os/pagemap.h"
 #include "os/signal.h"
 #include "os/thread.h"
-#include "track/births.h"
+#include "track/feeds/births.h"
 
 /* ---- Log lines ---- */
 

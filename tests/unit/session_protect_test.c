@@ -17,7 +17,7 @@
 #include "journal/record.h"
 #include "os/pkey.h"
 #include "session/engine.h"
-#include "track/async.h"
+#include "track/async/async.h"
 
 #define PAGES 64
 #define BYTES (PAGES * CRN_PAGE_SIZE)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rt/wrap_syscall.c for 32-bit programs: os/call_memory.def has the calls of x86-64. Of those of
+ * wrap_syscall.c for 32-bit programs: os/call_memory.def has the calls of x86-64. Of those of
  * i386 only a few are known to write no memory, or what their arguments say; after any other the
  * interval cannot be restored.
  */
@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/status.h"
-#include "rt/reach.h"
-#include "rt/wrap.h"
+#include "rt/wrap/reach.h"
+#include "rt/wrap/wrap.h"
 
 static void keep_written(long nr, const long args[6])
 {

@@ -12,7 +12,7 @@
 #include "session/files.h"
 #include "session/map_changes.h"
 #include "track/faults.h"
-#include "track/feed.h"
+#include "track/feeds/feed.h"
 
 int crn_keeper_open(struct crn_keeper **out)
 {

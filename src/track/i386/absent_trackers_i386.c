@@ -2,7 +2,7 @@
 /* The trackers that 32-bit programs do not have: registry.c knows only their names. */
 #include "base/log.h"
 #include "base/status.h"
-#include "track/feed.h"
+#include "track/feeds/feed.h"
 #include "track/track.h"
 
 static int not_here(const struct crn_host *host)

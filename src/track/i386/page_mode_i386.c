@@ -4,8 +4,8 @@
  * there.
  */
 #include "base/status.h"
-#include "track/page_areas.h"
-#include "track/page_mode.h"
+#include "track/hooked/page_areas.h"
+#include "track/hooked/page_mode.h"
 
 void crn_page_mode_open(
 	struct crn_page_mode *p, struct crn_track_env *env, const struct crn_hook_ops *hooks)

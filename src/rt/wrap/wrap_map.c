@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's own mappings. What it unmaps in an interval stays until no checkpoint needs it,
+ * what it maps goes when the interval is undone, protections are restored, and pages that it drops
+ * are kept before (deferred.h). Where none of this is possible, the interval cannot be restored.
+ */
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include "base/status.h"
+#include "os/maps.h"
+#include "os/memory.h"
+#include "rt/deferred.h"
+#include "rt/program_maps.h"
+#include "rt/wrap/reach.h"
+#include "rt/wrap/wrap.h"
+#include "rt/wrap/wrap_call.h"
+
+#define PARTS_MAX 16
+
+/* 32-bit programs give the offset in pages. */
+#ifdef __i386__
+#define NR_MMAP        SYS_mmap2
+#define OFFSET(offset) ((long)((offset) >> CRN_PAGE_SHIFT))
+#else
+#define NR_MMAP        SYS_mmap
+#define OFFSET(offset) (offset)
+#endif
+
+/* Mappings of [addr, addr+len). */
+struct parts {
+	struct { uintptr_t begin, end; int prot; bool shared, anonymous; } part[PARTS_MAX];
+	int count; /* PARTS_MAX + 1: more */
+};
+
+static void find_parts(struct parts *p, uintptr_t addr, size_t len)
+{
+	char buffer[CRN_MAPS_BUFFER];
+	struct crn_maps maps;
+	struct crn_mapping m;
+
+	p->count = PARTS_MAX + 1;
+	if (crn_maps_open(&maps, buffer) < 0)
+		return;
+	if (crn_maps_begin(&maps, addr, CRN_MAPS_NO_NAMES) >= 0) {
+		p->count = 0;
+		while (p->count <= PARTS_MAX && crn_maps_next(&maps, &m) > 0 &&
+			m.begin < addr + len) {
+			if (p->count < PARTS_MAX) {
+				p->part[p->count].begin = CRN_MAX(m.begin, addr);
+				p->part[p->count].end = CRN_MIN(m.end, addr + len);
+				p->part[p->count].prot = m.prot;
+				p->part[p->count].shared = m.shared;
+				p->part[p->count].anonymous = !m.inode;
+			}
+			p->count++;
+		}
+	}
+	crn_maps_close(&maps);
+}
+
+/* Their content, which is about to go, is kept. False: it cannot be. */
+static bool keep_content(const struct parts *p)
+{
+	for (int i = 0; i < p->count && i < PARTS_MAX; i++)
+		if (p->part[i].prot & PROT_READ && !p->part[i].shared)
+			keep((void *)p->part[i].begin, p->part[i].end - p->part[i].begin);
+	return p->count <= PARTS_MAX;
+}
+
+#define READ_WRITE (PROT_READ | PROT_WRITE)
+
+/* Something new takes the place of what was there: memory like it, or nothing. */
+static bool replace(const struct parts *p, int prot, int flags)
+{
+	bool plain = (!prot || (prot & READ_WRITE) == READ_WRITE) && flags & MAP_ANONYMOUS &&
+		(flags & MAP_TYPE) == MAP_PRIVATE;
+
+	for (int i = 0; i < p->count && i < PARTS_MAX; i++) {
+		if (!plain || p->part[i].shared || !p->part[i].anonymous)
+			return false;
+		if (p->part[i].prot && (p->part[i].prot & READ_WRITE) != READ_WRITE)
+			return false;
+	}
+	return keep_content(p);
+}
+
+static void note_replaced(const struct parts *p, int prot)
+{
+	for (int i = 0; i < p->count && i < PARTS_MAX; i++) {
+		uintptr_t begin = p->part[i].begin;
+		size_t size = p->part[i].end - begin;
+
+		if (prot && !p->part[i].prot)
+			(void)crn_map_changed(CRN_MAP_OPENED, begin, size, 0);
+		else if (!prot && p->part[i].prot)
+			(void)crn_map_changed(CRN_MAP_PROTECTED, begin, size, p->part[i].prot);
+	}
+}
+
+/* ---- The calls: arguments and results are the kernel's --------------------------------------- */
+
+static bool failed(long result)
+{
+	return (unsigned long)result > -4096ul;
+}
+
+static long map(const long args[6])
+{
+	uintptr_t at = (uintptr_t)args[0];
+	size_t len = crn_page_up((size_t)args[1]);
+	int prot = (int)args[2], flags = (int)args[3];
+	struct parts p = { .count = 0 };
+	bool replaced = true;
+	long got;
+
+	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE))
+		find_parts(&p, at, len);
+	if (p.count)
+		replaced = replace(&p, prot, flags);
+	got = crn_memory_call(NR_MMAP, args);
+	if (failed(got))
+		return got;
+	if (p.count)
+		crn_map_replaced((uintptr_t)got, len);
+	else
+		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)got, len, 0);
+	if (p.count && replaced)
+		note_replaced(&p, prot);
+	else if (p.count)
+		crn_rt_give_up((uintptr_t)got, CAIRN_ELAYOUT);
+	return got;
+}
+
+static long unmap(uintptr_t at, size_t len)
+{
+	const long args[6] = { (long)at, (long)len };
+
+	if (at & (CRN_PAGE_SIZE - 1) || !len ||
+		!crn_map_changed(CRN_MAP_LEFT, at, crn_page_up(len), 0)) {
+		crn_program_maps_cut(at, at + len);
+		return crn_memory_call(SYS_munmap, args);
+	}
+	return 0;
+}
+
+static long protect(const long args[6])
+{
+	struct parts p;
+	long result;
+
+	find_parts(&p, (uintptr_t)args[0], crn_page_up((size_t)args[1]));
+	result = crn_memory_call(SYS_mprotect, args);
+	for (int i = 0; !result && i < p.count && i < PARTS_MAX; i++)
+		(void)crn_map_changed(CRN_MAP_PROTECTED, p.part[i].begin,
+			p.part[i].end - p.part[i].begin, p.part[i].prot);
+	if (p.count > PARTS_MAX)
+		crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+	return result;
+}
+
+static long advise(const long args[6])
+{
+	struct parts p;
+
+	if (args[2] == MADV_DONTNEED || args[2] == MADV_FREE || args[2] == MADV_REMOVE) {
+		find_parts(&p, (uintptr_t)args[0], crn_page_up((size_t)args[1]));
+		if (!keep_content(&p))
+			crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+	}
+	return crn_memory_call(SYS_madvise, args);
+}
+
+/* Elsewhere, as a copy: the old place is needed if the interval is undone. */
+static long move(const long args[6], size_t old)
+{
+	uintptr_t at = (uintptr_t)args[0];
+	struct parts p;
+	long got;
+
+	find_parts(&p, at, old);
+	if (p.count != 1 || p.part[0].shared || !p.part[0].anonymous ||
+		(p.part[0].prot & READ_WRITE) != READ_WRITE) {
+		crn_rt_give_up(at, CAIRN_ELAYOUT);
+		return crn_memory_call(SYS_mremap, args);
+	}
+	got = map((const long[6]){ 0, args[2], p.part[0].prot, MAP_PRIVATE | MAP_ANONYMOUS, -1 });
+	if (failed(got))
+		return got;
+	place((void *)got, (void *)at, old);
+	(void)unmap(at, old);
+	return got;
+}
+
+static long remap(const long args[6])
+{
+	uintptr_t at = (uintptr_t)args[0];
+	size_t old = crn_page_up((size_t)args[1]), len = crn_page_up((size_t)args[2]);
+	int flags = (int)args[3];
+	long got;
+
+	if (flags & ~MREMAP_MAYMOVE || !old) {
+		crn_rt_give_up(at, CAIRN_ELAYOUT);
+		return crn_memory_call(SYS_mremap, args);
+	}
+	if (len < old && len) {
+		got = unmap(at + len, old - len);
+		return failed(got) ? got : (long)at;
+	}
+	got = crn_memory_call(SYS_mremap, (const long[6]){ (long)at, (long)old, args[2] });
+	if (got == (long)at && len > old)
+		(void)crn_map_changed(CRN_MAP_NEW, at + old, len - old, 0);
+	if (!failed(got) || !(flags & MREMAP_MAYMOVE))
+		return got;
+	return move(args, old);
+}
+
+/* A segment of System V, which goes with the interval like a mapping that is new. */
+static long attach(const long args[6])
+{
+	long got = crn_memory_call(SYS_shmat, args);
+	struct parts p;
+
+	if (failed(got))
+		return got;
+	find_parts(&p, (uintptr_t)got, UINTPTR_MAX - (uintptr_t)got);
+	if (p.count && p.part[0].shared && !(args[2] & SHM_REMAP))
+		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)got,
+			p.part[0].end - (uintptr_t)got, 0);
+	else
+		crn_rt_give_up((uintptr_t)got, CAIRN_ELAYOUT);
+	return got;
+}
+
+/* Others count who is attached: it is not put off. */
+static long detach(const long args[6])
+{
+	long got = crn_memory_call(SYS_shmdt, args);
+
+	if (!failed(got))
+		crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+	return got;
+}
+
+/* What lies above a new, lower end is gone, and zeros when the end rises again. */
+static long move_break(uintptr_t end)
+{
+	uintptr_t old = crn_memory_break(0), now;
+
+	if (__cairn_rt.active && end && end < old)
+		keep((void *)end, old - end);
+	now = crn_memory_break(end);
+	if (__cairn_rt.active && now != old)
+		(void)crn_map_changed(CRN_MAP_BREAK, old, now - old, 0);
+	crn_break_told(now);
+	crn_program_maps_add(old, now);
+	crn_program_maps_cut(now, old);
+	return (long)now;
+}
+
+bool crn_call_maps(long nr)
+{
+	return nr == NR_MMAP || nr == SYS_munmap || nr == SYS_mprotect || nr == SYS_madvise ||
+		nr == SYS_mremap || nr == SYS_brk || nr == SYS_shmat || nr == SYS_shmdt;
+}
+
+static long call_map(long nr, const long args[6])
+{
+	if (nr == SYS_brk)
+		return move_break((uintptr_t)args[0]);
+	if (nr == SYS_munmap)
+		return unmap((uintptr_t)args[0], (size_t)args[1]);
+	if (!__cairn_rt.active)
+		return crn_memory_call(nr, args);
+	switch (nr) {
+	case NR_MMAP:
+		return map(args);
+	case SYS_mprotect:
+		return protect(args);
+	case SYS_madvise:
+		return advise(args);
+	case SYS_shmat:
+		return attach(args);
+	case SYS_shmdt:
+		return detach(args);
+	default:
+		return remap(args);
+	}
+}
+
+/* What page mode has to know (program_maps.h); of the heap's end and of munmap it does. */
+static void note_memory(long nr, const long args[6], uintptr_t got)
+{
+	uintptr_t at = (uintptr_t)args[0];
+
+	if (nr == SYS_mprotect || nr == SYS_shmat || nr == SYS_shmdt ||
+		(nr == SYS_mmap && args[3] & MAP_FIXED))
+		crn_program_maps_upset();
+	if (nr == SYS_mmap)
+		crn_program_maps_add(got, got + (size_t)args[1]);
+	if (nr != SYS_mremap)
+		return;
+	/* What an open session has left where it was is still the program's. */
+	if (got != at && !__cairn_rt.active)
+		crn_program_maps_cut(at, at + (size_t)args[1]);
+	crn_program_maps_upset();
+	crn_program_maps_add(got, got + (size_t)args[2]);
+}
+
+long crn_call_map(long nr, const long args[6])
+{
+	long result = call_map(nr, args);
+
+	if (failed(result))
+		return result;
+	note_memory(nr, args, (uintptr_t)result);
+	if (nr == SYS_mprotect || nr == SYS_munmap || (nr == NR_MMAP && args[3] & MAP_FIXED))
+		crn_reach_doubt((void *)args[0], (size_t)args[1]);
+	return result;
+}
+
+/* ---- libc's names for them ------------------------------------------------------------------- */
+
+static long told(long result)
+{
+	if (!failed(result))
+		return result;
+	errno = (int)-result;
+	return -1;
+}
+
+#define CALL(nr, ...) told(crn_call_map(nr, (const long[6]){ __VA_ARGS__ }))
+
+WRAPPER(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off64_t offset)
+{
+	return (void *)CALL(NR_MMAP, (long)at, (long)len, prot, flags, fd, OFFSET(offset));
+}
+
+WRAPPER(void *, mmap, void *at, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	return (void *)CALL(NR_MMAP, (long)at, (long)len, prot, flags, fd, OFFSET(offset));
+}
+
+WRAPPER(int, munmap, void *at, size_t len)
+{
+	return (int)CALL(SYS_munmap, (long)at, (long)len);
+}
+
+WRAPPER(int, mprotect, void *at, size_t len, int prot)
+{
+	return (int)CALL(SYS_mprotect, (long)at, (long)len, prot);
+}
+
+WRAPPER(int, madvise, void *at, size_t len, int advice)
+{
+	return (int)CALL(SYS_madvise, (long)at, (long)len, advice);
+}
+
+WRAPPER(void *, mremap, void *at, size_t old, size_t len, int flags, ...)
+{
+	va_list ap;
+	void *to;
+
+	va_start(ap, flags);
+	to = flags & MREMAP_FIXED ? va_arg(ap, void *) : NULL;
+	va_end(ap);
+	return (void *)CALL(SYS_mremap, (long)at, (long)old, (long)len, flags, (long)to);
+}
+
+WRAPPER(void *, shmat, int id, const void *at, int flags)
+{
+	return (void *)CALL(SYS_shmat, id, (long)at, flags);
+}
+
+WRAPPER(int, shmdt, const void *at)
+{
+	return (int)CALL(SYS_shmdt, (long)at);
+}
+
+WRAPPER(int, brk, void *end)
+{
+	if (move_break((uintptr_t)end) == (long)end)
+		return 0;
+	errno = ENOMEM;
+	return -1;
+}
+
+WRAPPER(void *, sbrk, intptr_t by)
+{
+	uintptr_t old = crn_memory_break(0);
+
+	if (by && move_break(old + (uintptr_t)by) != (long)(old + (uintptr_t)by)) {
+		errno = ENOMEM;
+		return (void *)-1;
+	}
+	return (void *)old;
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scanf. The format tells what each conversion stores, except for %s without a width. From a
+ * string, that is at most the string's length. From a stream, SCAN_STRING bytes are kept, and an
+ * interval that stores more cannot be restored.
+ */
+#undef _GNU_SOURCE /* with it the header means scanf as it was before C99 */
+#define _POSIX_C_SOURCE 200809L
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <wchar.h>
+#include "base/status.h"
+#include "rt/wrap/reach.h"
+#include "rt/wrap/wrap.h"
+
+#define SCAN_STRING 4096
+#define POINTERS    64
+#define FORMAT_MAX  1024 /* characters of a wide format */
+#define PAGE        4096ul
+
+/* One conversion: what it stores, and by which argument. */
+struct conversion {
+	char kind;      /* its letter, '[' for a set */
+	bool assigns;
+	bool allocates; /* m: a pointer is stored */
+	bool wide;      /* of characters: wide ones */
+	size_t size;    /* of a number */
+	size_t width;   /* 0: none given */
+	unsigned place; /* of its argument; 0: the next one */
+};
+
+static const char *read_number(const char *at, size_t *number)
+{
+	*number = 0;
+	while (*at >= '0' && *at <= '9')
+		*number = *number * 10 + (size_t)(*at++ - '0');
+	return at;
+}
+
+/* hh h l ll q L j z t, and what they make of a number's size. */
+static const char *read_size(const char *at, struct conversion *c)
+{
+	static const struct { char letters[3]; size_t size; } sizes[] = {
+		{ "hh", 1 }, { "h", 2 }, { "ll", 8 }, { "l", 8 }, { "q", 8 }, { "L", 16 },
+		{ "j", 8 }, { "z", 8 }, { "t", 8 },
+	};
+
+	c->size = 4;
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(sizes); i++) {
+		size_t n = strlen(sizes[i].letters);
+
+		if (!strncmp(at, sizes[i].letters, n)) {
+			c->size = sizes[i].size;
+			c->wide = n == 1 && *at == 'l';
+			return at + n;
+		}
+	}
+	return at;
+}
+
+static const char *skip_set(const char *at)
+{
+	at += *at == '^';
+	at += *at == ']';
+	while (*at && *at != ']')
+		at++;
+	return at;
+}
+
+/* The conversion at `at`, behind its percent sign. Returns what is behind it. */
+static const char *read_conversion(const char *at, struct conversion *c)
+{
+	size_t number;
+	const char *rest = read_number(at, &number);
+
+	*c = (struct conversion){ .assigns = true };
+	if (*rest == '$' && number) {
+		c->place = (unsigned)number;
+		at = rest + 1;
+	}
+	for (; *at == '*' || *at == '\'' || *at == 'I'; at++)
+		c->assigns &= *at != '*';
+	at = read_number(at, &c->width);
+	if (*at == 'm') {
+		c->allocates = true;
+		at++;
+	}
+	at = read_size(at, c);
+	c->kind = *at;
+	if (c->kind == 'C' || c->kind == 'S') {
+		c->wide = true;
+		c->kind = c->kind == 'C' ? 'c' : 's';
+	}
+	if (c->kind == '[')
+		at = skip_set(at + 1);
+	return *at ? at + 1 : at;
+}
+
+/*
+ * Bytes that the conversion may store; `most`: characters that there may be to read; `unit`: bytes
+ * that each becomes, at most.
+ */
+static size_t stored(const struct conversion *c, size_t most, size_t unit)
+{
+	size_t character = c->wide ? sizeof(wchar_t) : unit;
+
+	if (c->allocates)
+		return sizeof(void *);
+	switch (c->kind) {
+	case 'c':
+		return (c->width ? c->width : 1) * character;
+	case 's':
+	case '[':
+		return ((c->width ? CRN_MIN(c->width, most) : most) + 1) * character;
+	case 'p':
+		return sizeof(void *);
+	case 'e':
+	case 'E':
+	case 'f':
+	case 'F':
+	case 'g':
+	case 'G':
+	case 'a':
+	case 'A':
+		return c->size == 8 && !c->wide ? 16 : c->size;
+	default:
+		return c->size;
+	}
+}
+
+struct scan {
+	void *strings[POINTERS]; /* where strings of any length go */
+	size_t count;
+};
+
+/* A guess must not read beyond what is mapped: the page that it begins in is. */
+static void keep_guess(void *to)
+{
+	keep(to, CRN_MIN(SCAN_STRING, PAGE - ((uintptr_t)to & (PAGE - 1))));
+}
+
+/* More than a character may become of each need not be there. */
+static void keep_some(void *to, size_t n, size_t unit)
+{
+	if (unit == 1)
+		keep(to, n);
+	else
+		crn_reach_keep(to, n);
+}
+
+static bool is_guess(const struct conversion *c, size_t most)
+{
+	return (c->kind == 's' || c->kind == '[') && !c->width && !c->allocates && most == SIZE_MAX;
+}
+
+static void keep_scan(
+	struct scan *s, const char *format, va_list ap, size_t most, size_t unit)
+{
+	void *pointers[POINTERS];
+	size_t fetched = 0, next = 0;
+
+	s->count = 0;
+	while ((format = strchr(format, '%'))) {
+		struct conversion c;
+		size_t place;
+
+		format++;
+		if (*format == '%') {
+			format++;
+			continue;
+		}
+		format = read_conversion(format, &c);
+		if (!c.assigns || !c.kind)
+			continue;
+		place = c.place ? c.place - 1 : next++;
+		if (place >= POINTERS)
+			continue;
+		for (; fetched <= place; fetched++)
+			pointers[fetched] = va_arg(ap, void *);
+		if (is_guess(&c, most)) {
+			keep_guess(pointers[place]);
+			s->strings[s->count++] = pointers[place];
+		} else {
+			keep_some(pointers[place], stored(&c, most, unit), unit);
+		}
+	}
+}
+
+/* Strings of a stream that were longer than the guess. */
+static void check_guesses(const struct scan *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		uintptr_t at = (uintptr_t)s->strings[i];
+		size_t kept = CRN_MIN(SCAN_STRING, PAGE - (at & (PAGE - 1)));
+
+		if (!memchr(s->strings[i], 0, kept))
+			crn_rt_give_up(at, CAIRN_EMEMORY);
+	}
+}
+
+static int scan_string(const char *from, const char *format, va_list ap)
+{
+	struct scan s;
+	va_list again;
+
+	va_copy(again, ap);
+	keep_scan(&s, format, again, strlen(from), 1);
+	va_end(again);
+	return vsscanf(from, format, ap);
+}
+
+static int scan_stream(FILE *f, const char *format, va_list ap)
+{
+	struct scan s;
+	va_list again;
+	int count;
+
+	va_copy(again, ap);
+	keep_scan(&s, format, again, SIZE_MAX, 1);
+	va_end(again);
+	count = vfscanf(f, format, ap);
+	if (count > 0)
+		check_guesses(&s);
+	return count;
+}
+
+/* ---- Wide characters ------------------------------------------------------------------------- */
+
+/* What conversions are made of is ASCII; anything else is any one character. */
+static void keep_wide(struct scan *s, const wchar_t *format, va_list ap, size_t most)
+{
+	char narrow[FORMAT_MAX];
+	size_t n = 0;
+
+	s->count = 0;
+	for (; format[n] && n < FORMAT_MAX - 1; n++)
+		narrow[n] = format[n] < 128 ? (char)format[n] : '?';
+	narrow[n] = 0;
+	if (format[n])
+		crn_rt_give_up((uintptr_t)format, CAIRN_EMEMORY);
+	else
+		keep_scan(s, narrow, ap, most, MB_CUR_MAX);
+}
+
+static int scan_wide_string(const wchar_t *from, const wchar_t *format, va_list ap)
+{
+	struct scan s;
+	va_list again;
+
+	va_copy(again, ap);
+	keep_wide(&s, format, again, wcslen(from));
+	va_end(again);
+	return vswscanf(from, format, ap);
+}
+
+static int scan_wide_stream(FILE *f, const wchar_t *format, va_list ap)
+{
+	struct scan s;
+	va_list again;
+	int count;
+
+	va_copy(again, ap);
+	keep_wide(&s, format, again, SIZE_MAX);
+	va_end(again);
+	count = vfwscanf(f, format, ap);
+	if (count > 0)
+		check_guesses(&s);
+	return count;
+}
+
+/* ---- By the names that headers give them ----------------------------------------------------- */
+
+#define FROM_STRING(name, type, how)                                    \
+	WRAPPER(int, name, const type *from, const type *format, ...)   \
+	{                                                               \
+		va_list ap;                                             \
+		int count;                                              \
+                                                                        \
+		va_start(ap, format);                                   \
+		count = how(from, format, ap);                          \
+		va_end(ap);                                             \
+		return count;                                           \
+	}
+#define FROM_STREAM(name, type, how, f, ...)                            \
+	WRAPPER(int, name, __VA_ARGS__ const type *format, ...)         \
+	{                                                               \
+		va_list ap;                                             \
+		int count;                                              \
+                                                                        \
+		va_start(ap, format);                                   \
+		count = how(f, format, ap);                             \
+		va_end(ap);                                             \
+		return count;                                           \
+	}
+
+#define BY_LIST(name, type, from_type, how)                                    \
+	WRAPPER(int, name, from_type from, const type *format, va_list ap)     \
+	{                                                                      \
+		return how(from, format, ap);                                  \
+	}
+#define BY_LIST_OF_INPUT(name, type, how)                                      \
+	WRAPPER(int, name, const type *format, va_list ap)                     \
+	{                                                                      \
+		return how(stdin, format, ap);                                 \
+	}
+
+#define EACH_NAME(prefix)                                                      \
+	FROM_STRING(prefix##sscanf, char, scan_string)                         \
+	FROM_STRING(prefix##swscanf, wchar_t, scan_wide_string)                \
+	FROM_STREAM(prefix##fscanf, char, scan_stream, f, FILE *f,)            \
+	FROM_STREAM(prefix##fwscanf, wchar_t, scan_wide_stream, f, FILE *f,)   \
+	FROM_STREAM(prefix##scanf, char, scan_stream, stdin, )                 \
+	FROM_STREAM(prefix##wscanf, wchar_t, scan_wide_stream, stdin, )        \
+	BY_LIST(prefix##vsscanf, char, const char *, scan_string)              \
+	BY_LIST(prefix##vswscanf, wchar_t, const wchar_t *, scan_wide_string)  \
+	BY_LIST(prefix##vfscanf, char, FILE *, scan_stream)                    \
+	BY_LIST(prefix##vfwscanf, wchar_t, FILE *, scan_wide_stream)           \
+	BY_LIST_OF_INPUT(prefix##vscanf, char, scan_stream)                    \
+	BY_LIST_OF_INPUT(prefix##vwscanf, wchar_t, scan_wide_stream)
+
+EACH_NAME()
+EACH_NAME(__isoc99_)
+EACH_NAME(__isoc23_)

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/* Sockets, names of the network, and waiting for descriptors. */
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#define WRAPPED_socket CRN_WRAPPER
+#define WRAPPERS_KEEP crn_reach_keep
+#include "rt/wrap/wrap.h"
+#include "rt/wrap/reach.h"
+#include "rt/wrap/landing_messages.h"
+
+#define ADDRESS(to, len)                                 \
+	crn_reach_keep(to.__sockaddr__, length_at(len)); \
+	OBJECT(len)
+#define FDS(n, set) crn_reach_keep(set, n > 0 ? ((size_t)n + 63) / 64 * 8 : 0);
+
+int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+	size_t size);
+_Noreturn void __chk_fail(void);
+
+static size_t length_at(const socklen_t *len)
+{
+	return len && crn_reach_there(len, sizeof(*len)) ? *len : 0;
+}
+
+#include "rt/wrap/wrapped.def"
+
+/* ---- Receiving ------------------------------------------------------------------------------- */
+
+/* With MSG_TRUNC a stream writes nothing and says how much it threw away. */
+WRAPPER(ssize_t, recv, int fd, void *to, size_t n, int flags)
+{
+	char bounce[BOUNCE_MAX(n)];
+	struct landing l;
+	struct msghdr m = { .msg_iov = l.part, .msg_iovlen = 2 };
+
+	if (flags & MSG_TRUNC || !land(&l, bounce, sizeof(bounce), to, n)) {
+		crn_reach_keep(to, n);
+		return recv(fd, to, n, flags);
+	}
+	return landed(&l, l.parts == 1 ? recv(fd, l.part[0].iov_base, n, flags)
+				       : recvmsg(fd, &m, flags));
+}
+
+WRAPPER(ssize_t, recvfrom, int fd, void *to, size_t n, int flags, struct sockaddr *from,
+	socklen_t *len)
+{
+	char bounce[BOUNCE_MAX(n)];
+	struct landing l;
+
+	crn_reach_keep(from, length_at(len));
+	OBJECT(len)
+	if (flags & MSG_TRUNC || n > BERTH_SIZE || !land(&l, bounce, sizeof(bounce), to, n)) {
+		crn_reach_keep(to, n);
+		return recvfrom(fd, to, n, flags, from, len);
+	}
+	return landed(&l, recvfrom(fd, l.part[0].iov_base, n, flags, from, len));
+}
+
+static void check_room(size_t n, size_t room)
+{
+	if (n > room)
+		__chk_fail();
+}
+
+WRAPPER(ssize_t, __recv_chk, int fd, void *to, size_t n, size_t room, int flags)
+{
+	check_room(n, room);
+	return __cairn_wrap_recv(fd, to, n, flags);
+}
+
+WRAPPER(ssize_t, __recvfrom_chk, int fd, void *to, size_t n, size_t room, int flags,
+	struct sockaddr *from, socklen_t *len)
+{
+	check_room(n, room);
+	return __cairn_wrap_recvfrom(fd, to, n, flags, from, len);
+}
+
+static void keep_header(struct msghdr *m)
+{
+	OBJECT(m)
+	crn_reach_keep(m->msg_name, m->msg_namelen);
+	crn_reach_keep(m->msg_control, m->msg_controllen);
+}
+
+static ssize_t receive(int fd, struct msghdr *m, int flags)
+{
+	const struct iovec *to = m->msg_iov;
+	size_t count = m->msg_iovlen;
+	char bounce[BOUNCE_MAX(parts_length(to, count))];
+	struct landing l;
+	struct msghdr copy = *m;
+	ssize_t got;
+
+	keep_header(m);
+	if (flags & MSG_TRUNC || !crn_reach_open(m, sizeof(*m))) {
+		keep_parts(to, count);
+		return recvmsg(fd, m, flags);
+	}
+	if (!land_parts(&l, bounce, sizeof(bounce), to, count))
+		return recvmsg(fd, m, flags);
+	copy.msg_iov = l.part;
+	copy.msg_iovlen = 1;
+	got = landed_parts(&l, to, count, recvmsg(fd, &copy, flags));
+	copy.msg_iov = m->msg_iov;
+	copy.msg_iovlen = count;
+	if (got >= 0)
+		*m = copy;
+	return got;
+}
+
+WRAPPER(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
+{
+	return crn_reach_there(m, sizeof(*m)) ? receive(fd, m, flags) : recvmsg(fd, m, flags);
+}
+
+/* Without a place to land. */
+static void keep_messages(struct mmsghdr *messages, size_t n)
+{
+	n = CRN_MIN(n, IOV_MAX); /* the kernel takes no more */
+	ARRAY(messages, n)
+	for (size_t i = 0; i < n && crn_reach_there(&messages[i], sizeof(*messages)); i++) {
+		keep_header(&messages[i].msg_hdr);
+		keep_parts(messages[i].msg_hdr.msg_iov, messages[i].msg_hdr.msg_iovlen);
+	}
+}
+
+WRAPPER(int, recvmmsg, int fd, struct mmsghdr *messages, unsigned n, int flags,
+	struct timespec *timeout)
+{
+	struct message_landing l;
+
+	OBJECT(timeout)
+	if (!land_messages(&l, messages, n, flags)) {
+		keep_messages(messages, n);
+		return recvmmsg(fd, messages, n, flags, timeout);
+	}
+	return (int)landed_messages(&l, messages, recvmmsg(fd, l.messages, n, flags, timeout));
+}
+
+/* ---- Waiting: few events come, most of the time ---------------------------------------------- */
+
+#define EVENTS_MAX 512
+
+/*
+ * Where the kernel puts them: `events`, or where the program wants them, if they might not get
+ * there. *n is how many there is room for.
+ */
+static struct epoll_event *room_for(struct epoll_event *events, struct epoll_event *to, int *n)
+{
+	size_t size = *n > 0 ? (size_t)*n * sizeof(*to) : 0;
+
+	if (size > INT_MAX || !crn_reach_open(to, size)) {
+		crn_reach_keep(to, size);
+		return to;
+	}
+	*n = CRN_MIN(*n, EVENTS_MAX);
+	return events;
+}
+
+static int placed(struct epoll_event *to, const struct epoll_event *from, int n)
+{
+	if (n > 0 && from != to)
+		place(to, from, (size_t)n * sizeof(*to));
+	return n;
+}
+
+WRAPPER(int, epoll_wait, int fd, struct epoll_event *to, int n, int timeout)
+{
+	struct epoll_event events[EVENTS_MAX], *at = room_for(events, to, &n);
+
+	return placed(to, at, epoll_wait(fd, at, n, timeout));
+}
+
+WRAPPER(int, epoll_pwait, int fd, struct epoll_event *to, int n, int timeout, const sigset_t *mask)
+{
+	struct epoll_event events[EVENTS_MAX], *at = room_for(events, to, &n);
+
+	return placed(to, at, epoll_pwait(fd, at, n, timeout, mask));
+}
+
+WRAPPER(int, epoll_pwait2, int fd, struct epoll_event *to, int n, const struct timespec *timeout,
+	const sigset_t *mask)
+{
+	struct epoll_event events[EVENTS_MAX], *at = room_for(events, to, &n);
+
+	return placed(to, at, epoll_pwait2(fd, at, n, timeout, mask));
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Hot pages under async. A hot page is left open for writing, so the kernel reports nothing about
+ * it. Whether it has changed is found by comparing it with the mirror, in every call that asks what
+ * was written. A page that becomes hot while it is protected stays protected until its next store,
+ * which the kernel lets through. An evicted page is protected in one run with the pages that were
+ * written.
+ *
+ * Only private anonymous memory and loaded objects have hot pages, because memory of other files
+ * may vanish while it is compared.
+ */
+#include "track/async/async.h"
+#include "base/status.h"
+#include "os/clock.h"
+#include "os/guarded.h"
+
+/* ---- Lists ----------------------------------------------------------------------------- */
+
+void crn_async_hot_drop(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = crn_hot_list_from(&t->hot, begin);
+		i < t->hot.count && t->hot.at[i].page < end; i++)
+		t->hot.at[i].where = NULL;
+	crn_hot_list_sweep(&t->hot);
+}
+
+int crn_async_without_hot(
+	struct crn_async *t, struct crn_range_list *to, const struct crn_range_list *from)
+{
+	size_t h = 0;
+
+	crn_range_list_shrink(to, 0);
+	for (size_t i = 0; i < from->count; i++) {
+		uintptr_t at = from->at[i].begin, end = from->at[i].end;
+
+		while (at < end) {
+			while (h < t->hot.count && t->hot.at[h].page < at)
+				h++;
+			if (h == t->hot.count || t->hot.at[h].page >= end) {
+				CRN_TRY(crn_range_list_add(to, at, end));
+				break;
+			}
+			if (t->hot.at[h].page > at)
+				CRN_TRY(crn_range_list_add(to, at, t->hot.at[h].page));
+			at = t->hot.at[h].page + CRN_PAGE_SIZE;
+		}
+	}
+	return 0;
+}
+
+int crn_async_hot_filter(struct crn_async *t)
+{
+	if (crn_likely(!t->hot.count || !t->dirty.count))
+		return 0;
+	CRN_TRY(crn_async_without_hot(t, &t->turn, &t->dirty));
+	crn_range_list_swap(&t->turn, &t->dirty);
+	return 0;
+}
+
+/* What the program has closed is fetched. */
+static bool closed_differs(struct crn_async *t, uintptr_t page, const void *old)
+{
+	void *copy = t->mirror.scratch;
+
+	return t->env->load(t->env, copy, page, CRN_PAGE_SIZE) < 0 || !crn_guarded_same(old, copy);
+}
+
+/* Hot pages that have changed, and those of them that have no frame. */
+struct tally {
+	size_t changed, bare;
+};
+
+static struct tally look(struct crn_async *t)
+{
+	struct crn_hot_bits bits = { .map = t->env->predictor->changed };
+	uint64_t begin = crn_hot_meter_begin(&t->hot, true);
+	struct crn_hot_entry *e = t->hot.at, *end = e + t->hot.count;
+	bool stale = t->hot.stale;
+	struct tally tally = { 0, 0 };
+
+	for (; e < end; e++) {
+		if (crn_unlikely(stale))
+			e->old = *(void **)e->where;
+		if (crn_page_closed(t->env, e->page))
+			e->changed = closed_differs(t, e->page, e->old);
+		else
+			(void)crn_hot_look(e, e->old, e + (e + 1 < end));
+		if (!e->changed)
+			continue;
+		tally.changed++;
+		tally.bare += !e->old;
+		crn_hot_bits_add(&bits, e->slot);
+	}
+	crn_hot_bits_flush(&bits);
+	t->hot.stale = false;
+	(void)crn_hot_meter_end(&t->hot, begin, false);
+	return tally;
+}
+
+/* ---- Outside of interval_end --------------------------------------------------------------- */
+
+/* For who asks in the middle of an interval; tells no strategy, and trusts no streak. */
+static bool differs(struct crn_async *t, const struct crn_hot_entry *e)
+{
+	if (crn_page_closed(t->env, e->page))
+		return closed_differs(t, e->page, *(void **)e->where);
+	return !crn_guarded_same(*(void **)e->where, (const void *)e->page);
+}
+
+int crn_async_hot_show(struct crn_async *t, struct crn_sink *sink)
+{
+	for (size_t i = 0; i < t->hot.count; i++) {
+		const struct crn_hot_entry *e = &t->hot.at[i];
+
+		if (e->touched || differs(t, e))
+			CRN_TRY(sink->take(
+				sink, e->page, CRN_PAGE_SIZE, *(void **)e->where, false));
+	}
+	return 0;
+}
+
+size_t crn_async_hot_count(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	size_t count = 0;
+
+	for (size_t i = crn_hot_list_from(&t->hot, begin);
+		i < t->hot.count && t->hot.at[i].page < end; i++)
+		count += differs(t, &t->hot.at[i]);
+	return count;
+}
+
+/* ---- What the strategy decides ------------------------------------------------------------- */
+
+/* Without memory for the lists the page stays open, and is nobody's. */
+static void evict(struct crn_async *t, struct crn_hot_entry *e)
+{
+	uintptr_t end = e->page + CRN_PAGE_SIZE;
+
+	e->slot = CRN_HOT_NO_SLOT;
+	/* Changed or not: another thread may write until it is protected. */
+	if (crn_range_list_add(&t->dirty, e->page, end) >= 0 &&
+		crn_range_list_add(&t->evicted, e->page, end) >= 0)
+		e->where = NULL;
+}
+
+static void evict_listed(struct crn_async *t)
+{
+	uintptr_t begin, end;
+	size_t i = 0;
+
+	while (t->env->predictor->evicted(t->env, i++, &begin, &end))
+		for (size_t at = crn_hot_list_from(&t->hot, begin);
+			at < t->hot.count && t->hot.at[at].page < end; at++)
+			evict(t, &t->hot.at[at]);
+	if (i > 1)
+		crn_hot_list_sweep(&t->hot);
+}
+
+static bool listed(const struct crn_range_list *l, uintptr_t page)
+{
+	size_t i;
+
+	CRN_FIRST(i, l->count, l->at[i].end > page);
+	return i < l->count && l->at[i].begin <= page;
+}
+
+static void promote(struct crn_async *t, uintptr_t page, uint32_t slot)
+{
+	struct crn_hot_entry *e = crn_hot_list_find(&t->hot, page);
+	void **where = crn_mirror_slot(&t->mirror, page);
+
+	/* It could not be evicted once, and has stayed: it has been looked at. */
+	if (e) {
+		e->slot = slot;
+		return;
+	}
+	if (where && crn_async_steady(t, page))
+		e = crn_hot_list_add(&t->hot, t->env->arena, page, where);
+	if (!e) {
+		if (t->refused_count < CRN_ARRAY_SIZE(t->refused))
+			t->refused[t->refused_count++] = page;
+		return;
+	}
+	e->slot = slot;
+	e->old = *where;
+	e->changed = listed(&t->dirty, page);
+}
+
+/* What is left of those seen before, and what has come. */
+static struct tally count_changed(const struct crn_async *t)
+{
+	struct tally tally = { 0, 0 };
+
+	for (size_t i = 0; i < t->hot.count; i++) {
+		tally.changed += t->hot.at[i].changed;
+		tally.bare += t->hot.at[i].changed && !t->hot.at[i].old;
+	}
+	return tally;
+}
+
+static struct tally heed(struct crn_async *t)
+{
+	uintptr_t page;
+	uint32_t slot;
+
+	evict_listed(t);
+	crn_range_list_normalise(&t->dirty);
+	for (size_t i = 0; t->env->predictor->promoted(t->env, i, &page, &slot); i++)
+		promote(t, page, slot);
+	for (size_t i = 0; i < t->refused_count; i++)
+		t->env->predictor->refused(t->env, t->refused[i]);
+	t->refused_count = 0;
+	return count_changed(t);
+}
+
+/* ---- The end of an interval ------------------------------------------------------------------ */
+
+static void tell_written(struct crn_async *t)
+{
+	for (size_t i = 0; i < t->dirty.count; i++)
+		for (uintptr_t p = t->dirty.at[i].begin; p < t->dirty.at[i].end; p += CRN_PAGE_SIZE)
+			t->env->predictor->written(t->env, p);
+}
+
+/* From hot page *i on, those below `limit` that have changed. */
+static int hand_over_hot(
+	struct crn_async *t, size_t *i, uintptr_t limit, bool unsteady, struct crn_sink *sink)
+{
+	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
+
+	for (; *i < t->hot.count && t->hot.at[*i].page < limit; ++*i) {
+		struct crn_hot_entry *e = &t->hot.at[*i];
+
+		if (e->changed)
+			CRN_TRY(crn_mirror_turn_slot(
+				&t->mirror, e->where, &e->old, e->page, unsteady, sink));
+	}
+	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, meter, *i == t->hot.count);
+	return 0;
+}
+
+/* As crn_mirror_prepare does for the others. */
+static int try_closed(struct crn_async *t)
+{
+	for (size_t i = 0; i < t->hot.count; i++)
+		if (t->hot.at[i].changed && crn_page_closed(t->env, t->hot.at[i].page))
+			return crn_mirror_try(&t->mirror, t->hot.at[i].page);
+	return 0;
+}
+
+/* By address: what has been written, and the hot pages between. */
+static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *sink)
+{
+	bool unsteady = crn_async_unsteady(t);
+	size_t hot = 0;
+
+	if (t->env->closed)
+		CRN_TRY(try_closed(t));
+	CRN_TRY(crn_mirror_prepare(
+		&t->mirror, &t->dirty, &t->gone, tally.changed, tally.bare, sink));
+	t->eager += tally.changed;
+	for (size_t i = 0; i < t->dirty.count; i++) {
+		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
+
+		CRN_TRY(hand_over_hot(t, &hot, begin, unsteady, sink));
+		CRN_TRY(crn_mirror_turn(&t->mirror, begin, end,
+			unsteady || crn_async_doubtful(t, begin, end), sink));
+	}
+	CRN_TRY(hand_over_hot(t, &hot, UINTPTR_MAX, unsteady, sink));
+	crn_range_list_shrink(&t->dirty, 0);
+	CRN_TRY(crn_mirror_give(&t->mirror, &t->gone, sink));
+	t->owed = t->unsteady = false;
+	return 0;
+}
+
+static int protect(struct crn_async *t)
+{
+	uint64_t begin;
+	size_t count = 0;
+
+	if (crn_likely(!t->dirty.count && !t->evicted.count))
+		return crn_async_protect_written(t);
+	begin = crn_clock_ticks();
+	CRN_TRY(crn_async_protect_written(t));
+	for (size_t i = 0; i < t->protect.count; i++)
+		count += crn_pages(t->protect.at[i].end - t->protect.at[i].begin);
+	if (count)
+		t->env->predictor->price_protect =
+			(uint32_t)((crn_clock_ticks() - begin) / count);
+	return 0;
+}
+
+int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
+{
+	struct tally tally;
+
+	CRN_TRY(crn_async_find_written(t, false));
+	/* All of it is protected below, or stays in the lists until it is. */
+	t->owed = true;
+	CRN_TRY(crn_async_leave_out_empty(t));
+	tally = look(t);
+	tell_written(t);
+	if (t->env->predictor->decide(t->env))
+		tally = heed(t);
+	CRN_TRY(protect(t));
+	CRN_TRY(hand_over(t, tally, sink));
+	if (crn_unlikely(t->hot.touched))
+		crn_hot_list_forget_touched(&t->hot);
+	return 0;
+}

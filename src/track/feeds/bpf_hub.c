@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+#include "track/feeds/bpf_hub.h"
+#include <errno.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "os/bpf.h"
+#include "os/clock.h"
+#include "os/descriptor.h"
+#include "os/memory.h"
+#include "os/thread.h"
+#include "track/feeds/bpf_attach.h"
+
+/* Until whoever makes a hub, or holds its lock, is taken for dead. */
+#define PATIENCE_NS 5000000000ull
+#define NAP_NS	    1000000
+#define SWEEP_MAX   4 /* entries that a session removes when it joins: 10 ms each */
+
+/* In the page that the record begins with. */
+struct record {
+	uint32_t ready; /* links are there */
+	uint32_t retired;
+	uint32_t lock;
+	uint32_t links[CRN_LINKS]; /* numbers */
+};
+
+_Static_assert(sizeof(struct record) <= CRN_PAGE_SIZE, "one page of it is mapped");
+
+struct hub {
+	int table;
+	uint32_t number; /* of the table */
+	struct record *record; /* NULL: there is none yet */
+};
+
+/* Its number stays. */
+static void shut(struct hub *h)
+{
+	if (h->record)
+		crn_memory_unmap(h->record, CRN_PAGE_SIZE);
+	crn_fd_close(h->table);
+	h->record = NULL;
+	h->table = -1;
+}
+
+static void nap(void)
+{
+	uint32_t word = 0;
+
+	(void)crn_futex_wait(&word, 0, NAP_NS);
+}
+
+static bool is_set(const uint32_t *flag)
+{
+	return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+static void set(uint32_t *flag)
+{
+	__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+/* ---- Finding and making one ------------------------------------------------------------------ */
+
+static void give_back(int links[CRN_LINKS])
+{
+	for (size_t i = 0; i < CRN_LINKS; i++) {
+		crn_fd_close(links[i]);
+		links[i] = -1;
+	}
+}
+
+/* All of them, or none: then it has ended. */
+static int take_links(const struct hub *h, int links[CRN_LINKS])
+{
+	for (size_t i = 0; i < CRN_LINKS; i++) {
+		links[i] = crn_bpf_link_open(h->record->links[i]);
+		if (links[i] < 0) {
+			int err = links[i];
+
+			give_back(links);
+			return err;
+		}
+	}
+	return 0;
+}
+
+static int map_record(struct hub *h)
+{
+	uint32_t number;
+	void *page;
+
+	CRN_TRY(crn_bpf_table_get(h->table, CRN_HUB_RECORD, &number));
+	CRN_TRY(crn_bpf_array_page(number, &page));
+	h->record = page;
+	return 0;
+}
+
+/*
+ * The oldest hub that can be joined or is being made: so all agree on one. 1: there is one, and
+ * links are open if it can be joined; 0: there is none.
+ */
+static int find(const char *name, struct hub *h, int links[CRN_LINKS])
+{
+	int err;
+
+	*h = (struct hub){ .table = -1 };
+	while ((err = crn_bpf_map_next(&h->number)) >= 0) {
+		h->table = crn_bpf_map_named(h->number, name);
+		if (h->table == -ENOENT)
+			continue;
+		CRN_TRY(h->table);
+		err = map_record(h);
+		if (err == -ENOENT || (err >= 0 && !is_set(&h->record->ready)))
+			return 1;
+		if (err >= 0 && !is_set(&h->record->retired) && take_links(h, links) >= 0)
+			return 1;
+		shut(h);
+		CRN_TRY(err);
+	}
+	h->table = -1;
+	return err == -ENOENT ? 0 : err;
+}
+
+/* Others see it from the start; it is ready when it has programs. Its arrays are like `array`. */
+static int make(const char *name, struct hub *h, int array)
+{
+	void *memory;
+	int record, err;
+
+	CRN_TRY(h->table = crn_bpf_table(name, CRN_HUB_MEMBERS + 1, array));
+	CRN_TRY(crn_bpf_map_number(h->table, &h->number));
+	CRN_TRY(record = crn_bpf_array(sizeof(struct crn_bpf_shared), &memory));
+	crn_memory_unmap(memory, sizeof(struct crn_bpf_shared));
+	err = crn_bpf_table_put(h->table, CRN_HUB_RECORD, record);
+	crn_fd_close(record);
+	return err < 0 ? err : map_record(h);
+}
+
+static int equip(struct hub *h, int links[CRN_LINKS])
+{
+	int err = crn_bpf_share(h->table, links);
+
+	for (size_t i = 0; i < CRN_LINKS && err >= 0; i++)
+		err = crn_bpf_link_number(links[i], &h->record->links[i]);
+	if (err >= 0)
+		set(&h->record->ready);
+	return err;
+}
+
+/* ---- Joining one ----------------------------------------------------------------------------- */
+
+static void unlock(struct hub *h)
+{
+	__atomic_store_n(&h->record->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* -ESTALE: it takes nobody in any more. Whoever holds the lock may still finish what he does. */
+static int lock(struct hub *h, uint64_t deadline)
+{
+	while (__atomic_exchange_n(&h->record->lock, 1, __ATOMIC_ACQUIRE)) {
+		if (crn_clock_kernel_ns() > deadline)
+			set(&h->record->retired);
+		if (is_set(&h->record->retired))
+			return -ESTALE;
+		nap();
+	}
+	if (!is_set(&h->record->retired))
+		return 0;
+	unlock(h);
+	return -ESTALE;
+}
+
+/* 1: there is no entry, or it is dead; 0: somebody needs it; or -errno. */
+static int is_free(const struct hub *h, uint64_t key)
+{
+	const struct crn_bpf_shared *s;
+	uint32_t number;
+	void *page;
+	int err = crn_bpf_table_get(h->table, key, &number);
+
+	if (err < 0)
+		return err == -ENOENT ? 1 : err;
+	CRN_TRY(crn_bpf_array_page(number, &page));
+	s = page;
+	err = __atomic_load_n(&s->over, __ATOMIC_ACQUIRE) != 0;
+	crn_memory_unmap(page, CRN_PAGE_SIZE);
+	return err;
+}
+
+static void sweep(struct hub *h)
+{
+	uint64_t over[SWEEP_MAX], key = 0;
+	size_t count = 0;
+
+	for (bool first = true; count < SWEEP_MAX; first = false) {
+		if (crn_bpf_table_next(h->table, &key, first) < 0)
+			break;
+		if (key != CRN_HUB_RECORD && is_free(h, key) > 0)
+			over[count++] = key;
+	}
+	while (count--)
+		(void)crn_bpf_table_drop(h->table, over[count]);
+}
+
+static int enter(struct hub *h, uint64_t mm, int array, uint64_t deadline)
+{
+	int err;
+
+	CRN_TRY(lock(h, deadline));
+	sweep(h);
+	err = is_free(h, mm);
+	if (err >= 0)
+		err = err ? crn_bpf_table_put(h->table, mm, array) : -EEXIST;
+	unlock(h);
+	return err == -E2BIG ? -ENOSPC : err;
+}
+
+/* One attempt to join, and the hub that it makes if it finds none. */
+struct joining {
+	const char *name;
+	uint64_t mm, deadline;
+	int array;
+	struct hub own;
+	int own_links[CRN_LINKS];
+};
+
+/* 0: it is done; 1: not yet. */
+static int try_once(struct joining *j, int links[CRN_LINKS])
+{
+	struct hub found;
+	int err = find(j->name, &found, links);
+
+	if (err < 0)
+		return err;
+	if (!err) {
+		if (j->own.table >= 0)
+			return -ENOENT; /* our own was retired meanwhile */
+		CRN_TRY(make(j->name, &j->own, j->array));
+		return 1;
+	}
+	if (links[0] >= 0) {
+		err = enter(&found, j->mm, j->array, j->deadline);
+		if (err == -ESTALE) {
+			give_back(links);
+			j->deadline = crn_clock_kernel_ns() + PATIENCE_NS;
+			err = 1;
+		}
+	} else if (found.number == j->own.number) {
+		err = equip(&j->own, j->own_links);
+		err = err < 0 ? err : 1;
+	} else if (crn_clock_kernel_ns() > j->deadline) {
+		err = -EBUSY;
+	} else {
+		nap();
+		err = 1;
+	}
+	shut(&found);
+	return err;
+}
+
+int crn_bpf_hub_join(uint64_t mm, int array, int links[CRN_LINKS])
+{
+	char name[CRN_BPF_NAME];
+	struct joining j = {
+		.name = name,
+		.mm = mm,
+		.array = array,
+		.deadline = crn_clock_kernel_ns() + PATIENCE_NS,
+		.own = { .table = -1 },
+	};
+	uint32_t kind;
+	int err;
+
+	CRN_TRY(crn_bpf_kind(&kind));
+	crn_format(name, sizeof(name), "cairn_%x", kind);
+	for (size_t i = 0; i < CRN_LINKS; i++)
+		links[i] = j.own_links[i] = -1;
+	do
+		err = try_once(&j, links);
+	while (err > 0);
+	/* `links` are others', or the same ones opened a second time. */
+	if (err < 0)
+		give_back(links);
+	give_back(j.own_links);
+	shut(&j.own);
+	return err;
+}

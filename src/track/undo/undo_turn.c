@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How old content changes hands: each open page gives its frame, or the difference, to the sink. It
+ * then becomes clean, or stays open with a copy of its present content.
+ */
+#include <errno.h>
+#include "base/arena.h"
+#include "base/check.h"
+#include "base/status.h"
+#include "os/guarded.h"
+#include "track/undo/undo_pages.h"
+
+static uintptr_t get(const undo_word *w)
+{
+	return atomic_load_explicit(w, memory_order_relaxed);
+}
+
+static void set(undo_word *w, uintptr_t value)
+{
+	atomic_store_explicit(w, value, memory_order_relaxed);
+}
+
+/* ---- One page ------------------------------------------------------------------------- */
+
+/* The sink refused what it had been prepared for: the content is lost, the page goes on. */
+static int refused(struct crn_undo_pages *u, uintptr_t page, void *frame, int err)
+{
+	if (frame)
+		crn_frame_free(u->env->arena, frame);
+	u->env->lost(u->env, page, err);
+	return err;
+}
+
+/*
+ * Give the old content of an open page away. 1: `frame` is still ours and equals the live page; 0:
+ * it is gone; negative: the sink failed, and it is gone as well.
+ */
+static int give(struct crn_undo_pages *u, uintptr_t word, uintptr_t page, struct crn_sink *sink,
+	bool absorb)
+{
+	void *frame = undo_frame(word);
+	int err = -EFAULT;
+
+	if (word & UNDO_LOST)
+		return 0;
+	if (frame && absorb && sink->absorb)
+		err = sink->absorb(sink, page, frame, (const void *)page);
+	if (err > 0)
+		return 1;
+	if (err == -EFAULT) /* nothing was absorbed */
+		err = sink->take(sink, page, CRN_PAGE_SIZE, frame, frame != NULL);
+	if (frame)
+		atomic_fetch_sub(&u->frame_count, 1);
+	return err < 0 ? refused(u, page, frame, err) : 0;
+}
+
+/*
+ * Hand the frame over as a whole; a new one for the live content, or NULL. *err is negative if the
+ * sink failed.
+ */
+static void *swap_frame(
+	struct crn_undo_pages *u, uintptr_t word, uintptr_t page, struct crn_sink *sink, int *err)
+{
+	void *frame = undo_frame(word), *fresh;
+
+	if (frame && !(word & UNDO_LOST) && sink->exchange) {
+		/*
+		 * NULL: more pages stay open than prepare() was told of. Under a feed stores go on
+		 * meanwhile, and some of them may not be over (images_protected).
+		 */
+		fresh = sink->exchange(sink, page, frame);
+		if (fresh)
+			return fresh;
+	}
+	*err = give(u, word, page, sink, false);
+	fresh = crn_frame_alloc(u->env->arena);
+	if (fresh)
+		atomic_fetch_add(&u->frame_count, 1);
+	return fresh;
+}
+
+/* The old content has gone: the live one is the next, in this frame (NULL: there is none). */
+static inline void renew(
+	struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *fresh)
+{
+	uintptr_t keep =
+		get(w) & (UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC | UNDO_THERE);
+	int err;
+
+	if (!fresh) {
+		set(w, keep | UNDO_OPEN | UNDO_LOST);
+		u->env->lost(u->env, page, CAIRN_EMEMORY);
+	} else if ((err = undo_read_page(fresh, page)) < 0) {
+		crn_frame_free(u->env->arena, fresh);
+		atomic_fetch_sub(&u->frame_count, 1);
+		set(w, keep | UNDO_OPEN | (crn_is_bare(err) ? UNDO_ZERO : UNDO_LOST));
+		if (!crn_is_bare(err))
+			u->env->lost(u->env, page, err);
+	} else {
+		set(w, keep | UNDO_OPEN | (uintptr_t)fresh);
+	}
+}
+
+/*
+ * Nothing but the difference is handed over, and the frame stays; or the sink has taken it, and
+ * another replaces it. -EFAULT: the page cannot be read, nothing has happened.
+ */
+static int turn_absorbing(struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *frame,
+	struct crn_sink *sink)
+{
+	int err = sink->absorb(sink, page, frame, (const void *)page);
+	void *fresh;
+
+	if (crn_likely(err > 0))
+		return 0;
+	if (err == -EFAULT)
+		return err;
+	u->hot.stale = true;
+	atomic_fetch_sub(&u->frame_count, 1);
+	err = err < 0 ? refused(u, page, frame, err) : 0;
+	fresh = crn_frame_alloc(u->env->arena);
+	if (fresh)
+		atomic_fetch_add(&u->frame_count, 1);
+	renew(u, w, page, fresh);
+	return err;
+}
+
+int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
+{
+	void *frame = undo_frame(get(w));
+	int err = frame && sink->absorb ? turn_absorbing(u, w, page, frame, sink) : -EFAULT;
+
+	if (err != -EFAULT)
+		return err;
+	err = 0;
+	renew(u, w, page, swap_frame(u, get(w), page, sink, &err));
+	return err;
+}
+
+/* The interval of a page that is protected again ends. */
+static int hand(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
+{
+	uintptr_t word = get(w);
+	int given = 1;
+
+	/*
+	 * With K = 1, or a feed (images.c), no difference: the frame itself goes, still warm.
+	 * Another thread may have written since it was looked at, until it was protected.
+	 */
+	if (!(word & UNDO_SAME) || !undo_unchanged(word, page))
+		given = give(u, word, page, sink, u->env->keep > 1 && !u->feed);
+	if (given > 0) {
+		undo_frame_drop(u, word);
+		given = 0;
+	}
+	set(w, word & (UNDO_SEALED | UNDO_EXEC));
+	return given;
+}
+
+/* A page that cannot be protected, or must not be, has become hot in this interval. */
+static bool list(struct crn_undo_pages *u, undo_word *w, uintptr_t page)
+{
+	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, u->env->arena, page, w);
+
+	if (!e)
+		return false; /* it is found in saved[] again */
+	e->pinned = true;
+	e->changed = false; /* handed over already */
+	set(w, get(w) | UNDO_LISTED);
+	return true;
+}
+
+/* ---- All of them ---------------------------------------------------------------------- */
+
+/* Pages that stay open for a while, without being hot, are left in saved[]. */
+static int hand_over_saved(struct crn_undo_pages *u, size_t count, struct crn_sink *sink)
+{
+	struct undo_area *a = NULL;
+	size_t kept = 0;
+	int err = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		uintptr_t page = u->saved[i];
+		undo_word *w;
+		int got = 0;
+
+		a = undo_area_of(u, a, page);
+		w = undo_word_of(a, page);
+		if (get(w) & UNDO_LISTED)
+			continue; /* comes with the hot ones */
+		if (get(w) & UNDO_HOT) {
+			got = undo_turn(u, w, page, sink);
+			if (!list(u, w, page))
+				u->saved[kept++] = page;
+		} else if (undo_in_flight(u, page)) {
+			set(w, get(w) & ~(uintptr_t)UNDO_SAME); /* not from here on */
+			got = undo_turn(u, w, page, sink);
+			u->saved[kept++] = page;
+		} else {
+			got = hand(u, w, page, sink);
+		}
+		err = err < 0 ? err : got;
+	}
+	atomic_store(&u->saved_count, kept);
+	return err;
+}
+
+/* Whole pages change hands: as undo_turn, without a look at what is not so of a hot page. */
+static bool exchange_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct crn_sink *sink)
+{
+	void *fresh = sink->exchange(sink, e->page, e->old);
+
+	if (!fresh)
+		return false;
+	renew(u, e->where, e->page, fresh);
+	e->old = undo_old(e->where);
+	return true;
+}
+
+static int turn_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct crn_sink *sink)
+{
+	int err = -EFAULT;
+
+	u->eager++;
+	if (crn_likely(e->old)) {
+		if (sink->exchange && exchange_hot(u, e, sink))
+			return 0;
+		if (sink->absorb)
+			err = turn_absorbing(u, e->where, e->page, e->old, sink);
+	}
+	if (err != -EFAULT)
+		return err;
+	err = undo_turn(u, e->where, e->page, sink);
+	e->old = undo_old(e->where);
+	return err;
+}
+
+int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink)
+{
+	uint64_t begin = crn_hot_meter_begin(&u->hot, false);
+	int err = 0;
+
+	for (size_t i = 0; i < u->hot.count; i++) {
+		struct crn_hot_entry *e = &u->hot.at[i];
+		int got = e->changed ? turn_hot(u, e, sink) : 0;
+
+		err = err < 0 ? err : got;
+	}
+	if (crn_likely(u->env->predictor))
+		u->env->predictor->price_hot = crn_hot_meter_end(&u->hot, begin, true);
+	return err;
+}
+
+static int hand_over_areas(struct crn_undo_pages *u, struct crn_sink *sink)
+{
+	int err = 0;
+
+	for (size_t i = 0; u->hot_area_count && i < u->area_count; i++) {
+		int got = u->areas[i]->hot ? undo_hot_area_turn(u, u->areas[i], sink) : 0;
+
+		err = err < 0 ? err : got;
+	}
+	return err;
+}
+
+int undo_hand_over(struct crn_undo_pages *u, size_t saved, struct crn_sink *sink)
+{
+	int err = hand_over_saved(u, saved, sink);
+
+	err = CRN_MIN(undo_hand_over_hot(u, sink), err);
+	return CRN_MIN(hand_over_areas(u, sink), err);
+}
