@@ -357,10 +357,11 @@ void crn_files_give_way(cairn_t *c, uint64_t id, uintptr_t begin, uintptr_t end)
 	const struct crn_pieces *l = present(c);
 
 	for (size_t i = file_from(l, begin); i < l->count && l->at[i].begin < end; i++) {
-		uintptr_t from = CRN_MAX(begin, l->at[i].begin), to = CRN_MIN(end, l->at[i].end);
+		struct crn_piece part = { .begin = CRN_MAX(begin, l->at[i].begin),
+			.end = CRN_MIN(end, l->at[i].end) };
 
-		if (l->at[i].born > id && !c->control->watched && !crn_must_stay(c, &l->at[i]))
-			(void)crn_memory_unmap((void *)from, to - from);
+		if (l->at[i].born > id && !c->control->watched && !crn_must_stay(c, &part))
+			(void)crn_memory_unmap((void *)part.begin, part.end - part.begin);
 	}
 }
 

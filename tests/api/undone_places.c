@@ -269,6 +269,25 @@ static void file_under_excluded(void)
 	close(fd);
 }
 
+/* But the rest of it is, if what was there before lies beside such a byte. */
+static void file_beside_excluded(void)
+{
+	uint8_t *at = map_at((void *)0x200100000000, 4, MAP_FIXED_NOREPLACE);
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK(munmap(at, 2 * PAGE) == 0);
+	memset(at + 2 * PAGE, 1, 2 * PAGE);
+	checkpoint(&kept->id);
+	CHECK(munmap(at + 2 * PAGE, 2 * PAGE) == 0);
+	checkpoint(&kept->newer);
+	CHECK(mmap(at, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at);
+	CHECK_OK(cairn_area_exclude(c, at + 1, 1));
+	CHECK_OK(cairn_rewind(c, kept->id));
+	CHECK(at[1] == 'E' && at[2 * PAGE] == 1 && at[4 * PAGE - 1] == 1);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -294,5 +313,6 @@ int main(int argc, char **argv)
 	/* the last, for the bytes stay excluded */
 	reserved_under_excluded();
 	file_under_excluded();
+	file_beside_excluded();
 	return 0;
 }
