@@ -527,7 +527,8 @@ int crn_hold_duplicate(int fd)
 {
 	long high = duplicate(fd);
 
-	if (high == -EINVAL) { /* beyond the limit: the program has lowered it */
+	/* Beyond the limit, or too close below it: the program has lowered it. */
+	if (high == -EINVAL || high == -EMFILE) {
 		crn_fd_limit_read();
 		high = duplicate(fd);
 	}

@@ -154,13 +154,41 @@ static void lowered(void)
 	CHECK(*passes == 2 && read(fd, &c, 1) == 1 && c == 'x');
 }
 
+/* Two of them, below a limit that leaves room for one where there was room before. */
+static void tight(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	int client[2] = { socket(AF_INET, SOCK_STREAM, 0), socket(AF_INET, SOCK_STREAM, 0) };
+	socklen_t len = sizeof(at);
+	int fd[2];
+	char c;
+
+	CHECK(listen(listener, 2) == 0 && getsockname(listener, (void *)&at, &len) == 0);
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	allow(LOW / 2 + 1);
+	for (int i = 0; i < 2; i++)
+		CHECK(connect(client[i], (void *)&at, sizeof(at)) == 0 &&
+			write(client[i], "xy" + i, 1) == 1);
+	wake_up();
+	for (int i = 0; i < 2; i++) {
+		fd[i] = accept(listener, NULL, NULL);
+		CHECK(fd[i] == client[1] + 1 + i);
+	}
+	if (++*passes == 1)
+		crash();
+	CHECK(*passes == 2);
+	for (int i = 0; i < 2; i++)
+		CHECK(read(fd[i], &c, 1) == 1 && c == "xy"[i]);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} cases[] = { { "list", list }, { "offset", offset }, { "device", device },
-		{ "connection", connection }, { "lowered", lowered } };
+		{ "connection", connection }, { "lowered", lowered }, { "tight", tight } };
 
 	passes = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(passes != MAP_FAILED && argc == 2);
