@@ -9,6 +9,8 @@
  *	gone      processes that end, are killed, execute or close leave no entries behind
  *	overflow  one fills its ring; the other one has no reason to doubt
  *	stuck     somebody was killed who held the lock: the next one has a feed all the same
+ *	queue     many join at once, and each takes long: one hub takes them all
+ *	stopped   somebody is stopped who makes a hub: the others agree on another one
  */
 #include <dirent.h>
 #include <errno.h>
@@ -29,6 +31,8 @@
 #define NOBODY	65534
 #define MANY	20000ul /* more pages than a ring has entries */
 #define DEATHS	12
+#define QUEUE	9
+#define SLOW_US 700000 /* so that the last one waits longer than for a dead one */
 
 static struct shared {
 	_Atomic unsigned arrived;
@@ -36,11 +40,24 @@ static struct shared {
 	uint64_t first_mm;
 } *shared;
 
-static bool stolen;
+static bool stolen, slow, stops;
+static pid_t main_pid;
 static volatile uint8_t *area;
 static cairn_t *c;
 
-/* ---- The plant ------------------------------------------------------------------------------- */
+/* ---- What is wrapped ------------------------------------------------------------------------- */
+
+int __real_crn_bpf_kind(uint32_t *kind);
+int __wrap_crn_bpf_kind(uint32_t *kind);
+
+/* Hubs of this test's own: other sessions on this host are neither disturbed nor counted. */
+int __wrap_crn_bpf_kind(uint32_t *kind)
+{
+	int err = __real_crn_bpf_kind(kind);
+
+	*kind ^= (uint32_t)main_pid;
+	return err;
+}
 
 int __real_crn_bpf_table_put(int table, uint64_t key, int array);
 int __wrap_crn_bpf_table_put(int table, uint64_t key, int array);
@@ -53,7 +70,21 @@ int __wrap_crn_bpf_table_put(int table, uint64_t key, int array)
 		else
 			(void)__real_crn_bpf_table_put(table, shared->first_mm, array);
 	}
+	if (slow)
+		usleep(SLOW_US);
 	return __real_crn_bpf_table_put(table, key, array);
+}
+
+int __real_crn_bpf_link_number(int link, uint32_t *number);
+int __wrap_crn_bpf_link_number(int link, uint32_t *number);
+
+/* Called by whoever makes a hub, before it is ready. */
+int __wrap_crn_bpf_link_number(int link, uint32_t *number)
+{
+	if (stops)
+		raise(SIGSTOP);
+	stops = false;
+	return __real_crn_bpf_link_number(link, number);
 }
 
 /* ---- What all cases need --------------------------------------------------------------------- */
@@ -305,7 +336,7 @@ static void run_gone(char *self)
 	}
 	after = count_entries(false);
 	dprintf(1, "%u entries before, %u after %u deaths\n", before, after, DEATHS);
-	/* Each takes out what those before it have left; others on this host come and go. */
+	/* Each takes out what those before it have left. */
 	CHECK(before >= 1);
 	CHECK(after <= before + 3);
 }
@@ -365,6 +396,97 @@ static void run_stuck(void)
 	CHECK(!strcmp(stats().feed, "bpf"));
 }
 
+/* ---- Waiting --------------------------------------------------------------------------------- */
+
+/* Opens a session and stays until it is killed. */
+static pid_t begin_member(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	open_session(PAGES);
+	CHECK(!strcmp(stats().feed, "bpf"));
+	shared->arrived++;
+	for (;;)
+		pause();
+}
+
+/* False: one of them has ended. */
+static bool all_arrive(unsigned count)
+{
+	while (shared->arrived < count) {
+		if (waitpid(-1, NULL, WNOHANG) > 0)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+static void run_queue(void)
+{
+	pid_t pids[QUEUE];
+	struct seen s = { 0 };
+	bool arrived;
+
+	area = map_pages(PAGES, MAP_PRIVATE);
+	open_session(PAGES);
+	slow = true;
+	for (unsigned i = 0; i < QUEUE; i++)
+		pids[i] = begin_member();
+	arrived = all_arrive(QUEUE);
+	for (unsigned i = 0; i < QUEUE; i++) {
+		if (arrived)
+			see_descriptors(&s, pids[i]);
+		kill(pids[i], SIGKILL);
+	}
+	CHECK(arrived);
+	CHECK_U64(s.link_count, CRN_LINKS);
+}
+
+/* It is stopped in the middle of making a hub. */
+static pid_t begin_maker(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		stops = true;
+		open_session(PAGES);
+		_exit(strcmp(stats().feed, "bpf") != 0);
+	}
+	CHECK(waitpid(pid, &status, WUNTRACED) == pid);
+	CHECK(WIFSTOPPED(status));
+	return pid;
+}
+
+static void run_stopped(void)
+{
+	pid_t maker, pids[2];
+	struct seen s = { 0 };
+	bool arrived = true;
+
+	area = map_pages(PAGES, MAP_PRIVATE);
+	open_session(PAGES); /* or skip; children inherit links */
+	CHECK_OK(cairn_close(c));
+	maker = begin_maker();
+	for (unsigned i = 0; i < 2; i++) {
+		pids[i] = begin_member();
+		arrived = arrived && all_arrive(i + 1);
+	}
+	for (unsigned i = 0; i < 2 && arrived; i++)
+		see_descriptors(&s, pids[i]);
+	kill(maker, SIGCONT);
+	CHECK_U64(status_of(maker), 0);
+	for (unsigned i = 0; i < 2; i++)
+		kill(pids[i], SIGKILL);
+	CHECK(arrived);
+	CHECK_U64(s.links_open, CRN_LINKS * 2);
+	CHECK_U64(s.link_count, CRN_LINKS);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
@@ -373,6 +495,7 @@ int main(int argc, char **argv)
 		return 0;
 	if (getuid() || !(crn_capabilities() & CRN_CAP_SYS_ADMIN))
 		test_skip("root, with CAP_SYS_ADMIN");
+	main_pid = getpid();
 	shared = (void *)map_pages(1, MAP_SHARED);
 	stolen = !strcmp(what, "stolen");
 	if (stolen || !strcmp(what, "family"))
@@ -383,7 +506,11 @@ int main(int argc, char **argv)
 		run_overflow();
 	else if (!strcmp(what, "stuck"))
 		run_stuck();
+	else if (!strcmp(what, "queue"))
+		run_queue();
+	else if (!strcmp(what, "stopped"))
+		run_stopped();
 	else
-		test_fail("usage: shared_programs family|stolen|gone|overflow|stuck");
+		test_fail("usage: shared_programs CASE");
 	return 0;
 }

@@ -15,6 +15,7 @@
 /* Until whoever makes a hub, or holds its lock, is taken for dead. */
 #define PATIENCE_NS 5000000000ull
 #define NAP_NS	    1000000
+#define NAP_MAX	    16
 #define SWEEP_MAX   4 /* entries that a session removes when it joins: 10 ms each */
 
 /* In the page that the record begins with. */
@@ -23,6 +24,7 @@ struct record {
 	uint32_t retired;
 	uint32_t lock;
 	uint32_t links[CRN_LINKS]; /* numbers */
+	uint32_t turns; /* times that the lock was taken */
 };
 
 _Static_assert(sizeof(struct record) <= CRN_PAGE_SIZE, "one page of it is mapped");
@@ -43,11 +45,13 @@ static void shut(struct hub *h)
 	h->table = -1;
 }
 
-static void nap(void)
+/* Longer each time: hundreds may wait, and would take the processor from whom they wait for. */
+static void nap(unsigned *naps)
 {
 	uint32_t word = 0;
 
-	(void)crn_futex_wait(&word, 0, NAP_NS);
+	*naps = CRN_MIN(*naps + 1, NAP_MAX);
+	(void)crn_futex_wait(&word, 0, *naps * NAP_NS);
 }
 
 static bool is_set(const uint32_t *flag)
@@ -111,9 +115,10 @@ static int find(const char *name, struct hub *h, int links[CRN_LINKS])
 			continue;
 		CRN_TRY(h->table);
 		err = map_record(h);
-		if (err == -ENOENT || (err >= 0 && !is_set(&h->record->ready)))
+		if (err == -ENOENT)
 			return 1;
-		if (err >= 0 && !is_set(&h->record->retired) && take_links(h, links) >= 0)
+		if (err >= 0 && !is_set(&h->record->retired) &&
+			(!is_set(&h->record->ready) || take_links(h, links) >= 0))
 			return 1;
 		shut(h);
 		CRN_TRY(err);
@@ -155,16 +160,29 @@ static void unlock(struct hub *h)
 	__atomic_store_n(&h->record->lock, 0, __ATOMIC_RELEASE);
 }
 
-/* -ESTALE: it takes nobody in any more. Whoever holds the lock may still finish what he does. */
-static int lock(struct hub *h, uint64_t deadline)
+/*
+ * -ESTALE: it takes nobody in any more. Whoever holds the lock may still finish what he does. Many
+ * may be waiting: only who has held it for too long is taken for dead.
+ */
+static int lock(struct hub *h)
 {
+	uint64_t since = crn_clock_kernel_ns();
+	uint32_t seen = 0, turns;
+	unsigned naps = 0;
+
 	while (__atomic_exchange_n(&h->record->lock, 1, __ATOMIC_ACQUIRE)) {
-		if (crn_clock_kernel_ns() > deadline)
+		turns = __atomic_load_n(&h->record->turns, __ATOMIC_RELAXED);
+		if (turns != seen) {
+			seen = turns;
+			since = crn_clock_kernel_ns();
+		} else if (crn_clock_kernel_ns() - since > PATIENCE_NS) {
 			set(&h->record->retired);
+		}
 		if (is_set(&h->record->retired))
 			return -ESTALE;
-		nap();
+		nap(&naps);
 	}
+	__atomic_add_fetch(&h->record->turns, 1, __ATOMIC_RELAXED);
 	if (!is_set(&h->record->retired))
 		return 0;
 	unlock(h);
@@ -203,11 +221,11 @@ static void sweep(struct hub *h)
 		(void)crn_bpf_table_drop(h->table, over[count]);
 }
 
-static int enter(struct hub *h, uint64_t mm, int array, uint64_t deadline)
+static int enter(struct hub *h, uint64_t mm, int array)
 {
 	int err;
 
-	CRN_TRY(lock(h, deadline));
+	CRN_TRY(lock(h));
 	sweep(h);
 	err = is_free(h, mm);
 	if (err >= 0)
@@ -219,8 +237,9 @@ static int enter(struct hub *h, uint64_t mm, int array, uint64_t deadline)
 /* One attempt to join, and the hub that it makes if it finds none. */
 struct joining {
 	const char *name;
-	uint64_t mm, deadline;
+	uint64_t mm, deadline; /* for whoever makes the hub */
 	int array;
+	unsigned naps;
 	struct hub own;
 	int own_links[CRN_LINKS];
 };
@@ -240,7 +259,7 @@ static int try_once(struct joining *j, int links[CRN_LINKS])
 		return 1;
 	}
 	if (links[0] >= 0) {
-		err = enter(&found, j->mm, j->array, j->deadline);
+		err = enter(&found, j->mm, j->array);
 		if (err == -ESTALE) {
 			give_back(links);
 			j->deadline = crn_clock_kernel_ns() + PATIENCE_NS;
@@ -250,9 +269,13 @@ static int try_once(struct joining *j, int links[CRN_LINKS])
 		err = equip(&j->own, j->own_links);
 		err = err < 0 ? err : 1;
 	} else if (crn_clock_kernel_ns() > j->deadline) {
-		err = -EBUSY;
+		/* Its maker is stopped: whoever comes later need not wait for him as well. */
+		err = found.record ? 1 : -EBUSY;
+		if (found.record)
+			set(&found.record->retired);
+		j->deadline = crn_clock_kernel_ns() + PATIENCE_NS;
 	} else {
-		nap();
+		nap(&j->naps);
 		err = 1;
 	}
 	shut(&found);

@@ -20,8 +20,9 @@
  * in its array (`over`), the first by the programs. A session that joins removes some dead entries;
  * if the kernel has given it the address of a dead address space, it replaces that entry.
  *
- * The record has a lock for changes of the table. Its holder may have been killed: who has waited
- * too long for it retires the hub. A retired hub serves its members and takes no new ones.
+ * The record has a lock for changes of the table. Its holder may have been killed, or the maker of
+ * the hub been stopped: who sees nothing happen for too long retires the hub. A retired hub serves
+ * its members and takes no new ones.
  */
 #ifndef CRN_BPF_HUB_H
 #define CRN_BPF_HUB_H
