@@ -10,11 +10,13 @@
  *	overflow  one fills its ring; the other one has no reason to doubt
  *	stuck     somebody was killed who held the lock: the next one has a feed all the same
  *	queue     many join at once, and each takes long: one hub takes them all
+ *	replaced  the keeper is killed, and the program puts other files in the links' places
  *	stopped   somebody is stopped who makes a hub: the others agree on another one
  */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include "../lib/harness.h"
@@ -487,6 +489,63 @@ static void run_stopped(void)
 	CHECK_U64(s.link_count, CRN_LINKS);
 }
 
+/* ---- Without a keeper ------------------------------------------------------------------------ */
+
+static void kill_keeper(void)
+{
+	siginfo_t info;
+	char text[64];
+	int fd = open("/proc/thread-self/children", O_RDONLY);
+	ssize_t got = read(fd, text, sizeof(text) - 1);
+	pid_t pid;
+
+	CHECK(got > 0);
+	text[got] = 0;
+	pid = (pid_t)strtol(text, NULL, 10);
+	CHECK(pid > 0 && !kill(pid, SIGKILL));
+	CHECK(!waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | __WALL));
+	close(fd);
+}
+
+static unsigned replace_links(void)
+{
+	int other = eventfd(0, 0);
+	unsigned count = 0;
+
+	CHECK(other >= 0);
+	for (int fd = 3; fd < (int)sysconf(_SC_OPEN_MAX) && fd < 20000; fd++) {
+		char path[64], to[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, to, sizeof(to) - 1) > 0 && strstr(to, "bpf-link")) {
+			CHECK(dup2(other, fd) == fd);
+			count++;
+		}
+	}
+	return count;
+}
+
+static void run_replaced(void)
+{
+	uint64_t id;
+
+	area = map_pages(PAGES, MAP_PRIVATE);
+	open_session(PAGES);
+	store_own(0, 1);
+	(void)checkpoint();
+	(void)checkpoint();
+	kill_keeper();
+	CHECK_U64(replace_links(), CRN_LINKS);
+	usleep(100000);
+	for (unsigned turn = 0; turn < 3; turn++) {
+		store_own(0, value(0, turn));
+		id = checkpoint();
+		store_own(0, 0xee);
+		CHECK_OK(cairn_rewind(c, id));
+		expect_own(0, value(0, turn));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
@@ -508,6 +567,8 @@ int main(int argc, char **argv)
 		run_stuck();
 	else if (!strcmp(what, "queue"))
 		run_queue();
+	else if (!strcmp(what, "replaced"))
+		run_replaced();
 	else if (!strcmp(what, "stopped"))
 		run_stopped();
 	else

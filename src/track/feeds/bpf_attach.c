@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "os/bpf.h"
 #include "os/descriptor.h"
+#include "os/keeper.h"
 #include "track/feeds/bpf_hub.h"
 
 static int find_offsets(struct crn_bpf_target *k)
@@ -120,4 +121,31 @@ int crn_bpf_attach(struct crn_bpf_shared *shared, int map, uint32_t slots, bool 
 		crn_debug("feed bpf has programs of its own: %s", cairn_strerror(err));
 	}
 	return install(&k, links);
+}
+
+int crn_bpf_know_links(
+	struct crn_bpf_known *known, const int links[CRN_LINKS], const struct crn_keeper *k)
+{
+	/* Under the agent nobody can close them, and there is no keeper; else none is known yet. */
+	known->births_left = crn_fd_watch ? k->births_left : UINT32_MAX;
+	for (size_t i = 0; i < CRN_LINKS; i++)
+		CRN_TRY(crn_bpf_link_number(links[i], &known->numbers[i]));
+	return 0;
+}
+
+bool crn_bpf_are_links(
+	struct crn_bpf_known *known, const int links[CRN_LINKS], struct crn_keeper *k)
+{
+	if (crn_keeper_lives(k) && known->births_left == k->births_left)
+		return true;
+	if (crn_keeper_mend(k) < 0)
+		return false;
+	for (size_t i = 0; i < CRN_LINKS; i++) {
+		uint32_t number;
+
+		if (crn_bpf_link_number(links[i], &number) < 0 || number != known->numbers[i])
+			return false;
+	}
+	known->births_left = k->births_left;
+	return true;
 }

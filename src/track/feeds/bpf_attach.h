@@ -15,6 +15,21 @@
 int crn_bpf_attach(struct crn_bpf_shared *shared, int map, uint32_t slots, bool shares, int *ident,
 	int links[CRN_LINKS]);
 
+/*
+ * Which links they are, and which keeper has them for certain. When it has died, the program may
+ * have put other files, which look the same, in their places.
+ */
+struct crn_bpf_known {
+	uint32_t numbers[CRN_LINKS], births_left;
+};
+
+struct crn_keeper;
+
+int crn_bpf_know_links(
+	struct crn_bpf_known *known, const int links[CRN_LINKS], const struct crn_keeper *k);
+bool crn_bpf_are_links(
+	struct crn_bpf_known *known, const int links[CRN_LINKS], struct crn_keeper *k);
+
 /* For bpf_hub.c: attach programs that look up each address space in that table. */
 int crn_bpf_share(int table, int links[CRN_LINKS]);
 /* A number that only programs like ours have: another kind of hub cannot be joined. 0 or -errno. */

@@ -52,6 +52,7 @@ struct bpf_feed {
 	struct crn_track_env *env;
 	struct crn_bpf_shared *shared;
 	int ident, links[CRN_LINKS];
+	struct crn_bpf_known known; /* when they were given to the keeper */
 	uint64_t tail, overflow, reads, writes, asked;
 	bool doubt_again; /* the next drain must doubt */
 	bool held;        /* by the keeper as well */
@@ -217,10 +218,11 @@ static int images_open(struct crn_feed **out, struct crn_track_env *env)
  * The programs stay attached only while their descriptors are open, somewhere. If they took our
  * address space for one that has gone, they would note nothing from then on.
  */
-static bool is_attached(const struct bpf_feed *f)
+static bool is_attached(struct bpf_feed *f)
 {
 	return !__atomic_load_n(&f->shared->over, __ATOMIC_ACQUIRE) &&
-		(!f->held || crn_keeper_check(f->env->keeper) >= 0);
+		(!f->held || (crn_keeper_check(f->env->keeper) >= 0 &&
+			crn_bpf_are_links(&f->known, f->links, f->env->keeper)));
 }
 
 static int bpf_hold(struct crn_feed *feed)
@@ -231,7 +233,7 @@ static int bpf_hold(struct crn_feed *feed)
 		CRN_TRY(crn_keeper_hold(f->env->keeper, &f->links[i], NULL));
 	CRN_TRY(crn_keeper_hold(f->env->keeper, &f->ident, NULL));
 	f->held = true;
-	return 0;
+	return crn_bpf_know_links(&f->known, f->links, f->env->keeper);
 }
 
 static void note_task(struct bpf_feed *f, uint64_t task, uintptr_t page)
@@ -398,7 +400,7 @@ static int bpf_drain(
 
 static bool bpf_idle(const struct crn_feed *feed)
 {
-	const struct bpf_feed *f = (const struct bpf_feed *)feed;
+	struct bpf_feed *f = (struct bpf_feed *)feed;
 
 	for (size_t i = 0; i < f->task_count; i++)
 		if (!f->tasks[i].done)
@@ -419,7 +421,7 @@ static bool bpf_maps_quiet(struct crn_feed *feed)
 
 static bool bpf_unsteady(const struct crn_feed *feed)
 {
-	const struct bpf_feed *f = (const struct bpf_feed *)feed;
+	struct bpf_feed *f = (struct bpf_feed *)feed;
 
 	return !is_attached(f) ||
 		__atomic_load_n(&f->shared->writes, __ATOMIC_ACQUIRE) != f->writes;
