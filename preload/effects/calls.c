@@ -8,6 +8,8 @@
  */
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/hold.h"
@@ -191,6 +193,8 @@ static void count_wakeup(struct crn_effects *e)
  */
 static bool looks_up(struct crn_call *call, const struct crn_row *row)
 {
+	enum crn_fd_kind kind;
+
 	switch (call->nr) {
 	case SYS_nanosleep:
 	case SYS_clock_nanosleep:
@@ -200,7 +204,19 @@ static bool looks_up(struct crn_call *call, const struct crn_row *row)
 		return true;
 	case SYS_read:
 	case SYS_readv:
-		return crn_fd_look((int)call->args[0])->kind == CRN_FD_INOTIFY;
+		kind = crn_fd_look((int)call->args[0])->kind;
+		return kind == CRN_FD_INOTIFY ||
+			(kind >= CRN_FD_STREAM && !crn_fd_never_waits((int)call->args[0]));
+	case SYS_recvfrom:
+	case SYS_recvmsg:
+		return !(call->args[call->nr == SYS_recvmsg ? 2 : 3] & MSG_DONTWAIT) &&
+			!crn_fd_never_waits((int)call->args[0]);
+	case SYS_wait4:
+		return !(call->args[2] & WNOHANG);
+	case SYS_waitid:
+		return !(call->args[3] & WNOHANG);
+	case SYS_futex:
+		return crn_futex_waits(call);
 	case SYS_poll:
 		return call->args[2] != 0;
 	case SYS_epoll_wait:

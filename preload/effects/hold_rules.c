@@ -190,7 +190,7 @@ static enum due due_undo(const struct crn_call *call, const struct crn_row *row)
 	return NOTHING;
 }
 
-static enum due due_futex(const struct crn_call *call)
+bool crn_futex_waits(const struct crn_call *call)
 {
 	switch (call->args[1] & FUTEX_CMD_MASK) {
 	case FUTEX_WAIT:
@@ -198,8 +198,15 @@ static enum due due_futex(const struct crn_call *call)
 	case FUTEX_WAIT_REQUEUE_PI:
 	case FUTEX_LOCK_PI:
 	case FUTEX_LOCK_PI2:
-		return COMMIT;
+		return true;
 	}
+	return false;
+}
+
+static enum due due_futex(const struct crn_call *call)
+{
+	if (crn_futex_waits(call))
+		return COMMIT;
 	/* Another process may be told to look for what was sent. */
 	return call->args[1] & FUTEX_PRIVATE_FLAG ? NOTHING : SEND;
 }

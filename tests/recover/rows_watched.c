@@ -6,13 +6,16 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sys/inotify.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include "rows.h"
 
-static int fd, watch;
+static int fd, watch, ends[2];
+static pid_t child;
 
 /* Opened before the checkpoint: else there would be nothing to be kept. */
 static void setup_file(void)
@@ -72,6 +75,61 @@ static void body_sleep(bool again)
 	close(watch);
 }
 
+/* Told of it behind a call that may have slept? */
+static void check_told(void)
+{
+	struct pollfd p = { .fd = watch, .events = POLLIN };
+
+	CHECK(CALL(poll, &p, 1, 0) == 1);
+	crash_once();
+	CHECK(is_told() && !is_told());
+	close(watch);
+}
+
+static void body_futex(bool again)
+{
+	const struct timespec time = { 0, 1000000 };
+	int word = 0;
+
+	CHECK(CALL(close, fd) == 0);
+	outside->count++;
+	CHECK(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0) == -1);
+	check_told();
+}
+
+static void setup_child(void)
+{
+	setup_watched();
+	child = fork();
+	if (!child)
+		_exit(0);
+	CHECK(child > 0);
+}
+
+static void body_child(bool again)
+{
+	CHECK(CALL(close, fd) == 0);
+	outside->count++;
+	CHECK(CALL(wait4, child, NULL, 0, NULL) == child);
+	check_told();
+}
+
+static void setup_pipe(void)
+{
+	setup_watched();
+	CHECK(pipe(ends) == 0 && close(ends[1]) == 0);
+}
+
+static void body_pipe(bool again)
+{
+	char c;
+
+	CHECK(CALL(close, fd) == 0);
+	outside->count++;
+	CHECK(CALL(read, ends[0], &c, 1) == 0);
+	check_told();
+}
+
 static void body_read(bool again)
 {
 	CHECK(CALL(close, fd) == 0);
@@ -100,6 +158,9 @@ const struct row rows_watched[] = {
 	{ "close_then_watch", setup_file, body_watch, false, false, true },
 	{ "close_then_poll", setup_watched, body_poll, false, false, true },
 	{ "close_then_sleep", setup_watched, body_sleep, false, false, true },
+	{ "close_then_futex", setup_watched, body_futex, false, false, true },
+	{ "close_then_wait", setup_child, body_child, false, false, true },
+	{ "close_then_pipe", setup_pipe, body_pipe, false, false, true },
 	{ "close_then_read", setup_watched, body_read, false, false, true },
 	{ "close_then_lease", setup_file, body_lease, false, false, true },
 	{ NULL },
