@@ -82,10 +82,11 @@ static int find_shared(struct crn_bpf_target *k)
 int crn_bpf_kind(uint32_t *kind)
 {
 	struct crn_bpf_target k = { .map = 0 };
-	/* FNV-1a, of the programs and the size of what they write to. */
-	uint32_t hash = 2166136261u ^ (uint32_t)sizeof(struct crn_bpf_shared);
+	/* FNV-1a, of the programs, the size of what they write to, and how the record is used. */
+	uint32_t hash = (2166136261u ^ (uint32_t)sizeof(struct crn_bpf_shared)) * 16777619u;
 
 	CRN_TRY(find_shared(&k));
+	hash = (hash ^ CRN_HUB_VERSION) * 16777619u;
 	for (size_t i = 0; i < CRN_LINKS; i++) {
 		struct crn_bpf_insn insns[CRN_BPF_PROGRAM_MAX];
 		size_t size = crn_bpf_program_put(&k, (unsigned)i, insns) * sizeof(*insns);

@@ -31,6 +31,11 @@
 
 #define CRN_HUB_RECORD  1ull /* the address of no address space */
 #define CRN_HUB_MEMBERS 1024u
+/*
+ * Change it with the layout of the record, or with what a holder of the lock may do: versions that
+ * disagree must not find each other's hubs.
+ */
+#define CRN_HUB_VERSION 1u
 
 /*
  * Join: the programs write to `array` (a descriptor) what they see of address space `mm`. 0;
