@@ -196,10 +196,6 @@ static bool looks_up(struct crn_call *call, const struct crn_row *row)
 	enum crn_fd_kind kind;
 
 	switch (call->nr) {
-	case SYS_nanosleep:
-	case SYS_clock_nanosleep:
-	case SYS_pause:
-	case SYS_rt_sigsuspend:
 	case SYS_rt_sigtimedwait:
 		return true;
 	case SYS_read:
@@ -211,19 +207,13 @@ static bool looks_up(struct crn_call *call, const struct crn_row *row)
 	case SYS_recvmsg:
 		return !(call->args[call->nr == SYS_recvmsg ? 2 : 3] & MSG_DONTWAIT) &&
 			!crn_fd_never_waits((int)call->args[0]);
-	case SYS_wait4:
-		return !(call->args[2] & WNOHANG);
-	case SYS_waitid:
-		return !(call->args[3] & WNOHANG);
-	case SYS_futex:
-		return crn_futex_waits(call);
 	case SYS_poll:
 		return call->args[2] != 0;
 	case SYS_epoll_wait:
 	case SYS_epoll_pwait:
 		return call->args[3] != 0;
 	}
-	return crn_call_waits(call, row);
+	return crn_call_sleeps(call) || crn_call_waits(call, row);
 }
 
 static enum crn_verdict before_with_session(struct crn_call *call, const struct crn_row *row)

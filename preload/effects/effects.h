@@ -76,8 +76,8 @@ struct crn_row {
 const struct crn_row *crn_row_of(long nr);
 /* Is it one of the event waits? accept on a listener that does not wait is none. */
 bool crn_call_waits(struct crn_call *call, const struct crn_row *row);
-/* A futex call: does it sleep until it is woken? */
-bool crn_futex_waits(const struct crn_call *call);
+/* Does it sleep until time has passed, a child has ended, a signal comes, or a futex is woken? */
+bool crn_call_sleeps(const struct crn_call *call);
 
 /* ---- Memory of the program, which may be anything -------------------------------------------- */
 

@@ -45,6 +45,37 @@ bool crn_call_waits(struct crn_call *call, const struct crn_row *row)
 	return call->waits == 2;
 }
 
+static bool futex_waits(const struct crn_call *call)
+{
+	switch (call->args[1] & FUTEX_CMD_MASK) {
+	case FUTEX_WAIT:
+	case FUTEX_WAIT_BITSET:
+	case FUTEX_WAIT_REQUEUE_PI:
+	case FUTEX_LOCK_PI:
+	case FUTEX_LOCK_PI2:
+		return true;
+	}
+	return false;
+}
+
+bool crn_call_sleeps(const struct crn_call *call)
+{
+	switch (call->nr) {
+	case SYS_nanosleep:
+	case SYS_clock_nanosleep:
+	case SYS_pause:
+	case SYS_rt_sigsuspend:
+		return true;
+	case SYS_wait4:
+		return !(call->args[2] & WNOHANG);
+	case SYS_waitid:
+		return !(call->args[3] & WNOHANG);
+	case SYS_futex:
+		return futex_waits(call);
+	}
+	return false;
+}
+
 bool crn_hold_is_late(void)
 {
 	struct crn_hold *h = crn_agent->effects ? crn_agent->effects->hold : NULL;
@@ -85,7 +116,7 @@ static enum due due_output(const struct crn_call *call, const struct crn_row *ro
 	switch (call->nr) {
 	case SYS_wait4:
 	case SYS_waitid:
-		return call->args[call->nr == SYS_wait4 ? 2 : 3] & WNOHANG ? NOTHING : COMMIT;
+		return crn_call_sleeps(call) ? COMMIT : NOTHING;
 	case SYS_ioctl:
 		switch ((unsigned)call->args[1]) {
 		case FIONBIO:
@@ -190,34 +221,11 @@ static enum due due_undo(const struct crn_call *call, const struct crn_row *row)
 	return NOTHING;
 }
 
-bool crn_futex_waits(const struct crn_call *call)
-{
-	switch (call->args[1] & FUTEX_CMD_MASK) {
-	case FUTEX_WAIT:
-	case FUTEX_WAIT_BITSET:
-	case FUTEX_WAIT_REQUEUE_PI:
-	case FUTEX_LOCK_PI:
-	case FUTEX_LOCK_PI2:
-		return true;
-	}
-	return false;
-}
-
-static enum due due_futex(const struct crn_call *call)
-{
-	if (crn_futex_waits(call))
-		return COMMIT;
-	/* Another process may be told to look for what was sent. */
-	return call->args[1] & FUTEX_PRIVATE_FLAG ? NOTHING : SEND;
-}
-
 static enum due due_none(const struct crn_call *call)
 {
+	if (crn_call_sleeps(call))
+		return COMMIT;
 	switch (call->nr) {
-	case SYS_nanosleep:
-	case SYS_clock_nanosleep:
-	case SYS_pause:
-	case SYS_rt_sigsuspend:
 	case SYS_execve:
 	case SYS_execveat:
 	case 449: /* futex_waitv */
@@ -227,7 +235,8 @@ static enum due due_none(const struct crn_call *call)
 	case 454: /* futex_wake */
 		return SEND;
 	case SYS_futex:
-		return due_futex(call);
+		/* Another process may be told to look for what was sent. */
+		return call->args[1] & FUTEX_PRIVATE_FLAG ? NOTHING : SEND;
 	case SYS_rt_sigreturn:
 		/* It may wait for what the handler has written to its own process. */
 		return crn_call_resumes_call(call) ? COMMIT : NOTHING;
