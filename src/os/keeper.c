@@ -558,13 +558,21 @@ static void take_turn(struct crn_keeper *k)
 	}
 }
 
+/* The first from `i` on that is lost, or NULL. While somebody else mends: ask again. */
+static struct crn_keeper_entry *next_lost(struct crn_keeper *k, size_t i)
+{
+	while (i < CRN_KEEPER_MAX && (!k->entries[i].where || is_ours(k, &k->entries[i])))
+		i++;
+	return i < CRN_KEEPER_MAX ? &k->entries[i] : NULL;
+}
+
 int crn_keeper_mend(struct crn_keeper *k)
 {
 	const uint64_t faults = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1);
 	int result = 0, err;
 	uint64_t mask;
 
-	if (crn_fd_watch)
+	if (crn_fd_watch || crn_likely(!next_lost(k, 0)))
 		return 0;
 	/*
 	 * A handler of the program's that interrupts us and stores to a closed page would come
@@ -572,11 +580,8 @@ int crn_keeper_mend(struct crn_keeper *k)
 	 */
 	mask = crn_signal_mask(SIG_BLOCK, ~faults);
 	take_turn(k);
-	for (size_t i = 0; i < CRN_KEEPER_MAX; i++) {
-		struct crn_keeper_entry *e = &k->entries[i];
-
-		if (!e->where || is_ours(k, e))
-			continue;
+	for (struct crn_keeper_entry *e = next_lost(k, 0); e;
+		e = next_lost(k, (size_t)(e - k->entries) + 1)) {
 		err = bring_back(k, e);
 		if (err < 0 || result == 0)
 			result = err;

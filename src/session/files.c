@@ -416,8 +416,11 @@ static int doubt_part(
 /* Whoever has written to a page of a file has had a fault for his own copy of it. */
 void crn_files_look(cairn_t *c)
 {
-	uint64_t faults = crn_memory_faults();
+	uint64_t faults;
 
+	if (c->mode == CRN_SURFACE_NONE)
+		return; /* none is listed */
+	faults = crn_memory_faults();
 	if (faults != c->files_faults || !c->maps_known)
 		(void)each_written(c, &c->files, doubt_part, NULL);
 	c->files_faults = faults;
