@@ -4,12 +4,16 @@
  * MiB and of 1 GiB: the stores with their faults, plus cairn_checkpoint. The floor is copying these
  * pages. The pages are scattered and stay the same from interval to interval; none of them is hot.
  *
+ * `async`, scanning, joins memory that it adopts into huge pages, so its row has memory of its own
+ * in each round; all others share an area of 4 KiB pages, `async+4k` among them.
+ *
  * Beside each way in which `async` finds them runs a bare loop of the same technique, in the same
  * round, behind it: `ratio` is the median over the rounds of what their two medians are to each
  * other.
  */
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "bare_loop.h"
@@ -26,7 +30,8 @@ static const struct {
 	const char *row, *tracker, *feed, *bare;
 	enum bare_kind kind; /* of a bare loop */
 } trackers[] = {
-	{ "async", "async", "scan", "bare scan", BARE_NONE },
+	{ "async", "async", "scan", NULL, BARE_NONE },
+	{ "async+4k", "async", "scan", "bare scan", BARE_NONE },
 	{ "bare scan", "", NULL, NULL, BARE_SCAN },
 	{ "async+bpf", "async", "bpf", "bare bpf", BARE_NONE },
 	{ "bare bpf", "", NULL, NULL, BARE_BPF },
@@ -160,21 +165,37 @@ static const char *open_session(struct subject *s, size_t which, char *area, siz
 	return ret < 0 ? cairn_strerror(ret) : NULL;
 }
 
+/* As a program has it that gives no advice. */
+static char *map_unadvised(size_t bytes)
+{
+	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED)
+		fail("mmap", "no memory");
+	memset(at, 1, bytes);
+	return at;
+}
+
 static void run_tracker(struct figures *f, size_t which, char *area, size_t bytes, int round)
 {
 	struct subject s = { .name = trackers[which].tracker };
+	char *own = NULL;
 
+	if (strcmp(trackers[which].row, "async") == 0)
+		area = own = map_unadvised(bytes);
 	if (trackers[which].kind != BARE_NONE)
 		f->missing = bare_open(&s.bare, trackers[which].kind, area, bytes);
 	else
 		f->missing = open_session(&s, which, area, bytes);
-	if (f->missing)
-		return;
-	run_counts(f, &s, area, bytes, round);
+	if (!f->missing)
+		run_counts(f, &s, area, bytes, round);
 	if (s.bare)
 		bare_close(s.bare);
-	else if (cairn_close(s.session) < 0)
+	else if (s.session && cairn_close(s.session) < 0)
 		fail("cairn_close", s.name);
+	if (own)
+		munmap(own, bytes);
 }
 
 /* Copying the same pages: no checkpoint that keeps old content can cost less. */

@@ -6,12 +6,13 @@
  *		uint32_t *state, struct crn_keeper_readers *readers)
  *
  * This is the last function that a keeper runs. It unmaps the gaps ({ begin, len } until len is 0),
- * among them its stack, so it works in registers only. With `readers` it then starts a thread that
- * reads events, and a twin: another process, which sleeps like the keeper and has such a thread as
- * well. If one of them is killed, a reader is left. By now there is little memory to copy for the
- * twin. It has memory of its own, so if the kernel, short of memory, kills all users of some
- * memory, it kills only one of the two. `state` is 1 then, and readers->begun says how many readers
- * will report whether they work. Then it sleeps until the lifeline ends.
+ * among them its stack, so it works in registers only; then `light`, behind `state`, is 1. With
+ * `readers` it then starts a thread that reads events, and a twin: another process, which sleeps
+ * like the keeper and has such a thread as well. If one of them is killed, a reader is left. By now
+ * there is little memory to copy for the twin. It has memory of its own, so if the kernel, short of
+ * memory, kills all users of some memory, it kills only one of the two. `state` is 1 then, and
+ * readers->begun says how many readers will report whether they work. Then it sleeps until the
+ * lifeline ends.
  */
 	.set SEEN, 0 /* struct crn_keeper_readers */
 	.set DONE, 4
@@ -29,6 +30,7 @@
 	.set FILE, 8 /* struct crn_keeper_file */
 	.set REVENTS, 6
 	.set BEGUN, 120
+	.set LIGHT, 4 /* behind `state` */
 
 	/* clone(flags in edi); the child goes on at \child, on no stack */
 	.macro	BEGIN child
@@ -63,7 +65,8 @@ crn_keeper_sleep:
 	addq	$16, %rbx
 	jmp	2b
 
-begin:	testq	%r13, %r13
+begin:	movl	$1, LIGHT(%r14)
+	testq	%r13, %r13
 	jz	sleep
 	leaq	FIRST(%r13), %rbx
 	movl	$THREAD, %edi

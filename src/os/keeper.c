@@ -199,12 +199,10 @@ static bool children_elsewhere(void)
 
 	if (n < 0 && m < 0)
 		return false; /* no /proc to tell */
-	if (n != m)
-		return true;
-	for (long i = 0; i < n; i++)
+	for (long i = 0; n == m && i < n; i++)
 		if (mine[i] != theirs[i])
 			return true;
-	return false;
+	return n != m;
 }
 
 void crn_keeper_dismiss(struct crn_keeper *k)
@@ -333,7 +331,6 @@ uint32_t crn_keeper_await_log(const struct crn_keeper *keeper)
 {
 	struct crn_keeper *k = (struct crn_keeper *)keeper;
 	struct crn_uffd_events *e = &k->readers.events;
-	const int64_t millisecond[2] = { 0, 1000000 };
 	int waited = 0, stalled = 0, spins = 0;
 	uint32_t done, seen;
 
@@ -349,7 +346,7 @@ uint32_t crn_keeper_await_log(const struct crn_keeper *keeper)
 		/* Who was killed in the middle of one will never be done; is it the other one? */
 		if (!crn_keeper_lives(k) && !(k->readers.twin_owner & CRN_KEEPER_TID_MASK))
 			return seen;
-		crn_sys2(SYS_nanosleep, millisecond, NULL);
+		crn_doze();
 		if (!crn_keeper_reads(k))
 			waited++;
 		else if (++stalled % STALL_WAIT_MS == 0)
@@ -410,6 +407,7 @@ static int give_birth(struct crn_keeper *k)
 	plan_readers(k);
 	(void)crn_memory_advise(k, SHARED_BYTES, MADV_DOFORK);
 	mask = crn_signal_mask(SIG_SETMASK, ~0ull);
+	__atomic_store_n(&k->light, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&k->state, 0, __ATOMIC_RELAXED);
 	pid = (int)crn_sys5(SYS_clone, 0, 0, 0, 0, 0);
 	if (!pid)
@@ -546,15 +544,13 @@ static int bring_back(const struct crn_keeper *k, struct crn_keeper_entry *e)
  */
 static void take_turn(struct crn_keeper *k)
 {
-	const int64_t millisecond[2] = { 0, 1000000 };
-
 	for (int i = 0; i < SPINS + END_WAIT_MS; i++) {
 		if (!atomic_exchange_explicit(&k->busy, 1, memory_order_acquire))
 			return;
 		if (i < SPINS)
 			crn_yield();
 		else
-			crn_sys2(SYS_nanosleep, millisecond, NULL);
+			crn_doze();
 	}
 }
 

@@ -87,6 +87,7 @@ struct crn_keeper_readers {
 struct crn_keeper {
 	_Atomic uint32_t owner; /* the keeper's id; its low 30 bits are 0 when it is dead */
 	uint32_t state;         /* handshake: 0, 1, or a negated errno */
+	uint32_t light;         /* 1: the child has given back its copy of the program's memory */
 	struct crn_keeper_robust robust;
 	struct crn_keeper_gap gaps[5];
 
@@ -100,6 +101,8 @@ struct crn_keeper {
 	struct crn_keeper_entry entries[CRN_KEEPER_MAX];
 	struct crn_uffd_event log[CRN_UFFD_LOG];
 };
+_Static_assert(offsetof(struct crn_keeper, light) == offsetof(struct crn_keeper, state) + 4,
+	"keeper.S");
 
 /* No process yet. 0 or -errno. */
 int crn_keeper_open(struct crn_keeper **out);
@@ -135,6 +138,12 @@ static inline bool crn_keeper_lives(const struct crn_keeper *k)
 		&((struct crn_keeper *)k)->owner, memory_order_acquire);
 
 	return (owner & CRN_KEEPER_TID_MASK) != 0;
+}
+
+/* There is none, or it shares no pages with the program any more. */
+static inline bool crn_keeper_is_light(const struct crn_keeper *k)
+{
+	return !k->pid || __atomic_load_n(&k->light, __ATOMIC_ACQUIRE) || !crn_keeper_lives(k);
 }
 
 /* Events are read, and twice, so that they are when one of the two has been killed. */

@@ -200,6 +200,18 @@ int crn_memory_advise(void *addr, size_t len, int advice)
 	return (int)crn_sys3(SYS_madvise, addr, len, advice);
 }
 
+bool crn_memory_huge_allowed(void)
+{
+	char text[64]; /* always [madvise] never */
+	long n = crn_file_read(
+		"/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof(text));
+
+	for (long i = 0; i < n; i++)
+		if (crn_starts_with(text + i, "[never]"))
+			return false;
+	return n > 0;
+}
+
 bool crn_memory_mapped(uintptr_t page)
 {
 	uint8_t resident;

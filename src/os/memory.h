@@ -63,6 +63,8 @@ int crn_memory_unmap(void *addr, size_t len);
 
 int crn_memory_protect(void *addr, size_t len, int prot);
 int crn_memory_advise(void *addr, size_t len, int advice);
+/* May a program have transparent huge pages on this host, if it asks for them? */
+bool crn_memory_huge_allowed(void);
 /*
  * Make writable again what was before we closed it. If RLIMIT_DATA has been lowered since, the soft
  * limit is raised to the hard one for a moment: a store of the program waits for it.

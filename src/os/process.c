@@ -50,13 +50,11 @@ bool crn_process_reap(int pid, bool wait)
 
 void crn_process_end(int pid, bool dying)
 {
-	const int64_t millisecond[2] = { 0, 1000000 };
-
 	/* Whoever is killed ends, also if it is stopped: that can be waited for. */
 	if (!dying)
 		dying = crn_process_kill(pid) >= 0;
 	for (int i = 0; i < END_WAIT_MS && !crn_process_reap(pid, dying); i++)
-		crn_sys2(SYS_nanosleep, millisecond, NULL);
+		crn_doze();
 }
 
 /* What a child has said, or that it cannot say anything any more; 0: neither yet. */

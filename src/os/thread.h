@@ -29,6 +29,14 @@ static inline bool crn_has_agent(void)
 	return crn_sys2(SYS_getpid, CRN_ASK_AGENT, ~CRN_ASK_AGENT) == -EALREADY;
 }
 
+/* For a millisecond. */
+static inline void crn_doze(void)
+{
+	const int64_t millisecond[2] = { 0, 1000000 };
+
+	crn_sys2(SYS_nanosleep, millisecond, NULL);
+}
+
 static inline void crn_yield(void)
 {
 	crn_sys0(SYS_sched_yield);

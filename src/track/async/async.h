@@ -70,6 +70,7 @@ struct crn_async {
 	struct crn_range_list owned, owned_now;
 	bool has_private_files;
 	bool has_cuttable; /* some are not of loaded objects: cutting such a file drops them, too */
+	bool collapses; /* the host allows huge pages */
 	bool has_huge; /* some span: a fault opens all of a page there, and a feed tells of 4 KiB */
 
 	struct crn_range_list gone; /* vanished in this interval, still mirrored */
@@ -190,6 +191,13 @@ int crn_async_grow_stack(struct crn_async *t, uintptr_t begin);
 /* ---- async.c ---- */
 /* 0 or CAIRN_EMEMORY: tables name memory that nobody tracks. */
 int crn_async_finish_drops(struct crn_async *t);
+
+/* ---- async_collapse.c ---- */
+/*
+ * Join private anonymous memory that will be scanned, and is not protected yet, into huge pages
+ * where it is full. Content stays; what cannot be joined stays as it is.
+ */
+void crn_async_collapse(struct crn_async *t, uintptr_t begin, uintptr_t end);
 
 /* ---- async_empty.c ---- */
 /*

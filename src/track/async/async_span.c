@@ -200,8 +200,8 @@ static int arm(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	int err;
 
 	/*
-	 * Huge pages would be split at the first write, at 50 k cycles each. Refused for some
-	 * mappings: no matter.
+	 * One fault in an empty stretch would populate it as a whole, and all of that would count
+	 * as written. Refused for some mappings: no matter.
 	 */
 	(void)crn_memory_advise((void *)begin, end - begin, MADV_NOHUGEPAGE);
 	CRN_TRY(crn_uffd_register(t->uffd, begin, end - begin));
@@ -240,6 +240,8 @@ static int watch_anonymous(struct crn_async *t, uintptr_t begin, uintptr_t end, 
 {
 	enum fate fate = changed ? FATE_DIRTY : FATE_FILL;
 
+	if (!changed)
+		crn_async_collapse(t, begin, end);
 	CRN_TRY(each_populated(t, begin, end, CRN_PAGE_SWAPPED, fate));
 	if (changed)
 		CRN_TRY(dirty_mirrored(t, begin, end));
