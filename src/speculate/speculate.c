@@ -345,6 +345,7 @@ static void grant(struct crn_speculation *s, uintptr_t page)
 	struct crn_working_set *ws = s->current;
 	uintptr_t begin, end;
 
+	struct crn_ws_entry *e;
 	if (!s->port->at_fault || !crn_speculation_near(s, page, &begin, &end))
 		return;
 	for (uintptr_t at = begin; at < end; at += CRN_PORT_PAGE) {
@@ -352,7 +353,13 @@ static void grant(struct crn_speculation *s, uintptr_t page)
 
 		if (index == CRN_WS_NONE || at == page || ws->entries[index].granted == ws->now)
 			continue;
-		ws->entries[index].granted = ws->now;
+		e = &ws->entries[index];
+		/* It is open already when the run of a later fault comes by. */
+		if (at == page)
+			e->faulted = s->clock + 1;
+		if (e->faulted == s->clock + 1 || e->granted == ws->now)
+			continue;
+		e->granted = ws->now;
 		s->stats.granted++;
 		s->stats.overcopied++;
 	}

@@ -89,6 +89,68 @@ static void test_replays_grant_within_the_interval(void **state)
 	rig_close(&r);
 }
 
+/* A tracker's view of one interval: which pages are open, and which of them were opened in vain. */
+static void fault_by_fault(struct rig *r, const unsigned *order, unsigned count, uint64_t *faults,
+	uint64_t *granted, uint64_t *idle)
+{
+	bool open[RIG_PAGES] = { false }, near[RIG_PAGES] = { false };
+
+	for (unsigned i = 0; i < count; i++) {
+		uintptr_t page = rig_page(order[i]), begin = page, end = page;
+
+		*idle -= near[order[i]];
+		near[order[i]] = false;
+		if (open[order[i]])
+			continue;
+		++*faults;
+		open[order[i]] = true;
+		if (!crn_speculation_near(r->s, page, &begin, &end))
+			continue;
+		for (; begin < end; begin += CRN_PORT_PAGE) {
+			unsigned n = rig_number(begin);
+
+			*granted += !open[n];
+			*idle += !open[n];
+			near[n] |= !open[n];
+			open[n] = true;
+		}
+	}
+}
+
+/* In whatever order the pages come, a replay counts what a tracker would. */
+static void test_replays_count_as_faults_do(void **state)
+{
+	uint64_t faults = 0, granted = 0, idle = 0;
+	struct crn_speculation_stats stats;
+	struct rig r;
+
+	rig_init(&r);
+	rig_open(&r, "histase");
+	for (unsigned turn = 0; turn < 300; turn++) {
+		unsigned order[RIG_PAGES], count = 0;
+		uintptr_t pages[RIG_PAGES];
+
+		for (unsigned n = 0; n < RIG_PAGES; n++)
+			if (rig_mix(&r.seed) % 16 < (n / 32 % 2 ? 14 : 1))
+				order[count++] = n;
+		for (unsigned i = 0; i < count; i++) {
+			unsigned k = i + (unsigned)(rig_mix(&r.seed) % (count - i)), n = order[k];
+
+			order[k] = order[i];
+			order[i] = n;
+			pages[i] = rig_page(n);
+		}
+		fault_by_fault(&r, order, count, &faults, &granted, &idle);
+		crn_speculation_replay(r.s, pages, count);
+	}
+	crn_speculation_stats(r.s, &stats);
+	assert_true(idle > 1000 && faults > 1000);
+	assert_int_equal(stats.undercopied, faults);
+	assert_int_equal(stats.granted, granted);
+	assert_int_equal(stats.overcopied, idle);
+	rig_close(&r);
+}
+
 /* Learnt at the checkpoint only: the same runs, for the next interval. */
 static void test_late_events_predict_the_next_interval(void **state)
 {
@@ -163,6 +225,7 @@ int main(void)
 		cmocka_unit_test(test_strides_follow_the_formula),
 		cmocka_unit_test(test_single_pages_name_no_neighbours),
 		cmocka_unit_test(test_replays_grant_within_the_interval),
+		cmocka_unit_test(test_replays_count_as_faults_do),
 		cmocka_unit_test(test_late_events_predict_the_next_interval),
 		cmocka_unit_test(test_readers_see_whole_answers_while_the_table_grows),
 	};
