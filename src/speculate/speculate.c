@@ -10,9 +10,7 @@
 
 static void context_free(struct crn_speculation *s, struct crn_working_set *ws)
 {
-	if (ws->state) {
-		if (s->ops->context_close)
-			s->ops->context_close(s, ws);
+	if (ws->state)
 		s->port->free(s->port, ws->state, ws->state_size);
 	}
 	s->stats.alloc_failures += ws->failures;

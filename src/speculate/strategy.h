@@ -34,7 +34,6 @@ struct crn_strategy_ops {
 	int (*open)(struct crn_speculation *s);
 	void (*close)(struct crn_speculation *s);
 	void (*context_open)(struct crn_speculation *s, struct crn_working_set *ws);
-	void (*context_close)(struct crn_speculation *s, struct crn_working_set *ws);
 
 	void (*fault)(struct crn_speculation *s, struct crn_working_set *ws, uintptr_t page);
 	void (*checkpoint)(struct crn_speculation *s, struct crn_working_set *ws);
