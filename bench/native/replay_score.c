@@ -6,11 +6,6 @@
 #include <x86intrin.h>
 #include "replay_score.h"
 
-/* SMC 7.3: an overcopied page costs 1, with a checksum 2.5; an undercopied one 8. */
-#define SMC_OVER     1.0
-#define SMC_OVER_CKS 2.5
-#define SMC_UNDER    8.0
-
 struct replay {
 	struct crn_port port;
 	const struct run *run;
@@ -95,14 +90,12 @@ static double per(uint64_t value, uint64_t by)
 	return by ? (double)value / (double)by : 0;
 }
 
-static void print_score(const struct run *r, const char *strategy, const struct cost_model *model,
-	const struct crn_speculation_stats *t, uint64_t own)
+static void print_score(const struct run *r, const struct crn_speculation *s, const char *strategy,
+	const struct cost_model *model, const struct crn_speculation_stats *t, uint64_t own)
 {
 	uint64_t n = t->intervals, said = t->hot + t->granted, right = said - t->overcopied;
-	double over = strncmp(strategy, "active-cks", 10) ? SMC_OVER : SMC_OVER_CKS;
 	const struct crn_costs *c = &model->costs;
 	uint64_t cycles = crn_speculation_cycles(t, c);
-	double under = per(c->fault + c->protect, c->copy);
 
 	printf("{\"table\":\"accuracy\",\"run\":\"%s\",\"strategy\":\"%s\",\"costs\":\"%s\","
 	       "\"intervals\":%llu,\"written\":%.3f,\"hot\":%.3f,\"granted\":%.3f,",
@@ -111,8 +104,8 @@ static void print_score(const struct run *r, const char *strategy, const struct 
 	printf("\"op\":%.3f,\"up\":%.3f,\"mp\":%.3f,\"wmp_smc\":%.3f,\"wmp_host\":%.3f,",
 		per(t->overcopied, n), per(t->undercopied, n),
 		per(t->overcopied + t->undercopied, n),
-		over * per(t->overcopied, n) + SMC_UNDER * per(t->undercopied, n),
-		per(t->overcopied, n) + under * per(t->undercopied, n));
+		per(crn_speculation_weighted(s, t, NULL), n * 100),
+		per(crn_speculation_weighted(s, t, c), n * 100));
 	printf("\"recall\":%.4f,\"precision\":%.4f,\"promotions\":%.3f,\"reopened\":%.3f,"
 	       "\"evictions\":%.3f,",
 		per(right, t->written), per(right, said), per(t->promotions, n),
@@ -138,12 +131,12 @@ bool replay_score(const struct run *r, const char *strategy, const struct cost_m
 	own = play(s, r, options);
 	crn_speculation_stats(s, &stats);
 	if (!crn_speculation_rival(s, 0))
-		print_score(r, strategy, model, &stats, own);
+		print_score(r, s, strategy, model, &stats, own);
 	for (size_t i = 0; crn_speculation_rival(s, i); i++) {
 		struct crn_speculation *rival = crn_speculation_rival(s, i);
 
 		crn_speculation_stats(rival, &stats);
-		print_score(r, crn_speculation_name(rival), model, &stats, stats.cycles);
+		print_score(r, rival, crn_speculation_name(rival), model, &stats, stats.cycles);
 	}
 	crn_speculation_close(s);
 	return true;

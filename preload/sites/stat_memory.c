@@ -188,18 +188,21 @@ static void summary_rivals(bool json)
 		size_t n = crn_format(text, sizeof(text),
 			json ? "{\"pid\": %d, \"rival\": \"%s\", \"intervals\": %lu, "
 			       "\"op\": %lu.%02lu, \"up\": %lu.%02lu, \"mp\": %lu.%02lu, "
-			       "\"wmp_smc\": %lu.%02lu, \"cycles\": %lu, \"own_cycles\": %lu}\n"
+			       "\"wmp_smc\": %lu.%02lu, \"wmp_host\": %lu.%02lu, "
+			       "\"cycles\": %lu, \"own_cycles\": %lu}\n"
 			     : "cairn:   pid %d, %s: of %lu intervals each %lu.%02lu overcopied, "
-			       "%lu.%02lu undercopied, %lu.%02lu together, %lu.%02lu weighted; "
-			       "%lu cycles here, %lu of its own\n",
+			       "%lu.%02lu undercopied, %lu.%02lu together, %lu.%02lu weighted, "
+			       "%lu.%02lu by the prices here; %lu cycles here, %lu of its own\n",
 			crn_agent->pid, r.name, r.intervals, mean(r.overcopied, r.intervals),
 			mean(r.overcopied * 100, r.intervals) % 100,
 			mean(r.undercopied, r.intervals),
 			mean(r.undercopied * 100, r.intervals) % 100,
 			mean(r.overcopied + r.undercopied, r.intervals),
 			mean((r.overcopied + r.undercopied) * 100, r.intervals) % 100,
-			mean(r.weighted_halves / 2, r.intervals),
-			mean(r.weighted_halves * 50, r.intervals) % 100,
+			mean(r.weighted_smc, r.intervals) / 100,
+			mean(r.weighted_smc, r.intervals) % 100,
+			mean(r.weighted_host, r.intervals) / 100,
+			mean(r.weighted_host, r.intervals) % 100,
 			mean(r.host_cycles, r.intervals), mean(r.own_cycles, r.intervals));
 
 		print(text, n, sizeof(text));

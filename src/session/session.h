@@ -149,7 +149,7 @@ int crn_trace_finish(cairn_t *c);
 struct crn_rival {
 	const char *name;
 	uint64_t intervals, written, overcopied, undercopied;
-	uint64_t weighted_halves; /* by the weights of SMC 7.3, twice: one of them is 2.5 */
+	uint64_t weighted_smc, weighted_host; /* mispredictions, see crn_speculation_weighted */
 	uint64_t host_cycles;	  /* what tracking and copying would have cost here */
 	uint64_t own_cycles;	  /* its own run time */
 };

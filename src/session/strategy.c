@@ -329,7 +329,6 @@ void crn_strategy_stats(const cairn_t *c, struct cairn_stats *out)
 	out->contexts = s.contexts;
 }
 
-/* SMC 7.3: an undercopied page weighs 8, an overcopied one 1, or 2.5 with a checksum. */
 bool crn_session_rival(cairn_t *c, size_t i, struct crn_rival *out)
 {
 	const struct crn_speculation *rival = NULL;
@@ -347,11 +346,11 @@ bool crn_session_rival(cairn_t *c, size_t i, struct crn_rival *out)
 			.written = s.written,
 			.overcopied = s.overcopied,
 			.undercopied = s.undercopied,
+			.weighted_smc = crn_speculation_weighted(rival, &s, NULL),
+			.weighted_host = crn_speculation_weighted(rival, &s, &c->port.costs),
 			.host_cycles = crn_speculation_cycles(&s, &c->port.costs),
 			.own_cycles = s.cycles,
 		};
-		out->weighted_halves = s.undercopied * 16 +
-			s.overcopied * (crn_streq(out->name, "active-cks") ? 5 : 2);
 	}
 	crn_unlock(c);
 	return rival != NULL;

@@ -6,13 +6,17 @@
 /* More keys than this share by turns: the context that was not current for longest goes. */
 #define CONTEXTS_MAX 64
 
+/* The weights of SMC 7.3, in hundredths. */
+#define SMC_OVER     100u
+#define SMC_OVER_CKS 250u
+#define SMC_UNDER    800u
+
 /* ---- Contexts -------------------------------------------------------------------------------- */
 
 static void context_free(struct crn_speculation *s, struct crn_working_set *ws)
 {
 	if (ws->state)
 		s->port->free(s->port, ws->state, ws->state_size);
-	}
 	s->stats.alloc_failures += ws->failures;
 	crn_ws_fini(ws);
 	s->port->free(s->port, ws, sizeof(*ws));
@@ -341,15 +345,15 @@ void crn_strategy_give_up(
 static void grant(struct crn_speculation *s, uintptr_t page)
 {
 	struct crn_working_set *ws = s->current;
+	struct crn_ws_entry *e;
 	uintptr_t begin, end;
 
-	struct crn_ws_entry *e;
 	if (!s->port->at_fault || !crn_speculation_near(s, page, &begin, &end))
 		return;
 	for (uintptr_t at = begin; at < end; at += CRN_PORT_PAGE) {
 		uint32_t index = crn_ws_add(ws, at);
 
-		if (index == CRN_WS_NONE || at == page || ws->entries[index].granted == ws->now)
+		if (index == CRN_WS_NONE)
 			continue;
 		e = &ws->entries[index];
 		/* It is open already when the run of a later fault comes by. */
@@ -464,6 +468,19 @@ void crn_speculation_stats_reset(struct crn_speculation *s)
 	s->stats = (struct crn_speculation_stats){ 0 };
 	for (struct crn_working_set *ws = s->contexts; ws; ws = ws->next)
 		ws->failures = 0;
+}
+
+uint64_t crn_speculation_weighted(const struct crn_speculation *s,
+	const struct crn_speculation_stats *stats, const struct crn_costs *costs)
+{
+	uint64_t over = s->ops == &crn_strategy_active_cks ? SMC_OVER_CKS : SMC_OVER;
+	uint64_t pair;
+
+	if (!costs)
+		return stats->overcopied * over + stats->undercopied * SMC_UNDER;
+	pair = (uint64_t)costs->fault + costs->protect;
+	return stats->overcopied * 100 +
+		stats->undercopied * pair * 100 / (costs->copy ? costs->copy : 1);
 }
 
 uint64_t crn_speculation_cycles(

@@ -155,6 +155,14 @@ void crn_speculation_stats_reset(struct crn_speculation *s);
 uint64_t crn_speculation_cycles(
 	const struct crn_speculation_stats *stats, const struct crn_costs *costs);
 
+/*
+ * Their mispredicted pages, weighted (SMC 7.3), in hundredths of an eager copy: an undercopied page
+ * counts 8, an overcopied one 1, or 2.5 where a checksum comes with it. With `costs`, by this
+ * host's charges: an undercopied page is a fault and a protection.
+ */
+uint64_t crn_speculation_weighted(const struct crn_speculation *s,
+	const struct crn_speculation_stats *stats, const struct crn_costs *costs);
+
 /* Under meta: the strategies that it scores; NULL after the last, and under any other strategy. */
 struct crn_speculation *crn_speculation_rival(const struct crn_speculation *s, size_t index);
 

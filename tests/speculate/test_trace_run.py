@@ -183,6 +183,12 @@ def check_meta(cairn: str, victim: str, tracker: str) -> None:
     assert abs(none["wmp_smc"] - 8 * none["up"]) < 0.1, none
     assert decay["wmp_smc"] < none["wmp_smc"] and decay["own_cycles"] > 0, decay
     assert all(line["intervals"] == TURNS for line in rivals.values()), rivals
+    under = none["wmp_host"] / none["up"]
+    for name, line in rivals.items():
+        over = 2.5 if name == "active-cks" else 1
+        assert abs(line["wmp_smc"] - over * line["op"] - 8 * line["up"]) < 0.2, line
+        by_host = line["op"] + under * line["up"]
+        assert abs(line["wmp_host"] - by_host) < 1 + by_host / 50, (line, under)
 
 
 def check_bench(program: str, trace: Path) -> None:
