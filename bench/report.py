@@ -214,7 +214,8 @@ def hot(lines: list[dict]) -> Section | None:
         "the mixed workload includes its stores. Wrong: overcopied and undercopied pages. What an "
         "interval would cost by the prices that this run measured: future, who knows what each "
         "interval will write; chances, who knows how likely each page is written, but not when, "
-        "which no strategy can beat there. async+FEED: async told by that feed. " + prices,
+        "which no strategy can beat there. async+FEED: async told by that feed. "
+        f"{report_smc.HISTASE} {prices}",
         ["tracker", "strategy", "K", "pages", "memcpy", "checkpoint", "ratio", "interval", "ratio",
          "future", "chances", "wrong"],
         plot="hot.png",

@@ -8,6 +8,11 @@ from math import exp, log
 
 MakeSection = Callable[..., object]
 
+HISTASE = (
+    "Under async, which learns of writes only at the checkpoint, histase predicts for the next "
+    "interval."
+)
+
 
 def _of(lines: list[dict], table: str) -> list[dict]:
     return [line for line in lines if line["table"] == table]
@@ -57,7 +62,7 @@ def figure2(lines: list[dict], section: MakeSection) -> list[object]:
         text = (
             "A checkpoint per wake-up: throughput lost beside the bare server of the same round "
             "(medians), least and most; processor time per request and memory (proportional set "
-            "size) as multiples of the bare server's; what was taken."
+            f"size) as multiples of the bare server's; what was taken. {HISTASE}"
         )
         title = f"SMC Figure 2: {program}"
         found.append(section(title, text, head, rows, f"smc_{program}.png"))
@@ -255,7 +260,7 @@ def accuracy(lines: list[dict], section: MakeSection) -> list[object]:
             f"A recorded run replayed: {intervals} intervals of {written:.1f} pages. Means per "
             "interval; WMP with SMC's weights, the least marked; then the cost of all faults and "
             "copies as a multiple of copying exactly the written pages, by SMC's weights and by "
-            "each tracker's own."
+            f"each tracker's own. {HISTASE}"
         )
         head = ["strategy", "OP", "UP", "MP", "WMP", "recall", "precision"]
         head += ["cost (SMC)", "async", "uffd", "mprotect"]

@@ -54,7 +54,7 @@ static void make_port(struct replay *y, const struct run *r, const struct cost_m
 	y->port = (struct crn_port){
 		.owner = y,
 		.costs = model->costs,
-		.at_fault = !options->late,
+		.at_fault = !options->late && !model->late,
 		.alloc = replay_alloc,
 		.free = replay_free,
 		.random = replay_random,

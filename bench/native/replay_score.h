@@ -16,6 +16,7 @@ struct replay_options {
 struct cost_model {
 	const char *name;
 	struct crn_costs costs;
+	bool late; /* this tracker never knows of a write before the checkpoint */
 };
 
 /* False: the strategy is not one, and *why says so. */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """
 No strategy costs less than the bound that cairn-bench prints beside it, also where the first
-intervals do not count.
+intervals do not count; and pages are opened at a fault only by the prices of trackers that see one.
 
     test_replay_bound.py CAIRN_BENCH
 """
@@ -25,7 +25,15 @@ def replay(run: str, skip: int, costs: str) -> list[dict]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def check_late_models() -> None:
+    for costs, late in (("async", True), ("scan", True), ("uffd", False), ("mprotect", False)):
+        lines = replay("stride:pages=512", 40, costs)
+        histase = next(x for x in lines if x["strategy"] == "histase")
+        assert (histase["hot"] > 0) == late and (histase["granted"] == 0) == late, histase
+
+
 def main() -> None:
+    check_late_models()
     for run in RUNS:
         for skip in (0, 1, 40, 200):
             for costs in COSTS:

@@ -191,6 +191,14 @@ def check_meta(cairn: str, victim: str, tracker: str) -> None:
         assert abs(line["wmp_host"] - by_host) < 1 + by_host / 50, (line, under)
 
 
+def check_when_histase_predicts(cairn: str, victim: str, tracker: str) -> None:
+    """At the fault; or, where none reaches the tracker, for the next interval, which is said."""
+    line = next(s for s in stats_of(cairn, victim, tracker, "histase") if "strategy_why" in s)
+    late = tracker == "async"
+    assert ("next interval" in line["strategy_why"]) == late, line
+    assert (line["promotions"] > 0) == late, line
+
+
 def check_bench(program: str, trace: Path) -> None:
     first, again = (bench(program, "-c", "smc", str(trace)) for _ in range(2))
     assert first.returncode == 0, first.stderr
@@ -245,6 +253,7 @@ def main() -> None:
         record(cairn, victim, tracker, trace, still=True)
         check_oracle(cairn, victim, tracker, trace)
         check_meta(cairn, victim, tracker)
+        check_when_histase_predicts(cairn, victim, tracker)
         check_undercopied(cairn, victim, tracker)
         base, _ = record(cairn, victim, tracker, trace, "_exit")
         check_pages(base, Decoder(trace.read_bytes()).intervals())
