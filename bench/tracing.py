@@ -27,6 +27,7 @@ SWEEPS = (
     "gspec:individuals=3/5/8",
     "gspec:mutation=0.001/0.005/0.01/0.05",
     "histase:alpha=0.5/0.7/0.9",
+    "histase:own=0/1",
 )
 COSTS = ("smc", "async", "uffd", "mprotect")
 SKIP_SHARE = 10  # the first tenth of the intervals teaches, and does not count

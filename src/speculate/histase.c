@@ -6,12 +6,14 @@
  *	ave_stride	mean length of the runs of consecutive written pages, of one interval
  *	his_stride	the first ave_stride; then his_stride * alpha + ave_stride * (1 - alpha)
  *
- * A fault opens the run of his_stride pages that starts at the faulting page, and his_stride / 3
- * pages before it, within the 2 MiB. The paper counts a stride's first page in its length (3.2);
- * "within his_stride forwards" leaves open whether the faulting page is that one. It must be: of
- * SPECweb, most of whose strides are one page long, it is said that few faults are predicted, and
- * with high precision, while one page more would be granted at each fault, mostly in vain. An
- * interval that writes nothing in a region leaves its stride alone: such regions are not scanned.
+ * A fault opens the run of his_stride pages, to the nearest whole one, that starts at the faulting
+ * page, and the pages within his_stride / 3 before it, inside the 2 MiB. The paper counts a
+ * stride's first page in its length (3.2); "within his_stride forwards" leaves open whether the
+ * faulting page is that one. It must be: of SPECweb, most of whose strides are one page long, it is
+ * said that few faults are predicted, and with high precision, while one page more would be granted
+ * at each fault, mostly in vain. By the other reading (own=0) pages at a distance of up to
+ * his_stride are granted. An interval that writes nothing in a region leaves its stride alone: such
+ * regions are not scanned.
  *
  * Where writes are only learnt at the checkpoint, the same runs, around the first page of each run
  * that was written, are hot in the next interval instead.
@@ -22,11 +24,12 @@
  */
 #include "speculate/strategy.h"
 
-enum { ALPHA, DIVISOR };
+enum { ALPHA, DIVISOR, OWN };
 
 #define REGION_SHIFT 21
 #define REGION_PAGES 512u
-#define STRIDE_BITS  10 /* 0 .. 512 */
+#define STRIDE_ONE   64u /* the unit of strides that are published */
+#define STRIDE_BITS  16	 /* 0 .. 512, in 1 / STRIDE_ONE */
 #define PROBES	     16u
 #define TABLE_FIRST  64u
 
@@ -86,7 +89,7 @@ static struct region *place_of(struct table *t, uint64_t number)
 
 static void publish(struct table *t, const struct region *r)
 {
-	uint64_t word = r->number << STRIDE_BITS | r->history / CRN_ONE;
+	uint64_t word = r->number << STRIDE_BITS | r->history / (CRN_ONE / STRIDE_ONE);
 
 	__atomic_store_n(&t->published[r - t->regions], word, __ATOMIC_RELAXED);
 }
@@ -208,15 +211,19 @@ static void learn(struct crn_speculation *s, struct region *r)
 
 /* ---- Predictions ---------------------------------------------------------------------------- */
 
-static void run_around(const struct crn_speculation *s, uintptr_t page, unsigned stride,
+/* `stride` is one that was published. False: the run is the page alone. */
+static bool run_around(const struct crn_speculation *s, uintptr_t page, unsigned stride,
 	uintptr_t *begin, uintptr_t *end)
 {
 	uintptr_t base = page & ~(((uintptr_t)1 << REGION_SHIFT) - 1);
 	uintptr_t at = (page - base) >> CRN_PORT_PAGE_SHIFT;
-	uintptr_t back = stride / s->values[DIVISOR], room = REGION_PAGES - at;
+	uintptr_t back = stride / s->values[DIVISOR] / STRIDE_ONE, room = REGION_PAGES - at;
+	uintptr_t forward = s->values[OWN] ? (stride + STRIDE_ONE / 2) / STRIDE_ONE
+					   : stride / STRIDE_ONE + 1;
 
 	*begin = page - (back < at ? back : at) * CRN_PORT_PAGE;
-	*end = page + (stride < room ? stride : room) * CRN_PORT_PAGE;
+	*end = page + (forward < room ? forward : room) * CRN_PORT_PAGE;
+	return *end - *begin > CRN_PORT_PAGE;
 }
 
 static bool histase_near(
@@ -238,10 +245,7 @@ static bool histase_near(
 			return false;
 		if (word >> STRIDE_BITS != number)
 			continue;
-		if (stride < 2)
-			return false;
-		run_around(s, page, stride, begin, end);
-		return true;
+		return stride && run_around(s, page, stride, begin, end);
 	}
 	return false;
 }
@@ -257,8 +261,8 @@ static void predict_region(
 			unsigned at = word * 64 + (unsigned)__builtin_ctzll(bits);
 			uintptr_t begin, end;
 
-			run_around(s, base + at * CRN_PORT_PAGE, r->history / CRN_ONE, &begin,
-				&end);
+			(void)run_around(s, base + at * CRN_PORT_PAGE,
+				r->history / (CRN_ONE / STRIDE_ONE), &begin, &end);
 			for (; begin < end; begin += CRN_PORT_PAGE) {
 				uint32_t index = crn_ws_add(ws, begin);
 
@@ -344,6 +348,7 @@ const struct crn_strategy_ops crn_strategy_histase = {
 		[ALPHA] = { "alpha", "weight of the past in his_stride", CRN_ONE, 45875, 0,
 			CRN_ONE - 1 },
 		[DIVISOR] = { "back", "pages backward: his_stride divided by this", 1, 3, 1, 1024 },
+		[OWN] = { "own", "1: the faulting page is in the stride; 0: not", 1, 1, 0, 1 },
 	},
 	.common_size = sizeof(struct histase),
 	.open = histase_open,

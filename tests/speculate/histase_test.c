@@ -33,21 +33,48 @@ static void test_strides_follow_the_formula(void **state)
 	rig_interval(&r, written);
 	assert_int_equal(r.hot, 0);
 	expect_near(&r, 50, 47, 59);
-	/* Then 2: 9 * 0.7 + 2 * 0.3 = 6.9; 6 pages forward, 2 backward. */
+	/* Then 2: 9 * 0.7 + 2 * 0.3 = 6.9; a run of 7 pages, and 2 before it. */
 	memset(written, 0, sizeof(written));
 	write_run(written, 10, 2);
 	rig_interval(&r, written);
-	expect_near(&r, 50, 48, 56);
+	expect_near(&r, 50, 48, 57);
 	/* An interval that writes nothing there changes nothing. */
 	memset(written, 0, sizeof(written));
 	rig_interval(&r, written);
-	expect_near(&r, 50, 48, 56);
+	expect_near(&r, 50, 48, 57);
 	/* Predictions end with the 2 MiB, whose first page is RIG_BASE. */
-	expect_near(&r, 1, 0, 7);
+	expect_near(&r, 1, 0, 8);
 	expect_near(&r, 510, 508, 512);
 	/* Its mappings went: it starts anew. */
 	crn_speculation_area_removed(r.s, RIG_BASE, RIG_BASE + (2ul << 20));
 	expect_near(&r, 50, 50, 51);
+	rig_close(&r);
+}
+
+/* The other reading: his_stride pages after the faulting one. */
+static void test_strides_beside_the_faulting_page(void **state)
+{
+	bool written[RIG_PAGES] = { false };
+	struct rig r;
+
+	rig_init(&r);
+	rig_open(&r, "histase:own=0");
+	expect_near(&r, 50, 50, 51);
+	write_run(written, 20, 9);
+	rig_interval(&r, written);
+	expect_near(&r, 50, 47, 60);
+	expect_near(&r, 505, 502, 512);
+	/* 9 * 0.7 + 2 * 0.3 = 6.9 */
+	memset(written, 0, sizeof(written));
+	write_run(written, 10, 2);
+	rig_interval(&r, written);
+	expect_near(&r, 50, 48, 57);
+	for (unsigned turn = 0; turn < 50; turn++) {
+		memset(written, 0, sizeof(written));
+		written[turn * 3] = true;
+		rig_interval(&r, written);
+	}
+	expect_near(&r, 50, 50, 52);
 	rig_close(&r);
 }
 
@@ -223,6 +250,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_strides_follow_the_formula),
+		cmocka_unit_test(test_strides_beside_the_faulting_page),
 		cmocka_unit_test(test_single_pages_name_no_neighbours),
 		cmocka_unit_test(test_replays_grant_within_the_interval),
 		cmocka_unit_test(test_replays_count_as_faults_do),
