@@ -108,7 +108,7 @@ def parse_arguments() -> argparse.Namespace:
         "--fresh", action="store_true", help="measure again what results/ has of this commit"
     )
     parser.add_argument(
-        "--rounds", "--pairs", type=int, help="interleaved rounds of a server (7; 3 if quick)"
+        "--rounds", type=int, help="interleaved rounds of a server (7; 3 if quick)"
     )
     parser.add_argument(
         "--quick", action="store_true", help="smaller loads for smc and traces (default for all)"

@@ -30,7 +30,6 @@
 #define CRN_STUB_JUMP   96
 #define CRN_STUB_BACK   104
 #define CRN_STUB_SITE   112
-#define CRN_STUB_FLAGS  120
 
 #define CRN_STUB_BEFORE_MAX 16 /* room for the displaced instruction before the call */
 #define CRN_STUB_AFTER_MAX  21 /* and for those behind it */

@@ -40,7 +40,6 @@ struct region {
 	size_t len;
 	uint32_t kind;
 	uint32_t serial; /* a new one each time it is registered; 0: not registered */
-	uint32_t file_pos;
 	bool live, writable;
 };
 
