@@ -4,13 +4,15 @@
  * program. Deterministic: the same run, seed and strategy give the same line, but for own_cycles.
  */
 #include <err.h>
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "replay_score.h"
 
-#define LIST_MAX 256
+#define LIST_MAX   256
+#define CYCLES_MAX (1ul << 24)
 
 static struct cost_model models[] = {
 	{ .name = "smc", .costs = { .fault = 800, .copy = 100 } },
@@ -40,12 +42,37 @@ static void push(const char **list, size_t *count, const char *item)
 	list[(*count)++] = item;
 }
 
+/* What follows the number, or NULL. */
+static const char *cycles(const char *text, uint32_t *out)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (*text < '0' || *text > '9' || value > CYCLES_MAX)
+		return NULL;
+	*out = (uint32_t)value;
+	return end;
+}
+
+static bool all_cycles(const char *text, struct crn_costs *c)
+{
+	uint32_t *const fields[] = { &c->fault, &c->copy, &c->protect, &c->open };
+
+	for (size_t i = 0; i < 4; i++) {
+		text = cycles(text, fields[i]);
+		if (!text || *text != (i < 3 ? ',' : 0))
+			return false;
+		text += i < 3;
+	}
+	return c->copy;
+}
+
 static void add_costs(struct settings *s, const char *text)
 {
 	struct cost_model *m = &s->costs[s->cost_count];
 	struct crn_costs *c = &m->costs;
 	size_t name = strcspn(text, ":");
-	char rest;
+	const char *rest;
 
 	if (s->cost_count++ == LIST_MAX)
 		errx(2, "more than %d cost models", LIST_MAX);
@@ -54,13 +81,13 @@ static void add_costs(struct settings *s, const char *text)
 			continue;
 		*m = models[i];
 		m->name = text;
-		if (text[name] && (sscanf(text + name, ":%u%c", &c->copy, &rest) != 1 || !c->copy))
+		rest = text[name] ? cycles(text + name + 1, &c->copy) : "";
+		if (!rest || *rest || !c->copy)
 			errx(2, "--costs: '%s': COPY is a number of cycles", text);
 		return;
 	}
 	m->name = text;
-	if (sscanf(text, "%u,%u,%u,%u%c", &c->fault, &c->copy, &c->protect, &c->open, &rest) != 4 ||
-		!c->copy)
+	if (!all_cycles(text, c))
 		errx(2, "--costs: '%s' is neither a known tracker nor FAULT,COPY,PROTECT,OPEN in "
 			"cycles", text);
 }
@@ -156,9 +183,11 @@ static void list(void)
 static uint64_t number(const char *option, const char *text)
 {
 	char *end;
-	uint64_t value = strtoull(text, &end, 10);
+	uint64_t value;
 
-	if (*text < '0' || *text > '9' || *end)
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno)
 		errx(2, "--%s: '%s' is no number", option, text);
 	return value;
 }

@@ -72,7 +72,7 @@ static void mixed(struct run *r, const struct setting *s, size_t i, uint64_t *se
 	size_t hot = (size_t)s[0].value, pick = (size_t)s[1].value, tail = (size_t)s[2].value;
 
 	run_begin_interval(r, 0);
-	while (r->intervals[r->interval_count - 1].count < pick && pick <= hot)
+	while (r->intervals[r->interval_count - 1].count < (pick < hot ? pick : hot))
 		add_once(r, PAGE_OF(100000 + run_random(seed) % hot * 37));
 	for (size_t k = 0; k < tail; k++)
 		add_once(r, PAGE_OF(zipf((size_t)s[3].value, seed) * 3));
@@ -157,9 +157,19 @@ void run_kinds(void)
 	}
 }
 
+/* What is drawn from is not empty, and what is divided by not 0; a chance is at most 1. */
+static void limits(const char *name, double *least, double *most)
+{
+	bool count = !strcmp(name, "pages") || !strcmp(name, "length") || !strcmp(name, "longest");
+
+	*least = count ? 1 : 0;
+	*most = strcmp(name, "p") ? 1e9 : 1;
+}
+
 static bool apply_settings(struct setting *settings, const char *text, char *why, size_t why_size)
 {
 	char copy[256], *rest = copy, *item, *end;
+	double least, most;
 
 	snprintf(copy, sizeof(copy), "%s", text);
 	while ((item = strsep(&rest, ","))) {
@@ -174,10 +184,12 @@ static bool apply_settings(struct setting *settings, const char *text, char *why
 			snprintf(why, why_size, "'%s' is no setting of this kind of run", item);
 			return false;
 		}
+		limits(item, &least, &most);
 		settings[k].value = strtod(value, &end);
-		if (end == value || *end || !(settings[k].value >= 0) ||
-			settings[k].value > 1e9) {
-			snprintf(why, why_size, "%s: '%s' is no such number", item, value);
+		if (end == value || *end || !(settings[k].value >= least) ||
+			settings[k].value > most) {
+			snprintf(why, why_size, "%s: '%s' is not a number from %g to %g", item,
+				value, least, most);
 			return false;
 		}
 	}

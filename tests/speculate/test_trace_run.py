@@ -233,6 +233,18 @@ def check_errors(program: str) -> None:
         (("-y", "mixed", "-s", "gspec:mutation=2"), "'mutation=2' is not a number from 0 to 1"),
         (("-y", "mixed", "-s", "gspec:mutatio=0.1"), "'mutatio'; it has individuals"),
         (("-y", "mixed", "-c", "1,2,3"), "'1,2,3'"),
+        (("-y", "mixed", "-c", "-1,2,3,4"), "'-1,2,3,4'"),
+        (("-y", "mixed", "-c", "4294967297,2,3,4"), "'4294967297,2,3,4'"),
+        (("-y", "mixed", "-c", "async:0"), "'async:0'"),
+        (("-y", "mixed", "-n", "18446744073709551616"), "'18446744073709551616'"),
+        (("-y", "mixed:pages=0", "-n", "20"), "pages: '0' is not a number from 1 to"),
+        (("-y", "zipf:pages=0.5", "-n", "20"), "pages: '0.5'"),
+        (("-y", "phases:length=0", "-n", "20"), "length: '0'"),
+        (("-y", "phases:p=1.5", "-n", "20"), "p: '1.5' is not a number from 0 to 1"),
+        (("-y", "periods:longest=0", "-n", "20"), "longest: '0'"),
+        (("-y", "stride:pages=0", "-n", "20"), "pages: '0'"),
+        (("-y", "stride:runs=-1", "-n", "20"), "runs: '-1'"),
+        (("-y", "stride:runs=nan", "-n", "20"), "runs: 'nan'"),
     ):
         got = bench(program, *arguments)
         assert got.returncode in (1, 2) and says in got.stderr, (arguments, got)
