@@ -33,7 +33,8 @@ static bool is_whole(const char *path, const void *bytes, size_t size)
 
 static bool check_profile(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_NOCTTY | O_CLOEXEC);
+	/* Not to wait for whoever opens the other end of a pipe: it is refused below. */
+	int fd = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	struct stat st = { .st_size = 0 };
 	void *bytes = NULL;
 	bool good;

@@ -81,7 +81,7 @@ static bool read_intervals(struct run *r, struct crn_trace_reader *reader, bool 
 bool run_load(struct run *r, const char *path, bool cut, char *why, size_t why_size)
 {
 	struct crn_trace_reader reader = { 0 };
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	void *bytes = NULL;
 	struct stat st;
 	bool good;
@@ -92,6 +92,11 @@ bool run_load(struct run *r, const char *path, bool cut, char *why, size_t why_s
 		snprintf(why, why_size, "%s: %s", path, strerror(errno));
 		if (fd >= 0)
 			close(fd);
+		return false;
+	}
+	if (!S_ISREG(st.st_mode)) {
+		snprintf(why, why_size, "%s: not a regular file", path);
+		close(fd);
 		return false;
 	}
 	if (st.st_size)

@@ -11,6 +11,7 @@ The trace is decoded here once more, from the description of the format in specu
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -135,6 +136,10 @@ def check_oracle(cairn: str, victim: str, tracker: str, trace: Path) -> None:
     broken.write_bytes(trace.read_bytes()[:-1])
     printed, said = run(broken, TURNS, status=2)
     assert "byte" in said and "cut short" in said and not printed, (printed, said)
+    pipe = trace.with_suffix(".pipe")
+    os.mkfifo(pipe)
+    printed, said = run(pipe, TURNS, status=2)
+    assert "not a regular file" in said and not printed, (printed, said)
 
 
 def check_bound(cairn: str, victim: str, tracker: str, trace: Path, pages: int) -> None:
@@ -218,6 +223,11 @@ def check_bench(program: str, trace: Path) -> None:
         got = bench(program, str(broken))
         assert got.returncode == 1 and "byte" in got.stderr, (at, got)
         assert not got.stdout
+    pipe = trace.with_suffix(".fifo")
+    os.mkfifo(pipe)
+    for path in (pipe, trace.parent):
+        got = bench(program, str(path))
+        assert got.returncode == 1 and "not a regular file" in got.stderr, got
     broken.write_bytes(data[:-3])
     got = bench(program, str(broken))
     assert got.returncode == 1 and "cut short" in got.stderr, got
