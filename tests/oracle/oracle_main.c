@@ -200,13 +200,16 @@ static void run_step(void)
 	run_op();
 }
 
-/* A strategy that made no page hot tested nothing; meta makes none, histase acts at faults. */
+/*
+ * A strategy that made no page hot tested nothing. meta makes none, nor does histase where it acts
+ * at faults.
+ */
 static void demand_hot_pages(void)
 {
 	struct cairn_stats s = { .size = sizeof(s) };
 
 	if (!strategy || !strcmp(strategy, "none") || !strcmp(strategy, "meta") ||
-		!strcmp(strategy, "histase"))
+		(!strcmp(strategy, "histase") && strcmp(W->rules->name, "async") != 0))
 		return;
 	CHECK_OK(cairn_stats(W->c, &s));
 	if (!s.promotions)
