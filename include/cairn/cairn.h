@@ -449,7 +449,7 @@ struct cairn_stats {
 	uint64_t contexts;       /* working sets at present: see cairn_context */
 	char feed[16];           /* of "async": the feed in use; empty under other trackers */
 	uint64_t scans;          /* of "async": times that the whole surface was scanned */
-	char strategy_why[48];   /* "named" (and what is else with it), or why "auto" took it */
+	char strategy_why[48];   /* "named", "given up", or why "auto" took it */
 	uint64_t long_intervals; /* that switched to page mode: cairn_interval_long */
 	uint64_t long_at_once;   /* of those, begun in it because the ones before were long */
 	char feed_why[48];       /* a better feed that "auto" did not take, and why; or empty */

@@ -96,9 +96,11 @@ static uint64_t port_random(const struct crn_port *port)
 	return *seed;
 }
 
+/* The strategy has given up, and is `none` from now on. */
 static void port_log(const struct crn_port *port, const char *text)
 {
 	crn_warn("strategy %s", text);
+	((cairn_t *)port->owner)->strategy_why = "given up: the log says where";
 }
 
 static uint64_t port_clock(const struct crn_port *port)

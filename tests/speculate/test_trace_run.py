@@ -128,10 +128,12 @@ def check_oracle(cairn: str, victim: str, tracker: str, trace: Path) -> None:
     _, said = run(trace, TURNS)
     assert len(said.splitlines()) == 1, f"it has complained: {said}"
     stats = json.loads(said)
+    assert stats["strategy_why"] == "named", stats
     assert stats["undercopied"] < PAGES / 2, stats
     # Turns beyond those of the profile.
     _, said = run(trace, TURNS + 5)
     assert "oracle: interval" in said and "profile" in said, said
+    assert json.loads(said.splitlines()[-1])["strategy_why"].startswith("given up"), said
     broken = trace.with_suffix(".cut")
     broken.write_bytes(trace.read_bytes()[:-1])
     printed, said = run(broken, TURNS, status=2)
