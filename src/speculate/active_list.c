@@ -26,8 +26,13 @@ void crn_active_fault(struct crn_speculation *s, struct crn_working_set *ws, uin
 
 	if (a->sampling)
 		a->written++;
-	if (crn_ws_find(ws, page) != CRN_WS_NONE)
+	index = crn_ws_find(ws, page);
+	if (index != CRN_WS_NONE) {
+		/* Memory was short when it went cold, or was to become hot. */
+		if (!a->sampling)
+			crn_ws_set_hot(ws, index, true);
 		return;
+	}
 	while (a->runs && ws->count >= size_of(a))
 		crn_strategy_drop(s, ws, victim(s, ws));
 	index = crn_ws_add(ws, page);

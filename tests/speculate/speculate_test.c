@@ -140,6 +140,33 @@ static void test_the_hot_set_has_a_limit(void **state)
 	}
 }
 
+/* Memory was short for once: what is still written is hot again at the next checkpoint. */
+static void test_pages_are_hot_again_after_a_cooling(void **state)
+{
+	static const char *const those[] = { "last", "active-rnd", "active-fifo", "active-cks",
+		"decay" };
+
+	for (size_t i = 0; i < COUNT(those); i++) {
+		bool written[RIG_PAGES] = { false };
+		struct rig r;
+
+		rig_init(&r);
+		rig_open(&r, those[i]);
+		for (unsigned n = 0; n < 10; n++)
+			written[n] = true;
+		for (unsigned turn = 0; turn < 20; turn++)
+			rig_interval(&r, written);
+		assert_int_equal(r.hot, 10);
+		crn_speculation_cool(r.s);
+		rig_apply(&r);
+		assert_int_equal(r.hot, 0);
+		rig_interval(&r, written);
+		if (r.hot != 10)
+			fail_msg("%s: %zu pages are hot", those[i], r.hot);
+		rig_close(&r);
+	}
+}
+
 /* Two disjoint sets of pages by turns: with a context each, nothing is mispredicted. */
 static void test_contexts_keep_a_working_set_each(void **state)
 {
@@ -222,6 +249,7 @@ int main(void)
 		cmocka_unit_test(test_last_is_the_interval_before),
 		cmocka_unit_test(test_a_restore_forgets_the_open_interval),
 		cmocka_unit_test(test_the_hot_set_has_a_limit),
+		cmocka_unit_test(test_pages_are_hot_again_after_a_cooling),
 		cmocka_unit_test(test_contexts_keep_a_working_set_each),
 		cmocka_unit_test(test_a_replay_counts_as_the_tracker_does),
 		cmocka_unit_test(test_bad_options_are_named),
