@@ -302,6 +302,7 @@ int crn_strategy_open(cairn_t *c, const char *spec)
 		else
 			c->strategy_why = "named: predicts for the next interval here";
 	}
+	c->predictor.exact = crn_speculation_flags(c->speculation) & CRN_STRATEGY_EXACT;
 	c->env.predictor = &c->predictor;
 	return 0;
 }

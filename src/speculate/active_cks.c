@@ -52,6 +52,7 @@ static void cks_checkpoint(struct crn_speculation *s, struct crn_working_set *ws
 const struct crn_strategy_ops crn_strategy_active_cks = {
 	.name = "active-cks",
 	.summary = "evicts a page whose checksum stays the same (SMC 5.1)",
+	.flags = CRN_STRATEGY_EXACT,
 	.parameters = {
 		[CKS_N] = { "n", "checkpoints without a change before a page is evicted", 1, 5, 1,
 			1 << 20 },

@@ -343,7 +343,7 @@ static uint64_t histase_bytes(const struct crn_speculation *s)
 const struct crn_strategy_ops crn_strategy_histase = {
 	.name = "histase",
 	.summary = "opens a fault's neighbours by the strides of the past (HBFT 4.1.2)",
-	.flags = CRN_STRATEGY_NEAR,
+	.flags = CRN_STRATEGY_NEAR | CRN_STRATEGY_EXACT,
 	.parameters = {
 		[ALPHA] = { "alpha", "weight of the past in his_stride", CRN_ONE, 45875, 0,
 			CRN_ONE - 1 },

@@ -28,6 +28,7 @@ static void last_checkpoint(struct crn_speculation *s, struct crn_working_set *w
 const struct crn_strategy_ops crn_strategy_last = {
 	.name = "last",
 	.summary = "the pages that the previous interval of the context wrote",
+	.flags = CRN_STRATEGY_EXACT,
 	.fault = last_fault,
 	.checkpoint = last_checkpoint,
 };

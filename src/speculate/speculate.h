@@ -54,6 +54,11 @@ enum crn_strategy_flags {
 	CRN_STRATEGY_PROFILE = 1u << 3,
 	/* Has one working set whatever the context: it knows better. */
 	CRN_STRATEGY_ONE_CONTEXT = 1u << 4,
+	/*
+	 * Looks at which hot pages have changed in this interval alone: none may be taken for
+	 * changed because it has been for long.
+	 */
+	CRN_STRATEGY_EXACT = 1u << 5,
 };
 
 /* Totals since open or reset. Pages are counted once per interval. */

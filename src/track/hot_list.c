@@ -39,6 +39,7 @@ struct crn_hot_entry *crn_hot_list_add(
 	l->count++;
 	l->at[at] = (struct crn_hot_entry){
 		.page = page, .where = where, .slot = CRN_HOT_NO_SLOT, .changed = true,
+		.exact = l->exact,
 	};
 	return &l->at[at];
 }
@@ -71,6 +72,8 @@ static uint8_t longer_streak(struct crn_hot_entry *e)
 {
 	unsigned blind;
 
+	if (e->exact)
+		return 0;
 	if (e->streak + 1u < CRN_HOT_STREAK)
 		return (uint8_t)(e->streak + 1u);
 	if (e->streak < CRN_HOT_STREAK) {

@@ -37,6 +37,7 @@ struct crn_hot_entry {
 	bool pinned : 1; /* stays, whatever a strategy says (the kernel writes it) */
 	/* In this interval: a restore stores to it, changed or not (MADV_FREE would take it). */
 	bool touched : 1;
+	bool exact : 1; /* as its list */
 };
 
 struct crn_hot_list {
@@ -49,6 +50,7 @@ struct crn_hot_list {
 	 */
 	bool stale;
 	bool touched; /* some entry is */
+	bool exact;   /* pages are compared at each checkpoint, whatever they did before */
 	uint32_t turns;  /* checkpoints; the price of hot pages is measured at some */
 	uint64_t cycles; /* spent on them so far at this checkpoint; 0: not measured */
 };

@@ -89,6 +89,7 @@ struct crn_track_env;
  */
 struct crn_predictor {
 	uint64_t *changed; /* bit `slot`; moves in `decide` */
+	bool exact; /* no page is to be taken for changed unseen; set before the tracker opens */
 	/*
 	 * What pages have cost, in cycles per page, as the tracker has measured while the program's
 	 * caches are as they are. Set now and then, at the end of an interval; 0: not measured.

@@ -81,6 +81,7 @@ static int async_open(void **out, struct crn_track_env *env)
 		return CAIRN_EMEMORY;
 	t->env = env;
 	t->collapses = crn_memory_huge_allowed();
+	t->hot.exact = env->predictor && env->predictor->exact;
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(lists); i++)
 		crn_range_list_open(lists[i], env->arena);
 	err = crn_mirror_open(&t->mirror, env);

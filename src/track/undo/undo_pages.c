@@ -467,6 +467,7 @@ int undo_open(
 	if (!u)
 		return err;
 	u->env = env;
+	u->hot.exact = env->predictor && env->predictor->exact;
 	u->guard = guard;
 	u->uffd = u->told_fd = -1;
 	crn_range_list_open(&u->open, env->arena);
