@@ -175,7 +175,8 @@ bool Checkpoints::at(const Instruction &i) const
 	if (options.threads && synchronises(i))
 		return true;
 	// Where setjmp returns again, anything may have happened since it was called.
-	return c && (call(*c) || c->hasFnAttr(Attribute::ReturnsTwice));
+	return c && (call(*c) || c->hasFnAttr(Attribute::ReturnsTwice) ||
+		c->getIntrinsicID() == Intrinsic::eh_sjlj_setjmp);
 }
 
 } // namespace cairn

@@ -7,6 +7,7 @@
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/IntrinsicsX86.h"
 #include "llvm/IR/Module.h"
+#include <numeric>
 
 using namespace llvm;
 
@@ -23,6 +24,18 @@ const struct {
 	{ "getcontext", 968 }, { "swapcontext", 968 }, { "makecontext", 968 },
 };
 
+// libatomic's, for atomics that are no machine word: which arguments they write, each as many bytes
+// as the first one says.
+const struct {
+	const char *name;
+	unsigned written[2];
+} atomics[] = {
+	{ "__atomic_load", { 2, 2 } },
+	{ "__atomic_store", { 1, 1 } },
+	{ "__atomic_exchange", { 1, 3 } },
+	{ "__atomic_compare_exchange", { 1, 2 } },
+};
+
 class Finder {
 public:
 	explicit Finder(Function &f) : layout(f.getParent()->getDataLayout()) {}
@@ -36,7 +49,7 @@ public:
 		else if (auto *c = dyn_cast<AtomicCmpXchgInst>(&i))
 			add(&i, c->getPointerOperand(), c->getNewValOperand()->getType(), c->getAlign());
 		else if (auto *m = dyn_cast<AnyMemIntrinsic>(&i))
-			add_memory(m);
+			add(m, m->getRawDest(), m->getLength(), m->getDestAlign().valueOrOne());
 		else if (auto *n = dyn_cast<IntrinsicInst>(&i))
 			add_intrinsic(n);
 		else if (auto *c = dyn_cast<CallBase>(&i); c && c->isInlineAsm())
@@ -64,15 +77,14 @@ private:
 			found.writes.push_back({ at, pointer, size.getFixedValue(), align });
 	}
 
-	void add_memory(AnyMemIntrinsic *m)
+	void add(Instruction *at, Value *pointer, Value *length, Align align)
 	{
-		auto *length = dyn_cast<ConstantInt>(m->getLength());
+		auto *known = dyn_cast<ConstantInt>(length);
 
-		if (!length)
-			found.long_writes.push_back({ m, m->getRawDest(), m->getLength() });
-		else if (!length->isZero())
-			found.writes.push_back({ m, m->getRawDest(), length->getZExtValue(),
-				m->getDestAlign().valueOrOne() });
+		if (!known)
+			found.long_writes.push_back({ at, pointer, length });
+		else if (!known->isZero())
+			found.writes.push_back({ at, pointer, known->getZExtValue(), align });
 	}
 
 	void add_intrinsic(IntrinsicInst *n)
@@ -85,8 +97,12 @@ private:
 		case Intrinsic::masked_scatter:
 			return lanes(n, LaneWrite::Scattered, 1, n->arg_size() - 1);
 		case Intrinsic::vastart:
-		case Intrinsic::vacopy: // a va_list of x86-64
-			found.writes.push_back({ n, n->getArgOperand(0), 24, Align(8) });
+		case Intrinsic::vacopy:
+			found.writes.push_back({ n, n->getArgOperand(0), va_list_size(), Align(4) });
+			return;
+		case Intrinsic::eh_sjlj_setjmp: // of five words
+			found.writes.push_back({ n, n->getArgOperand(0),
+				5 * layout.getPointerSize(), Align(4) });
 			return;
 		case Intrinsic::x86_sse_stmxcsr:
 		case Intrinsic::x86_directstore32:
@@ -122,9 +138,89 @@ private:
 		case Intrinsic::stacksave:
 			return;
 		default:
+			if (add_vector_store(n))
+				return;
 			if (n->mayWriteToMemory() && writes_through_pointer(n))
 				found.unknown.push_back({ n, "an intrinsic that writes memory" });
 		}
+	}
+
+	uint64_t va_list_size() const { return layout.getPointerSize() == 4 ? 4 : 24; }
+
+	// Those of AVX-512 that clang leaves to the code generator.
+	bool add_vector_store(IntrinsicInst *n)
+	{
+		StringRef name = n->getCalledFunction()->getName();
+
+		if (!name.consume_front("llvm.x86.avx512.mask."))
+			return false;
+		if (name.starts_with("scatter"))
+			return add_scatter(n);
+		return name.consume_front("pmov") && name.contains(".mem.") && add_narrowed(n, name);
+	}
+
+	// (base, mask, indices, values, scale): as many lanes as the shortest of them has.
+	bool add_scatter(IntrinsicInst *n)
+	{
+		auto *mask = dyn_cast<FixedVectorType>(n->getArgOperand(1)->getType());
+		auto *indices = cast<FixedVectorType>(n->getArgOperand(2)->getType());
+		auto *values = cast<FixedVectorType>(n->getArgOperand(3)->getType());
+		unsigned lanes = std::min(indices->getNumElements(), values->getNumElements());
+
+		if (!mask)
+			return false;
+		lanes = std::min(lanes, mask->getNumElements());
+		IRBuilder<> b(n);
+		Type *words = FixedVectorType::get(b.getInt64Ty(), lanes);
+		Value *index = b.CreateSExt(first(b, n->getArgOperand(2), lanes), words);
+		Value *scale = b.CreateVectorSplat(lanes,
+			b.CreateZExt(n->getArgOperand(4), b.getInt64Ty()));
+		Value *to = b.CreateGEP(b.getInt8Ty(), n->getArgOperand(0),
+			b.CreateMul(index, scale));
+
+		found.lane_writes.push_back({ cast<CallInst>(n), LaneWrite::Scattered, to,
+			first(b, n->getArgOperand(1), lanes),
+			FixedVectorType::get(values->getElementType(), lanes) });
+		return true;
+	}
+
+	// (to, values, mask), in lanes whose width the name has: .WB.mem. is from words to bytes.
+	bool add_narrowed(IntrinsicInst *n, StringRef name)
+	{
+		unsigned lanes =
+			cast<FixedVectorType>(n->getArgOperand(1)->getType())->getNumElements();
+		Value *mask = n->getArgOperand(2);
+		unsigned bits;
+
+		switch (name.split(".mem.").first.back()) {
+		case 'b':
+			bits = 8;
+			break;
+		case 'w':
+			bits = 16;
+			break;
+		case 'd':
+			bits = 32;
+			break;
+		default:
+			return false;
+		}
+		IRBuilder<> b(n);
+		Value *each = b.CreateBitCast(mask, FixedVectorType::get(b.getInt1Ty(),
+			mask->getType()->getIntegerBitWidth()));
+
+		found.lane_writes.push_back({ cast<CallInst>(n), LaneWrite::Masked,
+			n->getArgOperand(0), first(b, each, lanes),
+			FixedVectorType::get(b.getIntNTy(bits), lanes) });
+		return true;
+	}
+
+	static Value *first(IRBuilder<> &b, Value *vector, unsigned lanes)
+	{
+		SmallVector<int, 16> which(lanes);
+
+		std::iota(which.begin(), which.end(), 0);
+		return b.CreateShuffleVector(vector, which);
 	}
 
 	static bool writes_through_pointer(IntrinsicInst *n)
@@ -164,6 +260,7 @@ private:
 		const Function *f = c->getCalledFunction();
 
 		add_context(c);
+		add_atomic(c);
 		if (!f || !f->hasFnAttribute(writes_arguments))
 			return;
 		for (unsigned i = 0; i < c->arg_size(); i++)
@@ -189,6 +286,22 @@ private:
 				c->arg_size())
 				found.writes.push_back(
 					{ c, c->getArgOperand(0), context.size, Align(1) });
+	}
+
+	void add_atomic(CallBase *c)
+	{
+		const Function *f = c->getCalledFunction();
+
+		for (const auto &atomic : atomics) {
+			auto [one, two] = atomic.written;
+
+			if (!f || !f->isDeclaration() || f->getName() != atomic.name ||
+				c->arg_size() <= two)
+				continue;
+			add(c, c->getArgOperand(one), c->getArgOperand(0), Align(1));
+			if (one != two)
+				add(c, c->getArgOperand(two), c->getArgOperand(0), Align(1));
+		}
 	}
 
 	// An output that is a place in memory is a write like any other. What else it stores to can
