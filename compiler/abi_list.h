@@ -6,18 +6,19 @@
 //	fun:NAME=covered          what it writes is kept by other means
 //	fun:NAME=arguments        writes to what its arguments refer to, and nothing behind that
 //	fun:NAME=custom           the program has a wrapper of it, __cairn_wrap_NAME
-//	fun:NAME=uninstrumented   it may write, whatever another line says
+//	fun:NAME=uninstrumented   it may write, whatever another line says; not libc's
 //
 // and, for functions that are called through pointers, by the name of their object in the program
 //
 //	facet:NAME=uninstrumented  the id of a facet of C++'s locales that writes for its callers
 //
-// NAME may contain *. compiler/libc.abilist is the list for libc; -fcairn-abilist adds others.
+// NAME may contain *. compiler/libc.abilist is the list for libc; -fcairn-abilist adds others. Of a
+// function that has a name of libc's and is not libc's (natives.h) only these are asked.
 #ifndef CAIRN_COMPILER_ABI_LIST_H
 #define CAIRN_COMPILER_ABI_LIST_H
 
 #include "options.h"
-#include "llvm/ADT/StringRef.h"
+#include "llvm/IR/Function.h"
 #include "llvm/Support/SpecialCaseList.h"
 #include <memory>
 
@@ -29,21 +30,36 @@ public:
 	explicit AbiList(const Options &options);
 
 	// Nothing that it writes has to come back.
-	bool harmless(llvm::StringRef function) const;
-	bool arguments(llvm::StringRef function) const { return says(function, "arguments"); }
-	bool custom(llvm::StringRef function) const { return says(function, "custom"); }
+	bool harmless(const llvm::Function &f) const;
+	// Some list says something of it.
+	bool knows(const llvm::Function &f) const { return harmless(f) || arguments(f); }
+	bool arguments(const llvm::Function &f) const { return says(f, "arguments"); }
+	bool custom(llvm::StringRef name) const { return says(own, name, "custom"); }
+	bool uninstrumented(llvm::StringRef name) const
+	{
+		return says(own, name, "uninstrumented");
+	}
 	bool facet(llvm::StringRef id) const
 	{
-		return list && list->inSection("cairn", "facet", id, "uninstrumented");
+		return has(own, "facet", id, "uninstrumented") ||
+			has(libc, "facet", id, "uninstrumented");
 	}
 
 private:
-	std::unique_ptr<llvm::SpecialCaseList> list; // null: no list at all
+	using List = std::unique_ptr<llvm::SpecialCaseList>; // null: no list at all
 
-	bool says(llvm::StringRef function, llvm::StringRef category) const
+	List libc, own;
+
+	static bool has(const List &list, llvm::StringRef kind, llvm::StringRef name,
+		llvm::StringRef category)
 	{
-		return list && list->inSection("cairn", "fun", function, category);
+		return list && list->inSection("cairn", kind, name, category);
 	}
+	static bool says(const List &list, llvm::StringRef name, llvm::StringRef category)
+	{
+		return has(list, "fun", name, category);
+	}
+	bool says(const llvm::Function &f, llvm::StringRef category) const;
 };
 
 } // namespace cairn

@@ -193,8 +193,8 @@ class Command:
                 self.sites.append(value)
         elif name == "site-threads" and value in ("all", "one"):
             self.switches["site-one"] = "on" if value == "one" else "off"
-        elif name == "report" and not equals:
-            self.report = True
+        elif name in ("report", "profile", "unit", "complete") and not equals:
+            setattr(self, name, True)
         elif name == "threads" and not equals:
             self.switches["threads"] = "on"
         elif name == "hybrid" and not equals:
@@ -205,18 +205,12 @@ class Command:
             if "," in value or not Path(value).is_file():
                 raise Wrong(f"-fcairn-abilist: no file '{value}' (without a comma in its name)")
             self.abi_lists.append(os.path.abspath(value))
-        elif name == "profile" and not equals:
-            self.profile = True
         elif name == "sites" and value:
             self.profiled = value.removesuffix(":long")
             if value.endswith(":long"):
                 self.switches["sites-long"] = "on"
         elif name == "keep" and value.isdigit() and 1 <= int(value) <= KEEP_MAX:
             self.keep = value
-        elif name == "unit" and not equals:
-            self.unit = True
-        elif name == "complete" and not equals:
-            self.complete = True
         elif name == "test-lose" and value.isdigit():
             self.lose = value
         elif equals and name in (
@@ -274,14 +268,23 @@ class Command:
         sources = sum(not name.startswith("-l") for name in self.files)
         return sources <= 1 and Path(self.output).name != self.program
 
+    def paths(self) -> list[Path]:
+        """The files that inputs may mean, but for our own."""
+        return sorted({path for name in self.files for path in find_inputs(name, self.dirs)
+                       if not path.name.startswith("libcairn")})  # fmt: skip
+
+    def natives(self) -> list[Path]:
+        """Of these, what has no bitcode, but for the system's libraries."""
+        return [path for path in self.paths() if self.links() and native_code(path) != b""
+                and path.parent.as_posix() not in SYSTEM_DIRS]  # fmt: skip
+
     def what_is_known(self) -> dict[str, str]:
         """Of what is linked without bitcode: does it take checkpoints, can its malloc have hooks?
 
         Sources and bitcode are the pass's own business. An archive of bitcode that has such names
         counts as native: that costs speed, never a store.
         """
-        paths = {path for name in self.files for path in find_inputs(name, self.dirs)}
-        natives = [native_code(path) for path in paths if not path.name.startswith("libcairn")]
+        natives = [native_code(path) for path in self.paths()]
         if "assembler" in " ".join(self.clang) or None in natives:
             return {}
         known = {}
@@ -312,7 +315,8 @@ class Command:
         if self.warn_uncovered:
             own["warn-uncovered"] = "on"
         items = [*own.items(), *(("site", site) for site in self.sites)]
-        items += [("abilist", name) for name in (library("cairn-libc.abilist"), *self.abi_lists)]
+        items += [("libc-abilist", library("cairn-libc.abilist"))]
+        items += [("abilist", name) for name in self.abi_lists]
         return ",".join(f"{key}={value}" for key, value in items)
 
 
@@ -451,28 +455,28 @@ def family(word: str) -> str:
 
 
 def check_objects(command: Command) -> None:
-    """Code that has its hooks already must be made for the run-time that this link takes."""
+    """Code with hooks must be made for the run-time of this link; other code is reported."""
     want = {"version": "version_@CRN_RT_ABI@", "hooks": command.kinds()[0]}
     if len(command.kinds()) > 1:
         want["tags"] = "tags_epoch" if command.tags == "epoch" else "tags_one"
-    for name in command.files:
-        for path in find_inputs(name, command.dirs):
-            code = native_code(path) or b""
-            words = {word.decode() for word in MADE_FOR.findall(code)}.difference(want.values())
-            if path.name.startswith("libcairn"):
-                continue
-            if "hybrid" in command.switches and path.suffix == ".so" and b"__cairn_abi_" in code:
-                raise Wrong(f"-fcairn-hybrid: {path} has hooks, too: page mode tracks the "
-                            "memory of one program, so link it statically")
-            if not words:
-                continue
-            ours = {want[family(word)] for word in words if family(word) in want}
-            theirs, these = (" ".join(sorted(map(options_of, w))) for w in (words, ours))
-            line = f"{path} has hooks for {theirs}; this link is for {these}"
-            if not code.startswith(b"!<arch>"):
-                raise Wrong(f"{line}: compile all with the same")
-            # It may be that nothing of it is linked.
-            print(f"cairn-cc: warning: something in {line}", file=sys.stderr)
+    told = command.natives() if command.report or command.warn_uncovered else []
+    for path in command.paths():
+        code = native_code(path) or b""
+        if path in told and b"__cairn_abi_" not in code:
+            print(f"cairn: code without hooks: {path}", file=sys.stderr)
+        words = {word.decode() for word in MADE_FOR.findall(code)}.difference(want.values())
+        if "hybrid" in command.switches and path.suffix == ".so" and b"__cairn_abi_" in code:
+            raise Wrong(f"-fcairn-hybrid: {path} has hooks, too: page mode tracks the "
+                        "memory of one program, so link it statically")
+        if not words:
+            continue
+        ours = {want[family(word)] for word in words if family(word) in want}
+        theirs, these = (" ".join(sorted(map(options_of, w))) for w in (words, ours))
+        line = f"{path} has hooks for {theirs}; this link is for {these}"
+        if not code.startswith(b"!<arch>"):
+            raise Wrong(f"{line}: compile all with the same")
+        # It may be that nothing of it is linked.
+        print(f"cairn-cc: warning: something in {line}", file=sys.stderr)
 
 
 def library(name: str) -> str:
@@ -586,6 +590,7 @@ def main() -> int:
         print(HELP, flush=True)
     whole = command.links() and not command.partial() and not command.per_unit()
     os.environ["CAIRN_PASS"] = command.pass_options(whole)
+    os.environ["CAIRN_NATIVE"] = "\n".join(map(str, command.natives()))
     os.environ["CAIRN_LOOPS"] = "\n".join(command.loops)
     os.execv(clang, words)
 

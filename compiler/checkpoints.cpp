@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "checkpoints.h"
+#include "natives.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
@@ -30,11 +31,17 @@ static const char *const quiet_libc[] = {
 };
 #undef QUIET
 
+bool Checkpoints::is_libcs(const Function &f) const
+{
+	LibFunc known;
+
+	return !f.hasFnAttribute(not_libcs) && library.getLibFunc(f.getName(), known);
+}
+
 // External functions that never call back into the program, and so take no checkpoints.
 bool Checkpoints::quiet(const Function &f) const
 {
 	StringRef name = f.getName();
-	LibFunc known;
 
 	if (f.hasFnAttribute(Attribute::NoCallback) || f.doesNotAccessMemory() ||
 		f.onlyReadsMemory())
@@ -45,21 +52,20 @@ bool Checkpoints::quiet(const Function &f) const
 		return !begins_interval(name);
 	if (!options.calls || calls_back(name))
 		return false;
-	return library.getLibFunc(name, known) || llvm::is_contained(quiet_libc, name);
+	return is_libcs(f) ||
+		(!f.hasFnAttribute(not_libcs) && llvm::is_contained(quiet_libc, name));
 }
 
 // Does an external function take checkpoints of its own? What is in native objects may, unless the
 // linker's inputs are known not to name any of those functions.
 bool Checkpoints::begins(const Function &f) const
 {
-	LibFunc known;
-
 	if (begins_interval(f.getName()))
 		return true;
 	// Of libc's functions that the run-time wraps none does; some call back.
 	if (f.getName().starts_with("__cairn_wrap_"))
 		return false;
-	return !options.native_quiet && !quiet(f) && !library.getLibFunc(f.getName(), known);
+	return !options.native_quiet && !quiet(f) && !is_libcs(f);
 }
 
 Checkpoints::Checkpoints(Module &m, const Options &o)

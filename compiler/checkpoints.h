@@ -30,6 +30,7 @@ private:
 	llvm::SmallVector<const llvm::Function *, 8> targets; // of these: that pointers can be to
 	bool pointers = false; // pointers may be to code that takes checkpoints and is not known
 
+	bool is_libcs(const llvm::Function &f) const;
 	bool quiet(const llvm::Function &f) const;
 	bool begins(const llvm::Function &f) const;
 	bool call(const llvm::CallBase &c) const;

@@ -66,7 +66,8 @@ static void stand_in_for(Module &m, StringRef name)
 		->setVisibility(f->getVisibility());
 }
 
-void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, Report &report)
+void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, const Natives &natives,
+	Report &report)
 {
 	std::vector<Function *> custom;
 
@@ -77,7 +78,12 @@ void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, Report &r
 			continue;
 		if (o.own && !is_own_heap(w.name))
 			stand_in_for(m, w.name);
-		if (f && f->isDeclaration() && !f->use_empty() && !list.custom(w.name))
+		if (!f || !f->isDeclaration() || f->use_empty() || list.custom(w.name))
+			continue;
+		StringRef file = is_own_heap(w.name) ? "" : natives.where(w.name);
+		if (!file.empty())
+			report.own(w.name, file, !f->hasFnAttribute(not_libcs));
+		if (!f->hasFnAttribute(not_libcs))
 			wrap(*f, w.calls_back(), report);
 	}
 	for (Function &f : m)
@@ -121,7 +127,7 @@ static bool may_be_pointed_to(const Function &f)
 void mark_uncovered_calls(Module &m, const AbiList &list, Report &report)
 {
 	for (Function &f : m) {
-		if (!f.isDeclaration() || known(f.getName()) || list.harmless(f.getName()))
+		if (!f.isDeclaration() || known(f.getName()) || list.harmless(f))
 			continue;
 		bool unseen = may_be_pointed_to(f);
 
@@ -134,7 +140,7 @@ void mark_uncovered_calls(Module &m, const AbiList &list, Report &report)
 			unseen = true;
 			break;
 		}
-		if (unseen && !list.arguments(f.getName()))
+		if (unseen && !list.arguments(f))
 			report.uncovered(f.getName());
 	}
 	for (const GlobalVariable &g : m.globals())

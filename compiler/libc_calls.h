@@ -5,6 +5,7 @@
 #define CAIRN_COMPILER_LIBC_CALLS_H
 
 #include "abi_list.h"
+#include "natives.h"
 #include "options.h"
 #include "report.h"
 #include "llvm/IR/Module.h"
@@ -12,7 +13,7 @@
 namespace cairn {
 
 void wrap_libc_calls(llvm::Module &m, const Options &options, const AbiList &list,
-	Report &report);
+	const Natives &natives, Report &report);
 
 // Afterwards: the external functions that get a pointer they might write through. They are reported
 // and marked: what is known to lie behind their arguments is kept before each call (writes.h).

@@ -94,6 +94,8 @@ Options Options::parse(const char *text)
 			o.sites.push_back(read_site(item, value));
 		} else if (key == "abilist" && !value.empty()) {
 			o.abi_lists.push_back(value.str());
+		} else if (key == "libc-abilist" && !value.empty()) {
+			o.libc_lists.push_back(value.str());
 		} else if (key == "lose") {
 			o.lose = read_number(item, value);
 		} else {

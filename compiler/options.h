@@ -47,7 +47,8 @@ struct Options {
 	bool native_quiet = false; // what is linked without bitcode takes no checkpoints
 	bool report = false;      // say what was done and what was not
 	bool warn_uncovered = false; // one line if external functions may write unseen
-	std::vector<std::string> abi_lists; // files: what is known of external functions
+	// Files: what is known of external functions; of libc's.
+	std::vector<std::string> abi_lists, libc_lists;
 	std::vector<Site> sites;
 	bool site_one = false;    // sites promise that other threads do not write
 	unsigned lose = 0;        // for tests of the oracle: every so many-th store has no hook

@@ -14,6 +14,7 @@
 #include "libc_calls.h"
 #include "loop_counters.h"
 #include "loop_sites.h"
+#include "natives.h"
 #include "options.h"
 #include "own_heap.h"
 #include "rt/abi.h"
@@ -76,9 +77,14 @@ void report_assembly(const Module &m, Report &report)
 {
 	if (!m.getModuleInlineAsm().empty())
 		report.unknown("outside of functions", "assembly that may store");
-	for (const Function &f : m)
-		if (!f.isDeclaration() && f.hasFnAttribute(Attribute::Naked))
+	for (const Function &f : m) {
+		if (f.isDeclaration())
+			continue;
+		if (f.hasFnAttribute(Attribute::Naked))
 			report.unknown(f.getName(), "a naked function");
+		else if (f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation))
+			report.unknown(f.getName(), "disable_sanitizer_instrumentation");
+	}
 }
 
 struct StoreHookPass : PassInfoMixin<StoreHookPass> {
@@ -96,10 +102,12 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		if (o.link)
 			check_loop_sites(m, o);
 		AbiList list(o);
+		Natives natives;
+		natives.mark(m, list);
 		if (o.wrap && o.heap && o.own)
 			rename_own_heap(m);
 		if (o.wrap)
-			wrap_libc_calls(m, o, list, report);
+			wrap_libc_calls(m, o, list, natives, report);
 		Program program(m, o);
 		mark_uncovered_calls(m, list, report);
 		report_assembly(m, report);

@@ -48,6 +48,13 @@ void Report::wrapped(StringRef external)
 		errs() << "cairn: external function is covered: " << external << "\n";
 }
 
+void Report::own(StringRef function, StringRef file, bool alike)
+{
+	if (on)
+		errs() << "cairn: " << function << " is of " << file
+		       << (alike ? ", and taken for libc's\n" : ", and not taken for libc's\n");
+}
+
 void Report::site(StringRef function, unsigned places)
 {
 	if (on)

@@ -33,6 +33,8 @@ public:
 	void uncovered(llvm::StringRef external);
 	void facet(llvm::StringRef id);
 	void wrapped(llvm::StringRef external);
+	// Native code has a function of one of libc's names, which is used like libc's, or is not.
+	void own(llvm::StringRef function, llvm::StringRef file, bool alike);
 	void site(llvm::StringRef function, unsigned places);
 	// Without a bound that is known before it begins, and without a site inside.
 	void long_loop(const llvm::BasicBlock &header, const llvm::DebugLoc &at, bool split);

@@ -145,7 +145,9 @@ int main(void)
 """
 
 
-class CommandLine(unittest.TestCase):
+class Compiling(unittest.TestCase):
+    """A folder, and what is compiled there."""
+
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -171,6 +173,11 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout
 
+    def native(self, *words: str) -> None:
+        subprocess.run(words, cwd=self.folder, check=True, capture_output=True)
+
+
+class CommandLine(Compiling):
     def test_sources_at_once(self) -> None:
         self.cc("-O2", "program.c", "part.c")
         self.assertEqual(self.run_built(), RESTORED)
@@ -257,58 +264,6 @@ class CommandLine(unittest.TestCase):
         self.write("conftest.c", "int main(void) { return 0; }")
         self.cc("-Werror", "-o", "conftest", "conftest.c")
         self.assertEqual(self.run_built("conftest"), "")
-
-    def test_wrapped_functions_of_its_own(self) -> None:
-        """What a wrapper names stays, although the program's calls were all inlined."""
-        self.write("own.c", """
-            #include <stdio.h>
-            #include <string.h>
-            size_t strlcpy(char *to, const char *from, size_t n)
-            {
-                (void)n;
-                return strlen(strcpy(to, from));
-            }
-            void sincos(double x, double *sine, double *cosine) { *sine = *cosine = x; }
-            int main(int argc, char **argv)
-            {
-                double sine, cosine;
-                char text[99];
-                memmove(text, argv[0], (size_t)argc);
-                sincos(argc, &sine, &cosine);
-                printf("%zu %g", strlcpy(text, "own", 9), sine + cosine);
-            }""")
-        for words in ((), ("-fcairn-tracker=undolog", "-fvisibility=hidden")):
-            self.cc("-O2", "-fno-builtin", "-o", "own", "own.c", *words)
-            self.assertEqual(self.run_built("own"), "3 2")
-
-    def test_functions_of_libc_names(self) -> None:
-        """In another unit, or a library, with other arguments than libc's have."""
-        self.write("calls.c", """
-            int printf(const char *, ...), getline(char *, int), select(const char *, int);
-            int main(void)
-            {
-                char line[9];
-                int n = getline(line, sizeof(line));
-                printf("%d %s %d", n, line, select("abc", 2));
-                return 0;
-            }""")
-        self.write("names.c", """
-            int getline(char *to, int n)
-            {
-                int i;
-                for (i = 0; i < 3 && i < n; i++)
-                    to[i] = "own"[i];
-                to[i] = 0;
-                return i;
-            }
-            int select(const char *list, int n) { return list[n]; }""")
-        for words in (("-O0",), ("-O2", "-fcairn-unit"), ("-O1", "-fcairn-tracker=undolog")):
-            self.cc("-w", "calls.c", "names.c", *words)
-            self.assertEqual(self.run_built(), "3 own 99")
-        for words in (("-O2",), ("-O1", "-fcairn-unit")):
-            self.cc("-w", "-fPIC", "-shared", "names.c", "-o", "libnames.so", *words)
-            self.cc("-w", "calls.c", str(self.folder / "libnames.so"), *words)
-            self.assertEqual(self.run_built(), "3 own 99")
 
     def test_cxx(self) -> None:
         self.write("thrown.cc", "#include <stdexcept>\n#include <iostream>\n"
@@ -549,30 +504,6 @@ class CommandLine(unittest.TestCase):
             done = self.cc("-fcairn-warn-uncovered", f"{ROOT}/tests/compiler/jumps.c", *words)
             self.assertNotIn("warning", done.stderr)
             self.assertEqual(self.run_built(), "")
-
-    def test_abi_lists(self) -> None:
-        self.write("unknown.c", "#include <stdio.h>\nvoid of_library(char *); static char a[9];"
-                   "int main(void) { of_library(a); fputs(a, stdout); }")  # fmt: skip
-        self.write("library.c", "void of_library(char *a) { a[1] = 'x'; }")
-        self.write("known.list", "fun:of_lib*=functional\n")
-        self.write("strict.list", "fun:of_library=uninstrumented\n")
-        self.write("custom.list", "fun:of_library=custom\n")
-        self.write("wrapper.c", "void of_library(char *); void __cairn_wrap_of_library(char *a)"
-                   " { of_library(a); a[0] = 'w'; }")  # fmt: skip
-        subprocess.run(["cc", "-c", "-fPIE", "library.c", "wrapper.c"], cwd=self.folder, check=True)
-        sentence = "is not covered: of_library"
-        report = ("-O2", "-fcairn-report", "unknown.c", "library.o")
-        self.assertIn(sentence, self.cc(*report).stderr)
-        self.assertNotIn("covered: fputs", self.cc(*report).stderr)
-        self.assertNotIn(sentence, self.cc(*report, "-fcairn-abilist=known.list").stderr)
-        both = ("-fcairn-abilist=known.list", "-fcairn-abilist=strict.list")
-        self.assertIn(sentence, self.cc(*report, *both).stderr)
-        done = self.cc("-fcairn-warn-uncovered", "unknown.c", "library.o")
-        self.assertIn("warning: 1 external functions", done.stderr)
-        self.cc("-O2", "unknown.c", "library.o", "wrapper.o", "-fcairn-abilist=custom.list")
-        self.assertEqual(self.run_built(), "wx")
-        self.assertIn("nothing.list", self.cc("-fcairn-abilist=nothing.list", "unknown.c",
-                                              status=1).stderr)  # fmt: skip
 
     def test_unknown_option_of_the_pass(self) -> None:
         """The pass itself refuses what it does not know, should the wrapper be older."""
