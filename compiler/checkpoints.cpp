@@ -25,6 +25,22 @@ static bool calls_back(StringRef name)
 	return name == "qsort" || name == "qsort_r" || name == "bsearch";
 }
 
+// Does the code name the stack pointer, or go elsewhere?
+static bool leaves(StringRef assembly)
+{
+	static const char *const words[] = { "rsp", "esp", "call", "callq", "calll", "jmp", "jmpq",
+		"jmpl", "ret", "retq", "retl" };
+
+	for (size_t from = 0, to; from < assembly.size(); from = to + 1) {
+		to = from;
+		while (to < assembly.size() && isAlnum(assembly[to]))
+			to++;
+		if (llvm::is_contained(words, assembly.slice(from, to)))
+			return true;
+	}
+	return assembly.contains("cairn_");
+}
+
 #define QUIET(name) #name,
 static const char *const quiet_libc[] = {
 #include "quiet_libc.def"
@@ -56,6 +72,21 @@ bool Checkpoints::quiet(const Function &f) const
 		(!f.hasFnAttribute(not_libcs) && llvm::is_contained(quiet_libc, name));
 }
 
+// May an external function go on on another stack (swapcontext, a library of coroutines), whose code
+// takes a checkpoint before this one goes on? libc's and libstdc++'s do not.
+bool Checkpoints::switches(const Function &f) const
+{
+	StringRef name = f.getName();
+
+	if (name == "swapcontext")
+		return true;
+	return !quiet(f) && !is_libcs(f) && !list.knows(f) &&
+		!name.starts_with("cairn_") && !name.starts_with("__cairn_") &&
+		!name.starts_with("__cxa_") && !name.starts_with("_ZNSt") &&
+		!name.starts_with("_ZNKSt") && !name.starts_with("_ZSt") &&
+		!f.doesNotReturn();
+}
+
 // Does an external function take checkpoints of its own? What is in native objects may, unless the
 // linker's inputs are known not to name any of those functions.
 bool Checkpoints::begins(const Function &f) const
@@ -68,15 +99,19 @@ bool Checkpoints::begins(const Function &f) const
 	return !options.native_quiet && !quiet(f) && !is_libcs(f);
 }
 
-Checkpoints::Checkpoints(Module &m, const Options &o)
-	: options(o), library(Triple(m.getTargetTriple()))
+Checkpoints::Checkpoints(Module &m, const Options &o, const AbiList &l)
+	: options(o), list(l), library(Triple(m.getTargetTriple()))
 {
 	for (Function &f : m) {
-		if (!f.isDeclaration() || f.isIntrinsic() || !begins(f))
+		if (!f.isDeclaration() || f.isIntrinsic())
 			continue;
-		insert(f);
-		// Pointers to functions may come from there, too.
-		pointers |= !begins_interval(f.getName());
+		if (begins(f)) {
+			insert(f);
+			// Pointers to functions may come from there, too.
+			pointers |= !begins_interval(f.getName());
+		} else if (switches(f)) {
+			insert(f);
+		}
 	}
 	pointers |= StringRef(m.getModuleInlineAsm()).contains("cairn_");
 	if (options.link)
@@ -148,7 +183,7 @@ bool Checkpoints::call(const CallBase &c) const
 	if (isa<IntrinsicInst>(c))
 		return false;
 	if (auto *assembly = dyn_cast<InlineAsm>(c.getCalledOperand()))
-		return StringRef(assembly->getAsmString()).contains("cairn_");
+		return assembly->hasSideEffects() && leaves(assembly->getAsmString());
 	if (to && functions.contains(to))
 		return true;
 	if (to && to->isDeclaration() && quiet(*to))
@@ -158,7 +193,7 @@ bool Checkpoints::call(const CallBase &c) const
 	if (!to)
 		return by_pointer(c);
 	// An external function may call whatever of the program can be named or pointed to.
-	return to->isDeclaration() && (pointers || !targets.empty());
+	return to->isDeclaration() && (pointers || !options.calls || !targets.empty());
 }
 
 // May another thread's checkpoint come before what follows? One must not race with stores, so that it

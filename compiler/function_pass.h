@@ -16,8 +16,8 @@ struct Program {
 	Checkpoints checkpoints;
 	Fresh fresh;
 
-	Program(llvm::Module &m, const Options &o)
-		: options(o), checkpoints(m, o), fresh(m, o, checkpoints) {}
+	Program(llvm::Module &m, const Options &o, const AbiList &list)
+		: options(o), checkpoints(m, o, list), fresh(m, o, checkpoints) {}
 };
 
 // Is it code that may get hooks, and counters?

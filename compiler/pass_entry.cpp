@@ -108,7 +108,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 			rename_own_heap(m);
 		if (o.wrap)
 			wrap_libc_calls(m, o, list, natives, report);
-		Program program(m, o);
+		Program program(m, o, list);
 		mark_uncovered_calls(m, list, report);
 		report_assembly(m, report);
 
