@@ -2,7 +2,7 @@
 #include "libc_calls.h"
 #include "own_heap.h"
 #include "writes.h"
-#include "llvm/IR/InstrTypes.h"
+#include "llvm/IR/IRBuilder.h"
 
 using namespace llvm;
 
@@ -66,6 +66,26 @@ static void stand_in_for(Module &m, StringRef name)
 		->setVisibility(f->getVisibility());
 }
 
+// What the stack holds to which it turns is kept before (wrap_context.c). It has no wrapper, which would
+// be gone when it returns for the second time.
+static void keep_stacks(Module &m)
+{
+	Function *f = m.getFunction("swapcontext");
+	SmallVector<CallBase *, 8> calls;
+
+	if (!f || !f->isDeclaration())
+		return;
+	for (User *u : f->users())
+		if (auto *c = dyn_cast<CallBase>(u); c && c->getCalledOperand() == f && c->arg_size() > 1)
+			calls.push_back(c);
+	for (CallBase *c : calls) {
+		IRBuilder<> b(c);
+
+		b.CreateCall(m.getOrInsertFunction("__cairn_to_context", b.getVoidTy(), b.getPtrTy()),
+			{ c->getArgOperand(1) });
+	}
+}
+
 void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, const Natives &natives,
 	Report &report)
 {
@@ -86,6 +106,7 @@ void wrap_libc_calls(Module &m, const Options &o, const AbiList &list, const Nat
 		if (!f->hasFnAttribute(not_libcs))
 			wrap(*f, w.calls_back(), report);
 	}
+	keep_stacks(m);
 	for (Function &f : m)
 		if (f.isDeclaration() && !f.use_empty() && list.custom(f.getName()))
 			custom.push_back(&f);

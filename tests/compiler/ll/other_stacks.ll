@@ -34,6 +34,7 @@ define internal void @unknown(ptr %p) {
 }
 
 ; CHECK-LABEL: define internal void @context(
+; CHECK: call void @__cairn_to_context(ptr %to)
 ; CHECK: call i32 @swapcontext(ptr %from, ptr %to)
 define internal void @context(ptr %p, ptr %from, ptr %to) {
   store i64 1, ptr %p, align 8
