@@ -31,8 +31,8 @@ TRACKERS = ("shadow", "undolog")
 TAGS = ("zero", "bzero", "mmap", "dontneed", "epoch")
 REGIONS = ("1", *(str(1 << shift) for shift in range(4, 13)))
 SWITCHES = (
-    "save", "guard", "stack", "fresh", "loops", "segments", "aggregate", "redundant", "calls",
-    "clone", "wrap", "heap",
+    "save", "guard", "stack", "fresh", "loops", "segments", "aggregate", "aligned", "redundant",
+    "calls", "clone", "wrap", "heap",
 )  # fmt: skip
 KEEP_MAX = 65536  # checkpoints, as cairn_open(3) has it
 SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(:long)?(/[1-9]\d{0,8})?")
@@ -85,7 +85,7 @@ OPTIONS OF CAIRN (defaults in parentheses; see man cairn-cc; clang's options fol
   -fcairn-report                  print what each function's hooks cover, and what they do not
   -fcairn-warn-uncovered          warn of code that may write memory and has no hooks
   -fcairn-abilist=FILE            what is known of external functions, in DFSan's format
-  -fcairn-{stack,fresh,loops,segments,aggregate,redundant,calls,wrap,heap}=on|off
+  -fcairn-{stack,fresh,loops,segments,aggregate,aligned,redundant,calls,wrap,heap}=on|off
                                   one optimisation or kind of hook
 """
 

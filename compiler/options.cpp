@@ -59,7 +59,7 @@ Options Options::parse(const char *text)
 		{ "may-lack-sites", &o.may_lack_sites }, { "sites-long", &o.sites_long },
 		{ "guard", &o.guard }, { "threads", &o.threads },
 		{ "stack", &o.stack }, { "fresh", &o.fresh }, { "loops", &o.loops },
-		{ "segments", &o.segments }, { "aggregate", &o.aggregate },
+		{ "segments", &o.segments }, { "aggregate", &o.aggregate }, { "aligned", &o.aligned },
 		{ "redundant", &o.redundant }, { "calls", &o.calls }, { "clone", &o.clone },
 		{ "hybrid", &o.hybrid },
 		{ "wrap", &o.wrap }, { "heap", &o.heap }, { "own", &o.own },

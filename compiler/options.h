@@ -37,6 +37,7 @@ struct Options {
 	bool loops = true;        // one range for the stores of a loop
 	bool segments = true;     // short ranges are checked in place
 	bool aggregate = true;    // one check for stores off one base
+	bool aligned = true;      // stores lie as their types ask for
 	bool redundant = true;    // leave out what a dominating store has saved
 	bool calls = true;        // tell apart which calls can reach a checkpoint
 	bool clone = false;       // each function with hooks and without, and a switch

@@ -57,9 +57,9 @@ void Hooks::call(IRBuilder<> &b, FunctionCallee hook, ArrayRef<Value *> args)
 }
 
 // Does a write of that size and alignment stay inside of one region, whatever its address?
-static bool cannot_cross(uint64_t size, Align align)
+static bool cannot_cross(const Options &o, uint64_t size, Align align)
 {
-	return size <= 1 || PowerOf2Ceil(size) <= align.value();
+	return size <= 1 || (o.aligned && PowerOf2Ceil(size) <= align.value());
 }
 
 // Tags of bytes are looked at as words, of 8, 4, 2 and 1.
@@ -74,7 +74,7 @@ unsigned Hooks::cost(const Options &o, uint64_t size, Align align)
 		return size > inline_max ? 2 : divideCeil(size, 8);
 	if (o.bytes())
 		return size > inline_max ? 2 : word_count(size);
-	return cannot_cross(size, align) ? 1 : 2;
+	return cannot_cross(o, size, align) ? 1 : 2;
 }
 
 // If nothing is ever saved the look alone is left: it must not be optimised away.
@@ -272,7 +272,7 @@ void Hooks::before(const Write &w)
 		return;
 	}
 	check_tag(w.at, w.pointer);
-	if (!cannot_cross(w.size, w.align)) {
+	if (!cannot_cross(options, w.size, w.align)) {
 		IRBuilder<> b(w.at);
 
 		check_tag(w.at, b.CreateConstGEP1_64(b.getInt8Ty(), w.pointer, w.size - 1));
