@@ -98,8 +98,8 @@ static int open_window(uintptr_t primary, size_t len)
 }
 
 #define MORE_SPACE                                                                   \
-	"raise `ulimit -v` and leave vm.overcommit_memory at 0 or 1, or build it with " \
-	"-fcairn-tracker=undolog"
+	"raise `ulimit -v` and `ulimit -d`, leave vm.overcommit_memory at 0 or 1, or " \
+	"build it with -fcairn-tracker=undolog"
 
 static _Noreturn void refuse(const char *what, int err, const char *mend)
 {

@@ -433,6 +433,20 @@ class CommandLine(Compiling):
             self.assertEqual((done.returncode, done.stdout), (0, RESTORED), done.stderr)
             self.assertIn(said, done.stderr)
 
+    def test_little_memory_to_promise(self) -> None:
+        """Reserved memory counts as used, as with vm.overcommit_memory=2."""
+        for limit in (1 << 30, 64 << 20):
+            words = ["prlimit", f"--data={limit}", self.folder / "a.out"]
+            self.cc("program.c", "part.c")
+            done = subprocess.run(words, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 127)
+            self.assertIn("cannot start here: 6 TiB of address space for the shadow", done.stderr)
+            self.assertIn("vm.overcommit_memory", done.stderr)
+            self.cc("program.c", "part.c", "-fcairn-tracker=undolog")
+            done = subprocess.run(words, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (0, RESTORED), done.stderr)
+            self.assertIn("leaves an interval", done.stderr)
+
     def test_sites(self) -> None:
         """A function of the program, static and small; one of libc, every tenth time."""
         sites = ["-fcairn-site=turn", "-fcairn-site=usleep:return/10", "-fcairn-site=turn"]

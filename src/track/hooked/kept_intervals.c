@@ -37,12 +37,12 @@ int crn_kept_list(uintptr_t at, size_t max, size_t *len, void **out)
 	}
 	if (err < 0) {
 		crn_error("no address space for %zu bytes of what stores overwrite (ulimit -v, "
-			  "vm.overcommit_memory=2)", (size_t)LIST_MIN);
+			  "ulimit -d, vm.overcommit_memory=2)", (size_t)LIST_MIN);
 		return err;
 	}
 	if (want < *len)
-		crn_warn("ulimit -v or vm.overcommit_memory=2 leaves an interval %zu bytes for "
-			 "what its stores overwrite, in place of %zu", want, *len);
+		crn_warn("ulimit -v, ulimit -d or vm.overcommit_memory=2 leaves an interval %zu "
+			 "bytes for what its stores overwrite, in place of %zu", want, *len);
 	*len = want;
 	return 0;
 }
