@@ -2,7 +2,8 @@
 """
 "Techniques for efficient in-memory checkpointing", Figures 1 to 3: 1 KB written byte by byte in
 each iteration of a checkpointed loop, by range, by repeats and by the size of a region. A round
-runs each variant once; ratios are taken to the run without checkpoints of the same round.
+runs each variant once; ratios are taken to the run without checkpoints of the same round. And what
+kept checkpoints take of memory, once: that does not vary.
 """
 
 from __future__ import annotations
@@ -89,6 +90,18 @@ def one_run(folder: Path, kind: str, tracker: str, toy: bool) -> dict[str, Any]:
     return {f"{line['range']} {line['repeats']}": line["cycles"] for line in lines}
 
 
+def memory(folder: Path, rows: dict[str, tuple[str, str]]) -> Iterator[dict]:
+    """Of the trackers with hooks, in their usual form."""
+    for row in ("shadow", "undolog"):
+        kind, tracker = rows[row]
+        command = [program(folder, kind), tracker, "--memory"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        if done.returncode:
+            yield {"table": "lmc.memory", "row": row, "missing": done.stderr[-300:]}
+        for line in done.stdout.splitlines():
+            yield {**json.loads(line), "table": "lmc.memory"}
+
+
 def measure(settings: Settings, log: RunLog) -> Iterator[dict]:
     rows = variants(settings)
     found = Found(list(rows))
@@ -96,7 +109,9 @@ def measure(settings: Settings, log: RunLog) -> Iterator[dict]:
         folder = Path(name)
         compile_all(settings, folder)
         log.fill(found, settings.rounds, lambda row: one_run(folder, *rows[row], settings.toy))
+        memories = list(memory(folder, rows))
     yield from lines(found)
+    yield from memories
 
 
 def lines(found: Found) -> Iterator[dict]:

@@ -8,10 +8,13 @@
  * in the one without. Prints, for each figure, the cycles of an iteration, the checkpoint included.
  *
  *	bench_stores none|TRACKER [--toy]      "none": no checkpoints
+ *	bench_stores TRACKER --memory          what kept checkpoints take, beside what was written
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cairn/cairn.h"
 #include "measure.h"
@@ -39,13 +42,14 @@ static bool is_hooks(const char *tracker)
 }
 
 /* Trackers of pages are told of the range; the others know every store. */
-static int open_session(const char *tracker)
+static int open_session(const char *tracker, uint32_t keep)
 {
 	struct cairn_options options = CAIRN_OPTIONS_INIT;
 	int err;
 
 	options.tracker = tracker;
 	options.strategy = "none";
+	options.keep = keep;
 	options.memory_max = 1024 * MIB;
 	if (!is_hooks(tracker))
 		options.surface = "none";
@@ -86,6 +90,88 @@ static void measure_point(const char *row, size_t range, int repeats, int iterat
 	series_free(&s);
 }
 
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+#define WRITTEN (4 * MIB)
+
+/* KiB that only this process has, as the kernel counts them. 0: it does not tell. */
+static long resident(void)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "r");
+	char line[200];
+	long kib = 0;
+
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "Pss: %ld", &kib) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/* Each word once, or the undo log would keep it more often. */
+static __attribute__((noinline)) void write_words(long value)
+{
+	volatile long *words = (volatile long *)area;
+
+	for (size_t i = 0; i < WRITTEN / sizeof(long); i++)
+		words[i] = value;
+}
+
+static void take(const char *tracker)
+{
+	uint64_t id;
+	int err = cairn_checkpoint(session, &id);
+
+	if (err < 0)
+		fail(tracker, cairn_strerror(err));
+}
+
+static void measure_memory(const char *tracker, uint32_t keep)
+{
+	struct cairn_stats stats = { .size = sizeof(stats) };
+	long first, opened, written;
+	int err;
+
+	write_words(1); /* what a fork has left to share */
+	first = resident();
+	err = open_session(tracker, keep);
+	if (err < 0)
+		fail(tracker, cairn_strerror(err));
+	take(tracker);
+	opened = resident();
+	for (uint32_t i = 0; i < keep + 2; i++) {
+		write_words(i);
+		if (i < keep + 1)
+			take(tracker);
+	}
+	written = resident();
+	(void)cairn_stats(session, &stats);
+	printf("{\"table\":\"stores_memory\",\"row\":\"%s\",\"keep\":%u,\"held\":%.3f,"
+	       "\"resident\":%.3f,\"fixed_kib\":%ld}\n",
+		tracker, keep, (double)stats.mirror_bytes / keep / WRITTEN,
+		1024.0 * (double)(written - opened) / keep / WRITTEN, opened - first);
+	(void)cairn_close(session);
+}
+
+/* Each in a process of its own, in which no session has left anything. */
+static int measure_memories(const char *tracker)
+{
+	int status = 0;
+
+	memset(area, 1, WRITTEN);
+	for (uint32_t keep = 1; keep <= 64 && !status; keep *= 8) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			measure_memory(tracker, keep);
+			exit(0);
+		}
+		if (pid < 0 || waitpid(pid, &status, 0) != pid)
+			fail(tracker, "fork");
+	}
+	return status != 0;
+}
+
 static int iterations_of(const char *tracker)
 {
 	if (toy)
@@ -100,12 +186,14 @@ int main(int argc, char **argv)
 	int iterations, err;
 
 	if (!*tracker || tracker[0] == '-')
-		fail("bench_stores", "usage: bench_stores none|TRACKER [--toy]");
+		fail("bench_stores", "usage: bench_stores none|TRACKER [--toy|--memory]");
+	if (argc == 3 && strcmp(argv[2], "--memory") == 0)
+		return measure_memories(tracker);
 	measure_begin(argc - 1, argv + 1);
 	iterations = iterations_of(tracker);
 	memset(area, 1, sizeof(area));
 	if (strcmp(tracker, "none") != 0) {
-		err = open_session(tracker);
+		err = open_session(tracker, 1);
 		if (err < 0) {
 			emit_missing("stores", tracker, cairn_strerror(err));
 			return 0;
