@@ -185,6 +185,8 @@ extern const struct crn_rt_shape __cairn_shape __attribute__((visibility("hidden
 /* The run-time's own names. */
 extern struct crn_rt __cairn_rt;
 extern const uint32_t __cairn_tags; /* tag_kind.c */
+/* May hooks look at this address? The undo log needs only that what is its own lies below. */
+bool crn_rt_covers(uintptr_t addr);
 bool crn_rt_one_thread(void);
 bool crn_rt_saves(void);
 bool crn_rt_guarded(void);

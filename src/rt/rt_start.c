@@ -69,8 +69,7 @@ extern const struct {
 
 #define FIXED_PLACE 2 /* ET_EXEC */
 
-/* May hooks look at this address? The undo log needs only that what is its own lies below. */
-static bool in_window(uintptr_t addr)
+bool crn_rt_covers(uintptr_t addr)
 {
 	if (__cairn_shape.kind == CRN_RT_UNDOLOG)
 		return crn_rt_harmless(addr);
@@ -121,8 +120,8 @@ static void check_addresses(char **argv, char **envp)
 	 * With more random bits than by default (vm.mmap_rnd_bits), the legacy layout, or a stack
 	 * without a limit, addresses may lie anywhere: then once more without.
 	 */
-	if (in_window((uintptr_t)&__cairn_rt) && in_window((uintptr_t)&err) &&
-		in_window(break_at) && in_window(next_mapping()))
+	if (crn_rt_covers((uintptr_t)&__cairn_rt) && crn_rt_covers((uintptr_t)&err) &&
+		crn_rt_covers(break_at) && crn_rt_covers(next_mapping()))
 		return;
 	err = crn_exec_default_layout(argv, envp);
 	refuse("its addresses are outside of what its hooks cover", err,

@@ -112,6 +112,12 @@ static void throws_away(void)
 	area[20000] = 1;
 }
 
+static void throws_locked_away(void)
+{
+	if (madvise(area, LEN, 24 /* MADV_DONTNEED_LOCKED */))
+		CHECK(errno == EINVAL); /* before Linux 5.18 */
+}
+
 static void replaces(void)
 {
 	area[5] = 5;
@@ -144,8 +150,28 @@ static void shrinks(void)
 }
 
 static void (*const changes[])(void) = {
-	unmaps, unmaps_in_part, closes, throws_away, replaces, opens, grows, shrinks,
+	unmaps, unmaps_in_part, closes, throws_away, throws_locked_away, replaces, opens, grows,
+	shrinks,
 };
+
+/* A page that is closed and emptied at once does not come back: that is said. */
+static void check_guard(cairn_t *c)
+{
+	static volatile int refused;
+	uint64_t id;
+
+	fill(1);
+	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED)
+		test_fail("restored");
+	if (madvise(area, 4096, 102 /* MADV_GUARD_INSTALL */)) {
+		CHECK(errno == EINVAL); /* before Linux 6.13 */
+		return;
+	}
+	CHECK(!madvise(area, 4096, 103 /* MADV_GUARD_REMOVE */) && !area[0]);
+	refused = cairn_restore(c, id);
+	CHECK(refused < 0);
+	CHECK_OK(cairn_checkpoint(c, &id));
+}
 
 /* K more checkpoints, and what was unmapped before them is gone. */
 static void check_gone(cairn_t *c)
@@ -174,6 +200,25 @@ static void check_pause(cairn_t *c)
 	CHECK(!munmap(two, LEN) && mapped(two));
 }
 
+/* Where hooks have no tags nothing is mapped, with a session and without. */
+static void check_low(void)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	void *low = (void *)0x7fff0000ul;
+	char *at = mmap(low, LEN, PROT_READ | PROT_WRITE, flags, -1, 0);
+
+	CHECK(at != MAP_FAILED && at != low);
+	at[LEN - 1] = 1;
+	CHECK(!munmap(at, LEN));
+	errno = 0;
+	CHECK(mmap(low, LEN, PROT_READ, flags | MAP_FIXED, -1, 0) == MAP_FAILED && errno == ENOMEM);
+#ifndef __i386__
+	errno = 0;
+	CHECK(mmap(NULL, LEN, PROT_READ, flags | MAP_32BIT, -1, 0) == MAP_FAILED);
+	CHECK(errno == ENOMEM);
+#endif
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -189,8 +234,10 @@ int main(int argc, char **argv)
 	CHECK(reserve != MAP_FAILED);
 	o.tracker = argv[1];
 	o.keep = 2;
+	check_low();
 	CHECK_OK(cairn_open(&c, &o));
 	CHECK_OK(cairn_area_exclude(c, outside, 4096));
+	check_low();
 	/* Each twice: the second time it starts from what a restore has made. */
 	while (outside->round < 3 * count) {
 		fill(outside->round);
@@ -203,6 +250,7 @@ int main(int argc, char **argv)
 		changes[outside->round % count]();
 		CHECK_OK(cairn_restore(c, id));
 	}
+	check_guard(c);
 	check_gone(c);
 	check_pause(c);
 	printf("%d restores\n", outside->round);

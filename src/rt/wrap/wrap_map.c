@@ -3,10 +3,12 @@
  * The program's own mappings. What it unmaps in an interval stays until no checkpoint needs it,
  * what it maps goes when the interval is undone, protections are restored, and pages that it drops
  * are kept before (deferred.h). Where none of this is possible, the interval cannot be restored.
+ * Nothing is mapped where hooks have no tags: the first store there would raise SIGSEGV.
  */
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
+#include "base/log.h"
 #include "base/status.h"
 #include "os/maps.h"
 #include "os/memory.h"
@@ -17,6 +19,14 @@
 #include "rt/wrap/wrap_call.h"
 
 #define PARTS_MAX 16
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE  103
+#endif
 
 /* 32-bit programs give the offset in pages. */
 #ifdef __i386__
@@ -132,6 +142,32 @@ static long map(const long args[6])
 	return got;
 }
 
+static bool covered(uintptr_t at, size_t len)
+{
+	return crn_rt_covers(at) && crn_rt_covers(at + crn_page_up(len) - 1);
+}
+
+/* An address that is only a hint is not taken. */
+static long map_covered(const long args[6])
+{
+	long given[6] = { args[0], args[1], args[2], args[3], args[4], args[5] };
+	bool fixed = args[3] & (MAP_FIXED | MAP_FIXED_NOREPLACE), low = false;
+
+#ifndef __i386__
+	low = args[3] & MAP_32BIT;
+#endif
+	if (!covered((uintptr_t)args[0], (size_t)args[1])) {
+		low |= fixed;
+		given[0] = 0;
+	}
+	if (low) {
+		crn_warn("mmap at %p: hooks cover no such memory, nor that of MAP_32BIT",
+			(void *)args[0]);
+		return -ENOMEM;
+	}
+	return __cairn_rt.active ? map(given) : crn_memory_call(NR_MMAP, given);
+}
+
 static long unmap(uintptr_t at, size_t len)
 {
 	const long args[6] = { (long)at, (long)len };
@@ -163,7 +199,10 @@ static long advise(const long args[6])
 {
 	struct parts p;
 
-	if (args[2] == MADV_DONTNEED || args[2] == MADV_FREE || args[2] == MADV_REMOVE) {
+	if (args[2] == MADV_GUARD_INSTALL || args[2] == MADV_GUARD_REMOVE)
+		crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+	if (args[2] == MADV_DONTNEED || args[2] == MADV_DONTNEED_LOCKED || args[2] == MADV_FREE ||
+		args[2] == MADV_REMOVE) {
 		find_parts(&p, (uintptr_t)args[0], crn_page_up((size_t)args[1]));
 		if (!keep_content(&p))
 			crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
@@ -270,11 +309,11 @@ static long call_map(long nr, const long args[6])
 		return move_break((uintptr_t)args[0]);
 	if (nr == SYS_munmap)
 		return unmap((uintptr_t)args[0], (size_t)args[1]);
+	if (nr == NR_MMAP)
+		return map_covered(args);
 	if (!__cairn_rt.active)
 		return crn_memory_call(nr, args);
 	switch (nr) {
-	case NR_MMAP:
-		return map(args);
 	case SYS_mprotect:
 		return protect(args);
 	case SYS_madvise:
