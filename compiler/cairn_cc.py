@@ -314,9 +314,8 @@ class Command:
             own["lose"] = self.lose
         if self.warn_uncovered:
             own["warn-uncovered"] = "on"
-        items = [*own.items(), *(("site", site) for site in self.sites)]
-        items += [("libc-abilist", library("cairn-libc.abilist"))]
-        items += [("abilist", name) for name in self.abi_lists]
+        items = [*own.items(), ("libc-abilist", library("cairn-libc.abilist"))]
+        items += [*(("site", x) for x in self.sites), *(("abilist", x) for x in self.abi_lists)]
         return ",".join(f"{key}={value}" for key, value in items)
 
 
@@ -385,6 +384,8 @@ def check(command: Command) -> None:
             r"--target=(x86_64|amd64)(-(?!.*x32$).*)?", word)  # fmt: skip
         if target or word in ("-m16", "-mx32"):
             raise Wrong(f"{word} is not supported: build for x86-64, or with -m32")
+        if word == "-fsplit-stack" or (word.startswith("-fsanitize=") and "safe-stack" in word):
+            raise Wrong(f"{word} is not supported: a checkpoint copies one stack")
     if command.narrow():
         check_narrow(command)
     elif command.links() and not command.partial():

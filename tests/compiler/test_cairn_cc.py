@@ -291,6 +291,8 @@ class CommandLine(Compiling):
             (["-Xlinker", "--no-pie", "program.c"], "--no-pie: an instrumented"),
             (["-static", "program.c"], "-static-pie"),
             (["-m16", "program.c"], "-m16 is not supported"),
+            (["-c", "-fsplit-stack", "program.c"], "-fsplit-stack is not supported"),
+            (["-c", "-fsanitize=cfi,safe-stack", "program.c"], "a checkpoint copies one stack"),
             (["-c", "--target=i386-linux-gnu", "program.c"], "i386-linux-gnu is not supported"),
             (["-c", "-target", "x86_64-linux-gnux32", "program.c"], "gnux32 is not supported"),
             (["-fcairn-save=off", "-fcairn-tracker=undolog", "program.c"], "shadow"),
