@@ -193,14 +193,12 @@ class Command:
                 self.sites.append(value)
         elif name == "site-threads" and value in ("all", "one"):
             self.switches["site-one"] = "on" if value == "one" else "off"
-        elif name in ("report", "profile", "unit", "complete") and not equals:
-            setattr(self, name, True)
+        elif name in ("report", "profile", "unit", "complete", "warn-uncovered") and not equals:
+            setattr(self, name.replace("-", "_"), True)
         elif name == "threads" and not equals:
             self.switches["threads"] = "on"
         elif name == "hybrid" and not equals:
             self.switches |= {"hybrid": "on", "clone": "on"}
-        elif name == "warn-uncovered" and not equals:
-            self.warn_uncovered = True
         elif name == "abilist" and value:
             if "," in value or not Path(value).is_file():
                 raise Wrong(f"-fcairn-abilist: no file '{value}' (without a comma in its name)")
@@ -395,8 +393,7 @@ def check(command: Command) -> None:
             raise Wrong(f"{fixed[0]}: an instrumented program must be position independent "
                         "(its shadow is at a constant distance from where PIEs lie)")
         if command.has("-static") and not command.has("-static-pie"):
-            raise Wrong("-static: use -static-pie, an instrumented program must be position "
-                        "independent")
+            raise Wrong("-static: use -static-pie, for the program must be position independent")
     if command.complete and command.per_unit() and command.links():
         raise Wrong("-fcairn-complete: libc gets its hooks when all is linked, so not with "
                     "-fcairn-unit or -fno-lto")
@@ -405,13 +402,11 @@ def check(command: Command) -> None:
     if command.complete and command.has("-shared"):
         raise Wrong("-fcairn-complete makes static programs: no -shared")
     if command.threads() and command.own["tracker"] != "shadow":
-        raise Wrong("-fcairn-threads is for -fcairn-tracker=shadow: a log cannot tell which thread "
-                    "stored first")
+        raise Wrong("-fcairn-threads is for -fcairn-tracker=shadow: a log has no order of threads")
     if command.threads() and command.tags == "epoch":
         raise Wrong("-fcairn-threads and -fcairn-tags=epoch do not go together")
     if command.profile and command.profiled:
-        raise Wrong("-fcairn-profile and -fcairn-sites do not go together: profile first, then "
-                    "build anew")
+        raise Wrong("-fcairn-profile and -fcairn-sites do not go together: profile first")
     if "hybrid" in command.switches:
         check_hybrid(command)
     if command.switches.get("save") == "off" and command.own["tracker"] != "shadow":
@@ -465,6 +460,10 @@ def check_objects(command: Command) -> None:
         code = native_code(path) or b""
         if path in told and b"__cairn_abi_" not in code:
             print(f"cairn: code without hooks: {path}", file=sys.stderr)
+        elif (path.suffix == ".o" and b"__cairn_abi_" not in code and not command.profile
+              and any(name in code for name in BEGINS)):  # fmt: skip
+            print(f"cairn-cc: warning: {path} takes checkpoints, and has no hooks: what it stores "
+                  "does not come back", file=sys.stderr)  # fmt: skip
         words = {word.decode() for word in MADE_FOR.findall(code)}.difference(want.values())
         if "hybrid" in command.switches and path.suffix == ".so" and b"__cairn_abi_" in code:
             raise Wrong(f"-fcairn-hybrid: {path} has hooks, too: page mode tracks the "

@@ -128,6 +128,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 				instrument_plain(*plain, hooks);
 		clones.link(hooks);
 		require_shape(m, o);
+		say(m, "__cairn_hooks_on");
 		if (!o.save)
 			say(m, "__cairn_save_off");
 		if (o.fresh)

@@ -11,7 +11,7 @@
 #define CRN_RT_ABI_H
 
 /* One more whenever code of an older pass would go wrong with this run-time, or the other way. */
-#define CRN_RT_ABI 2
+#define CRN_RT_ABI 3
 
 /* struct crn_rt (rt.h) is so many words for the pass. */
 #define CRN_RT_WORDS         5

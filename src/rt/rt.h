@@ -85,6 +85,7 @@ struct crn_rt_shape {
 	/* The same of what has been overwritten already: its old content. In page mode. */
 	void (*save_old)(uintptr_t addr, size_t len, const void *old);
 	bool (*one_thread)(void);                 /* as far as libc knows */
+	bool (*has_hooks)(void);                  /* some code of the program has */
 	bool (*saves)(void);                      /* not built with -fcairn-save=off */
 	bool (*guarded)(void);                    /* built with -fcairn-guard=on */
 	bool (*hybrid)(void);                     /* built with -fcairn-hybrid */
@@ -188,6 +189,7 @@ extern const uint32_t __cairn_tags; /* tag_kind.c */
 /* May hooks look at this address? The undo log needs only that what is its own lies below. */
 bool crn_rt_covers(uintptr_t addr);
 bool crn_rt_one_thread(void);
+bool crn_rt_has_hooks(void);
 bool crn_rt_saves(void);
 bool crn_rt_guarded(void);
 

@@ -53,6 +53,14 @@ void crn_rt_long(void)
 		rt->grows_long(rt->env);
 }
 
+/* The pass defines it in all code that it has looked at. */
+extern const char __cairn_hooks_on __attribute__((weak));
+
+bool crn_rt_has_hooks(void)
+{
+	return &__cairn_hooks_on;
+}
+
 /* The pass defines it in code whose hooks look at tags and save nothing. */
 extern const char __cairn_save_off __attribute__((weak));
 

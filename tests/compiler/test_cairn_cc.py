@@ -343,12 +343,26 @@ class CommandLine(Compiling):
     def test_other_versions_of_hooks_do_not_link(self) -> None:
         self.cc("-O1", "-fcairn-unit", "-S", "part.c")
         code = (self.folder / "part.s").read_text()
-        self.assertIn("__cairn_abi_version_2", code)
-        self.write("part.s", code.replace("__cairn_abi_version_2", "__cairn_abi_version_0"))
+        self.assertIn("__cairn_abi_version_3", code)
+        self.write("part.s", code.replace("__cairn_abi_version_3", "__cairn_abi_version_0"))
         self.cc("-c", "part.s")
         said = self.cc("program.c", "part.o", status=1).stderr
         self.assertIn("part.o has hooks for a cairn-cc whose hooks have version 0; this link is "
-                      "for a cairn-cc whose hooks have version 2", said)  # fmt: skip
+                      "for a cairn-cc whose hooks have version 3", said)  # fmt: skip
+
+    def test_code_without_hooks(self) -> None:
+        """No session if no code has any; a warning if the code that takes checkpoints has none."""
+        self.native("cc", "-fPIE", f"-I{ROOT}/include", "-c", "program.c", "part.c")
+        for tracker in ("shadow", "undolog"):
+            said = self.cc(f"-fcairn-tracker={tracker}", "program.o", "part.o").stderr
+            self.assertIn("warning: program.o takes checkpoints, and has no hooks", said)
+            self.assertNotIn("part.o", said)
+            done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 3, done.stdout)
+            self.assertIn("no code of this program has hooks", done.stderr)
+            self.assertEqual(self.cc("-fcairn-profile", "program.o", "part.o").stderr, "")
+            said = self.cc(f"-fcairn-tracker={tracker}", "program.c", "part.o").stderr
+            self.assertEqual((said, self.run_built()), ("", "1 6\n"))
 
     def test_fixed_addresses_do_not_start(self) -> None:
         """Linked by hand, without what cairn-cc knows."""

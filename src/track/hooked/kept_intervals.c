@@ -79,6 +79,10 @@ uint64_t crn_kept_open_max(const struct crn_kept *k)
 
 int crn_kept_open(struct crn_kept *k, struct crn_track_env *env, const struct crn_hook_ops *hooks)
 {
+	if (!__cairn_shape.has_hooks()) {
+		crn_error("no code of this program has hooks: compile it with cairn-cc, too");
+		return CAIRN_EUNSUPPORTED;
+	}
 	k->env = env;
 	k->hooks = hooks;
 	k->at = crn_block_alloc(env->arena, env->keep * sizeof(*k->at));
