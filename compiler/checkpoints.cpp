@@ -197,15 +197,15 @@ bool Checkpoints::call(const CallBase &c) const
 }
 
 // May another thread's checkpoint come before what follows? One must not race with stores, so that it
-// takes an order between threads to let it in.
+// takes an order between threads to let it in. Old programs wait for volatile variables.
 static bool synchronises(const Instruction &i)
 {
 	if (auto *c = dyn_cast<CallBase>(&i))
 		return !isa<IntrinsicInst>(c) && !c->hasFnAttr(Attribute::NoSync);
 	if (auto *l = dyn_cast<LoadInst>(&i))
-		return isStrongerThanMonotonic(l->getOrdering());
+		return l->isVolatile() || isStrongerThanMonotonic(l->getOrdering());
 	if (auto *s = dyn_cast<StoreInst>(&i))
-		return isStrongerThanMonotonic(s->getOrdering());
+		return s->isVolatile() || isStrongerThanMonotonic(s->getOrdering());
 	return isa<FenceInst>(i) || isa<AtomicRMWInst>(i) || isa<AtomicCmpXchgInst>(i);
 }
 
