@@ -104,8 +104,11 @@ bool wants_hooks(const Function &f)
 {
 	StringRef name = f.getName();
 
-	return !f.isDeclaration() &&
-		(!name.starts_with("__cairn_") || name.starts_with("__cairn_own_")) &&
+	// By these names the program may have functions of its own.
+	bool own = !name.starts_with("__cairn_") || name.starts_with("__cairn_own_") ||
+		name.starts_with("__cairn_wrap_");
+
+	return !f.isDeclaration() && own &&
 		!f.hasFnAttribute(Attribute::Naked) &&
 		!f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation) && !is_resolver(f);
 }

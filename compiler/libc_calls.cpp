@@ -32,10 +32,20 @@ static const Wrapped wrapped[] = {
 
 static void wrap(Function &f, bool calls_back, Report &report)
 {
-	// Its address, too: the program may call it through that.
-	Function *ours = Function::Create(f.getFunctionType(), GlobalValue::ExternalLinkage,
-		Twine("__cairn_wrap_") + f.getName(), *f.getParent());
+	std::string name = ("__cairn_wrap_" + f.getName()).str();
+	Function *ours = f.getParent()->getFunction(name);
 
+	report.wrapped(f.getName());
+	if (ours && !ours->isDeclaration()) {
+		f.replaceUsesWithIf(ours, [&](Use &u) {
+			auto *i = dyn_cast<Instruction>(u.getUser());
+			return !i || i->getFunction() != ours;
+		});
+		return;
+	}
+	// Its address, too: the program may call it through that.
+	ours = Function::Create(f.getFunctionType(), GlobalValue::ExternalLinkage, name,
+		*f.getParent());
 	ours->copyAttributesFrom(&f);
 	// It reads what is about to be overwritten, and keeps it.
 	ours->removeFnAttr(Attribute::Memory);
@@ -44,7 +54,6 @@ static void wrap(Function &f, bool calls_back, Report &report)
 		ours->addFnAttr("cairn-calls-back");
 	}
 	f.replaceAllUsesWith(ours);
-	report.wrapped(f.getName());
 }
 
 // A function of the program's own that has the name of one of libc's: units that do not see it

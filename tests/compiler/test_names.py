@@ -125,6 +125,33 @@ class Names(test_cairn_cc.Compiling):
         self.cc("-fcairn-unit", "calls.o", "names.o")
         self.assertEqual(self.run_built(), "3 own 99")
 
+    def test_wrappers_of_the_program(self) -> None:
+        """They have hooks, and call what they stand for."""
+        self.write("calls.c", """
+            #include <stdio.h>
+            #include <cairn/cairn.h>
+            void of_library(char *);
+            static char text[4] = "abc";
+            int main(void)
+            {
+                struct cairn_options o = CAIRN_OPTIONS_INIT;
+                cairn_t *c;
+                uint64_t id;
+                if (cairn_open(&c, &o) < 0 || cairn_checkpoint(c, &id) < 0)
+                    return 3;
+                of_library(text);
+                printf("%s ", text);
+                return cairn_rewind(c, id) < 0 || printf("%s", text) != 3;
+            }""")
+        self.write("library.c", "void of_library(char *a) { a[1] = 'x'; }")
+        self.write("wrapper.c", "void of_library(char *); void __cairn_wrap_of_library(char *a)"
+                   " { a[1]++; of_library(a); a[0] = 'w'; }")  # fmt: skip
+        self.write("custom.list", "fun:of_library=custom\n")
+        self.native("cc", "-fPIE", "-c", "library.c")
+        for words in (["-O1"], ["-O2", "-fcairn-tracker=undolog"], ["-O1", "-fcairn-unit"]):
+            self.cc("calls.c", "wrapper.c", "library.o", "-fcairn-abilist=custom.list", *words)
+            self.assertEqual(self.run_built(), "wxc abc")
+
     def test_abi_lists(self) -> None:
         self.write("unknown.c", "#include <stdio.h>\nvoid of_library(char *); static char a[9];"
                    "int main(void) { of_library(a); fputs(a, stdout); }")  # fmt: skip
