@@ -10,7 +10,7 @@
 #include "../lib/harness.h"
 
 static struct Kept {
-	unsigned made, destroyed, refused;
+	unsigned made, destroyed, refused, ended;
 } *kept; // survives restores
 
 // Its destructor is the last to run.
@@ -22,9 +22,9 @@ struct Last {
 	}
 	~Last()
 	{
-		if (kept->destroyed == 3)
+		if (kept->destroyed == 4 && kept->ended == 10)
 			return;
-		fprintf(stderr, "%u of 3 are destroyed\n", kept->destroyed);
+		fprintf(stderr, "%u of 4 are destroyed, %u ended\n", kept->destroyed, kept->ended);
 		_exit(1);
 	}
 };
@@ -52,6 +52,16 @@ static const std::string &late()
 	static Value v("late");
 	return v.text;
 }
+
+// Of the thread; it is destroyed before all others.
+static const std::string &local()
+{
+	static thread_local Value v("local");
+	return v.text;
+}
+
+static void end_undone() { kept->ended += 100; }
+static void end_kept() { kept->ended += 10; }
 
 static const std::string &refused(bool refuse)
 {
@@ -82,12 +92,16 @@ int main(int argc, char **argv)
 		CHECK(!late().compare(0, 5, "late,") && kept->made == 2);
 		try_refused();
 		CHECK(!refused(false).compare(0, 8, "refused,") && kept->made == 3);
+		CHECK(!local().compare(0, 6, "local,") && kept->made == 4);
+		CHECK(!atexit(end_undone));
 		CHECK_OK(cairn_restore(c, id)); // does not return
 	}
-	CHECK(!early().compare(0, 6, "early,") && kept->made == 3);
-	CHECK(!late().compare(0, 5, "late,") && kept->made == 4);
+	CHECK(!early().compare(0, 6, "early,") && kept->made == 4);
+	CHECK(!late().compare(0, 5, "late,") && kept->made == 5);
 	try_refused();
-	CHECK(!refused(false).compare(0, 8, "refused,") && kept->made == 5);
+	CHECK(!refused(false).compare(0, 8, "refused,") && kept->made == 6);
+	CHECK(!local().compare(0, 6, "local,") && kept->made == 7);
+	CHECK(!atexit(end_kept));
 	CHECK(kept->refused == 2);
 	CHECK_OK(cairn_close(c));
 	return 0;
