@@ -15,13 +15,15 @@ namespace cairn {
 
 namespace {
 
-// What saves registers to its first argument: sizes as in glibc, and musl has no larger ones.
+// What saves registers to its first argument: sizes as in glibc, and musl has no larger ones. In 32-bit
+// programs they are less, and what lies behind may not even be mapped.
 const struct {
 	const char *name;
-	uint64_t size;
+	uint64_t size, narrow;
 } contexts[] = {
-	{ "setjmp", 200 }, { "_setjmp", 200 }, { "sigsetjmp", 200 }, { "__sigsetjmp", 200 },
-	{ "getcontext", 968 }, { "swapcontext", 968 }, { "makecontext", 968 },
+	{ "setjmp", 200, 156 }, { "_setjmp", 200, 156 },
+	{ "sigsetjmp", 200, 156 }, { "__sigsetjmp", 200, 156 },
+	{ "getcontext", 968, 364 }, { "swapcontext", 968, 364 }, { "makecontext", 968, 364 },
 };
 
 // libatomic's, for atomics that are no machine word: which arguments they write, each as many bytes
@@ -145,7 +147,8 @@ private:
 		}
 	}
 
-	uint64_t va_list_size() const { return layout.getPointerSize() == 4 ? 4 : 24; }
+	bool narrow() const { return layout.getPointerSize() == 4; }
+	uint64_t va_list_size() const { return narrow() ? 4 : 24; }
 
 	// Those of AVX-512 that clang leaves to the code generator.
 	bool add_vector_store(IntrinsicInst *n)
@@ -284,8 +287,8 @@ private:
 			if (const Function *f = c->getCalledFunction();
 				f && f->isDeclaration() && f->getName() == context.name &&
 				c->arg_size())
-				found.writes.push_back(
-					{ c, c->getArgOperand(0), context.size, Align(1) });
+				found.writes.push_back({ c, c->getArgOperand(0),
+					narrow() ? context.narrow : context.size, Align(1) });
 	}
 
 	void add_atomic(CallBase *c)
