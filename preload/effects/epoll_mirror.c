@@ -189,7 +189,8 @@ struct crn_epoll_set *crn_epoll_look(int epfd)
 	struct crn_epoll_set *free_set = NULL, *same;
 	struct crn_fd *f = crn_fd_look(epfd);
 
-	if (f->kind != CRN_FD_EPOLL)
+	/* Without --recover there is no mirror. */
+	if (f->kind != CRN_FD_EPOLL || !e->epolls)
 		return NULL;
 	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++) {
 		if (e->epolls[i].live && (uint64_t)e->epolls[i].fd == f->ino)

@@ -12,13 +12,17 @@
 #include "sites/sites.h"
 
 #define EVENTS_MAX 16 /* looked at; the rest adds little */
+#define FD_MAX	   0x7fffffff
 
 /* ---- The descriptors that are ready --------------------------------------------------------- */
 
+/* Without --recover nobody mirrors epoll sets; most programs' data words are the descriptors. */
 static int epoll_fd(const struct crn_call *call, uint64_t data)
 {
 	struct crn_epoll_set *set = crn_epoll_look((int)call->args[0]);
 
+	if (!set && data <= FD_MAX)
+		return (int)data;
 	for (uint32_t i = 0; set && i < set->size; i++)
 		if (set->items[i].fd >= 0 && set->items[i].data == data)
 			return set->items[i].fd;
@@ -134,7 +138,6 @@ static uint64_t first_data(const struct crn_call *call)
 	return event.data.u64 + 1;
 }
 
-/* Without --recover nobody mirrors epoll sets. */
 static uint64_t first_fd(const struct crn_call *call)
 {
 	int fds[EVENTS_MAX];

@@ -28,9 +28,13 @@ for turn in range(300):
 """
 
 
-def run(cairn: str, tracker: str, context: str) -> dict:
+# The same by an epoll set, of which the agent keeps a mirror only where it recovers.
+BY_EPOLL = PROGRAM.replace("select.poll()", "select.epoll()").replace("POLLIN", "EPOLLIN")
+
+
+def run(cairn: str, tracker: str, context: str, program: str = PROGRAM) -> dict:
     command = [cairn, "run", "--at", "wait", "--tracker", tracker, "--strategy", "last",
-               "--context", context, "--stats=json", "--", sys.executable, "-c", PROGRAM]
+               "--context", context, "--stats=json", "--", sys.executable, "-c", program]
     result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
     return json.loads(result.stderr.strip().splitlines()[-1])
 
@@ -48,6 +52,12 @@ def main() -> int:
         failures += wrong["events"] * 2 > wrong["none"]
         failures += figures["fd"]["contexts"] < 3 or figures["none"]["contexts"] != 1
         failures += any(f["failed"] or f["checkpoints"] < 300 for f in figures.values())
+    by_epoll = {c: run(cairn, "async", c, BY_EPOLL) for c in ("none", "fd", "events")}
+    wrong = {c: f["overcopied"] + f["undercopied"] for c, f in by_epoll.items()}
+    print("by epoll", wrong, {c: f["contexts"] for c, f in by_epoll.items()})
+    failures += max(wrong["fd"], wrong["events"]) * 2 > wrong["none"]
+    failures += by_epoll["fd"]["contexts"] < 3
+    failures += any(f["failed"] or f["checkpoints"] < 300 for f in by_epoll.values())
     return 1 if failures else 0
 
 
