@@ -218,8 +218,10 @@ void crn_call_vfork_begins(struct crn_thread *t);
 /* The thread is about to end: the kernel then marks the robust mutexes that it holds. */
 void crn_call_thread_ends(struct crn_thread *t);
 
-/* intercept/signals.c reports which signals the program has been given in this interval. */
-void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info);
+/* intercept/signals.c: which signals the program is given in this interval, by which action. */
+struct crn_sigaction;
+void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info,
+	const struct crn_sigaction *act);
 
 /*
  * recover/fault.c. A SIGSEGV, SIGBUS, SIGFPE or SIGILL that the program raised itself. Runs on an

@@ -268,7 +268,7 @@ struct crn_inverse {
 
 /*
  * Room for one more, with kind and fd set and the rest zero; NULL when the journal is full: the
- * call is then raised to an output here. Call it only after the call has succeeded.
+ * call (NULL: none) is then raised to an output here. Only after the call has succeeded.
  */
 struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind kind, int fd);
 

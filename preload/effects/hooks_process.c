@@ -117,6 +117,28 @@ const struct crn_hook crn_hook_refuse = {NULL, NULL};
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
+/*
+ * A signal that waits is dropped when it is ignored, and so is how children end that nobody wants
+ * to know of. Nothing brings that back.
+ */
+static bool drops_signal(int sig, uintptr_t action)
+{
+	const uint64_t idle = 1ull << (SIGCHLD - 1) | 1ull << (SIGCONT - 1) |
+		1ull << (SIGURG - 1) | 1ull << (SIGWINCH - 1);
+	struct crn_sigaction act;
+	uint64_t pending = 0, signal = 1ull << (sig - 1);
+
+	if (crn_user_read(&act, action, sizeof(act)) < 0)
+		return false;
+	if (sig == SIGCHLD && (act.handler == (uintptr_t)SIG_IGN || act.flags & SA_NOCLDWAIT))
+		return true;
+	if (act.handler > (uintptr_t)SIG_IGN ||
+		(act.handler == (uintptr_t)SIG_DFL && !(idle & signal)))
+		return false;
+	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
+	return pending & signal;
+}
+
 static enum crn_verdict sigaction_before(struct crn_call *call)
 {
 	struct crn_inverse *inv;
@@ -127,6 +149,8 @@ static enum crn_verdict sigaction_before(struct crn_call *call)
 	 */
 	if (!call->args[1] || call->args[0] < 1 || call->args[0] > 64)
 		return CRN_CALL_RUN;
+	if (drops_signal((int)call->args[0], (uintptr_t)call->args[1]))
+		crn_call_raise(call);
 	inv = crn_inverse_add(call, CRN_INV_ACTION, (int)call->args[0]);
 	if (inv)
 		crn_sigaction_get((int)call->args[0], (struct crn_sigaction *)inv->text);

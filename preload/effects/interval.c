@@ -190,15 +190,30 @@ static bool is_own_fault(int sig, const siginfo_t *info)
 			sig == SIGTRAP);
 }
 
-void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info)
+/* Its handler was one for one signal: it is the handler again when that comes again. */
+static void note_reset(int sig, const struct crn_sigaction *act)
+{
+	struct crn_inverse *inv = crn_inverse_add(NULL, CRN_INV_ACTION, sig);
+
+	if (inv)
+		crn_copy(inv->text, act, sizeof(*act));
+}
+
+void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info,
+	const struct crn_sigaction *act)
 {
 	struct crn_effects *e = crn_agent ? crn_agent->effects : NULL;
+	bool resets = act->flags & SA_RESETHAND, own = is_own_fault(sig, info);
 
-	if (!e || !e->open || is_own_fault(sig, info))
+	if (!e || !e->open || (own && !resets))
 		return;
 	crn_effects_lock();
 	t->interval = e->interval;
-	if (e->signal_count == CRN_SIGNALS_MAX)
+	if (resets)
+		note_reset(sig, act);
+	if (own)
+		; /* nothing of it is to come again */
+	else if (e->signal_count == CRN_SIGNALS_MAX)
 		crn_effects_cannot_undo("more signals were delivered than can be raised again");
 	else
 		e->signals[e->signal_count++] =

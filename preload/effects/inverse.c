@@ -25,7 +25,8 @@ struct crn_inverse *crn_inverse_add(struct crn_call *call, enum crn_inverse_kind
 	struct crn_inverse *inv;
 
 	if (e->inverse_count == CRN_INVERSES_MAX) {
-		crn_call_raise(call);
+		if (call)
+			crn_call_raise(call);
 		crn_effects_cannot_undo("more calls to undo than the journal holds");
 		return NULL;
 	}

@@ -203,7 +203,7 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 	if ((sig == SIGSEGV || sig == SIGBUS) && crn_agent && crn_agent->session)
 		crn_signal_mask(SIG_UNBLOCK, CRN_SIG(sig));
 	if (!t->in_vfork) {
-		crn_signal_delivered(t, sig, info);
+		crn_signal_delivered(t, sig, info, &act);
 		crn_call_left(t);
 	}
 	if (!crn_frame_push(t, sig, info, uc, &act, mask)) {

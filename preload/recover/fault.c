@@ -183,8 +183,8 @@ bool crn_fault(struct crn_thread *t, int sig, siginfo_t *info, void *ucontext)
 	 * SAFETY: nothing may interrupt a restore; but a tracker that works by signals must still
 	 * be told of the writes that the restore makes, so these two stay open.
 	 */
-	crn_signal_mask(SIG_SETMASK,
-		~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) | crn_signals_ignored()));
+	crn_signals_block();
+	crn_signal_mask(SIG_UNBLOCK, 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1));
 	if (crn_agent->effects && !t->in_agent && !t->in_vfork) {
 		crn_effects_lock(); /* other threads stop at their next call */
 		locked = true;

@@ -47,10 +47,13 @@ static inline uint64_t crn_signal_mask_get(void)
  */
 extern uint64_t crn_signals_ignored(void) __attribute__((weak, visibility("hidden")));
 
-/* Block all that is not ignored; the mask before. */
+/*
+ * Block all that is not ignored; the mask before. What is ignored and blocked already stays so: if
+ * it waits, somebody may still take it, by a signalfd for one, but not once it was let in.
+ */
 static inline uint64_t crn_signals_block(void)
 {
-	return crn_signal_mask(SIG_SETMASK, crn_signals_ignored ? ~crn_signals_ignored() : ~0ull);
+	return crn_signal_mask(SIG_BLOCK, crn_signals_ignored ? ~crn_signals_ignored() : ~0ull);
 }
 
 static inline int crn_signal_altstack(const stack_t *in, stack_t *old)

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <time.h>
 #include "rows.h"
 
@@ -106,6 +107,127 @@ static void body_delivered(bool again)
 		nanosleep(&tick, NULL);
 		CHECK(handled == 1);
 	}
+}
+
+/* Its handler is in place again when the signal comes again. */
+static void setup_one_time(void)
+{
+	struct itimerval soon = {.it_value = {0, 50000}};
+	struct sigaction sa = {.sa_handler = handler_one, .sa_flags = (int)SA_RESETHAND};
+
+	handled = 0;
+	CHECK(sigaction(SIGALRM, &sa, NULL) == 0 && setitimer(ITIMER_REAL, &soon, NULL) == 0);
+}
+
+static void body_one_time(bool again)
+{
+	struct sigaction old;
+
+	if (again)
+		CHECK(sigaction(SIGALRM, NULL, &old) == 0 &&
+			(handled || old.sa_handler == handler_one));
+	body_delivered(again);
+	CHECK(sigaction(SIGALRM, NULL, &old) == 0 && old.sa_handler == SIG_DFL);
+}
+
+/* A signal that waits is gone once it is ignored: nothing brings it back. */
+static bool is_pending(int sig)
+{
+	sigset_t set;
+
+	CHECK(sigpending(&set) == 0);
+	return sigismember(&set, sig);
+}
+
+static void setup_waiting(void)
+{
+	sigset_t set;
+
+	setup_handler();
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0 && raise(SIGUSR1) == 0);
+}
+
+static void body_ignored(bool again)
+{
+	sigset_t set;
+
+	CHECK(is_pending(SIGUSR1));
+	outside->count++;
+	CHECK(signal(SIGUSR1, SIG_IGN) == handler_one);
+	crash_once();
+	CHECK(!is_pending(SIGUSR1));
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	CHECK(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+	signal(SIGUSR1, SIG_DFL);
+}
+
+/* One that is ignored waits all the same while it is blocked, through a fork and a recovery. */
+static void setup_urgent(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGURG);
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0 && raise(SIGURG) == 0);
+}
+
+static void end_urgent(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGURG);
+	CHECK(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+}
+
+static void body_urgent(bool again)
+{
+	CHECK(is_pending(SIGURG));
+	if (again)
+		end_urgent();
+}
+
+static void body_urgent_fork(bool again)
+{
+	pid_t pid;
+
+	CHECK(is_pending(SIGURG));
+	outside->count++;
+	pid = fork();
+	if (!pid)
+		_exit(0);
+	CHECK(pid > 0 && is_pending(SIGURG));
+	crash_once();
+	CHECK(waitpid(pid, NULL, 0) == pid && is_pending(SIGURG));
+	end_urgent();
+}
+
+/* A child that ends while nobody wants to know is gone, and cannot be waited for. */
+static pid_t child;
+
+static void setup_child(void)
+{
+	child = fork();
+	if (!child) {
+		usleep(30000);
+		_exit(7);
+	}
+	CHECK(child > 0);
+}
+
+static void body_unwanted(bool again)
+{
+	struct timespec some = {0, 300000000};
+
+	outside->count++;
+	CHECK(signal(SIGCHLD, SIG_IGN) == SIG_DFL);
+	nanosleep(&some, NULL);
+	crash_once();
+	CHECK(waitpid(child, NULL, 0) == -1 && errno == ECHILD);
+	signal(SIGCHLD, SIG_DFL);
 }
 
 /* What a timer of the interval has sent goes with it: nobody handles the signal before. */
@@ -245,6 +367,11 @@ const struct row rows_process[] = {
 	{"sigprocmask", NULL, body_sigprocmask, false, false},
 	{"sigaltstack", NULL, body_sigaltstack, false, false},
 	{"signal_delivered", setup_alarm, body_delivered, false, false},
+	{"signal_one_time", setup_one_time, body_one_time, false, false},
+	{"signal_ignored", setup_waiting, body_ignored, false, false, true},
+	{"signal_waits", setup_urgent, body_urgent, false, false},
+	{"signal_waits_at_fork", setup_urgent, body_urgent_fork, false, false, true},
+	{"child_unwanted", setup_child, body_unwanted, false, false, true},
 	{"setitimer_own", setup_default_alarm, body_own_timer, false, false},
 	{"setitimer", setup_itimer, body_setitimer, false, false},
 	{"alarm", setup_itimer, body_alarm, false, false},
