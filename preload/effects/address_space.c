@@ -90,9 +90,12 @@ bool crn_space_limit_call(struct crn_call *call)
 	else if (call->nr == SYS_getrlimit && (unsigned)a[0] == RLIMIT_AS && a[1])
 		call->result = change(0, (uintptr_t)a[1]);
 	else if (call->nr == SYS_prlimit64 && (unsigned)a[1] == RLIMIT_AS &&
-		((int)a[0] == 0 || (int)a[0] == crn_agent->pid))
+		((int)a[0] == 0 || (int)a[0] == crn_agent->pid)) {
 		call->result = change((uintptr_t)a[2], (uintptr_t)a[3]);
-	else
+		if (a[2])
+			crn_call_raise(call); /* no hook comes by */
+	} else {
 		return false;
+	}
 	return true;
 }

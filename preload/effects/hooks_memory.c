@@ -455,6 +455,10 @@ static enum crn_verdict madvise_before(struct crn_call *call)
 		call->result = -EINVAL;
 		return CRN_CALL_ANSWERED;
 	case MADV_REMOVE:
+	case MADV_DONTFORK: /* the children of the future see these */
+	case MADV_DOFORK:
+	case MADV_WIPEONFORK:
+	case MADV_KEEPONFORK:
 		crn_call_raise(call);
 		return CRN_CALL_RUN_THEN;
 	}

@@ -260,9 +260,13 @@ static void try_process(void)
 	TRY(SEEN, "kill", syscall(SYS_kill, getpid(), SIGURG));
 	TRY(QUIET, "kill of nobody", 0 * syscall(SYS_kill, 0x7ffffff0, 0));
 	TRY(QUIET, "mlock", syscall(SYS_mlock, P(0), 4096));
-	TRY(QUIET, "munlock", syscall(SYS_munlock, P(0), 4096));
+	TRY(SEEN, "munlock", syscall(SYS_munlock, P(0), 4096));
 	TRY(QUIET, "mlock2", syscall(SYS_mlock2, P(0), 4096, 1));
 	TRY(QUIET, "madvise", syscall(SYS_madvise, P(0), 4096, MADV_WILLNEED));
+	TRY(SEEN, "madvise MADV_DONTFORK", syscall(SYS_madvise, P(0), 4096, MADV_DONTFORK));
+	TRY(SEEN, "madvise MADV_DOFORK", syscall(SYS_madvise, P(0), 4096, MADV_DOFORK));
+	TRY(SEEN, "madvise MADV_WIPEONFORK", syscall(SYS_madvise, P(0), 4096, MADV_WIPEONFORK));
+	TRY(SEEN, "madvise MADV_KEEPONFORK", syscall(SYS_madvise, P(0), 4096, MADV_KEEPONFORK));
 	TRY(QUIET, "madvise MADV_POPULATE_WRITE", syscall(SYS_madvise, P(0), 8192, 23));
 }
 

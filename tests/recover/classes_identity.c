@@ -99,8 +99,8 @@ static void try_memory(void)
 	TRY(SEEN, "shmdt", syscall(SYS_shmdt, at));
 	TRY(SEEN, "semop", syscall(SYS_semop, set, &up, 1));
 	TRY(SEEN, "semtimedop", syscall(SYS_semtimedop, set, &up, 1, NULL));
-	TRY_UNLESS(ENOMEM, QUIET, "mlockall", syscall(SYS_mlockall, MCL_FUTURE));
-	TRY(QUIET, "munlockall", syscall(SYS_munlockall));
+	TRY_UNLESS(ENOMEM, SEEN, "mlockall", syscall(SYS_mlockall, MCL_FUTURE));
+	TRY(SEEN, "munlockall", syscall(SYS_munlockall));
 	shmctl(shared, IPC_RMID, NULL);
 	semctl(set, 0, IPC_RMID);
 }
