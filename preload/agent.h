@@ -41,6 +41,7 @@ struct crn_context {
 	struct crn_regs regs;
 	uint64_t sigmask; /* as the program believes it to be */
 	stack_t altstack; /* likewise */
+	uint64_t fs_base; /* where the kernel lets programs change it without a call */
 	/* crn_agent->xstate_size bytes, 64-byte aligned, its owner's; NULL: not kept */
 	void *xstate;
 };

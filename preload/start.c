@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <asm/hwcap2.h>
 #include <asm/prctl.h>
 #include "base/copy.h"
 #include "base/log.h"
@@ -77,25 +78,29 @@ static void find_image(void)
 	}
 }
 
+/* Behind the environment; 0 if the kernel has not told it. */
+static uint64_t auxiliary(char **envp, uint64_t type)
+{
+	const ElfW(auxv_t) * aux;
+
+	while (*envp)
+		envp++;
+	for (aux = (const void *)(envp + 1); aux->a_type != AT_NULL; aux++)
+		if (aux->a_type == type)
+			return aux->a_un.a_val;
+	return 0;
+}
+
 /*
  * ld.so's list of loaded objects, through the main program's DT_DEBUG. NULL if it cannot be found.
  */
 static const struct link_map *loaded_objects(char **envp)
 {
-	const ElfW(auxv_t) * aux;
-	const ElfW(Phdr) *ph = NULL;
+	const ElfW(Phdr) *ph = (const void *)auxiliary(envp, AT_PHDR);
+	const size_t count = auxiliary(envp, AT_PHNUM);
 	const ElfW(Dyn) *dyn = NULL;
 	uintptr_t bias = 0;
-	size_t count = 0;
 
-	while (*envp)
-		envp++;
-	for (aux = (const void *)(envp + 1); aux->a_type != AT_NULL; aux++) {
-		if (aux->a_type == AT_PHDR)
-			ph = (const void *)aux->a_un.a_val;
-		if (aux->a_type == AT_PHNUM)
-			count = aux->a_un.a_val;
-	}
 	for (size_t i = 0; ph && i < count; i++)
 		if (ph[i].p_type == PT_PHDR)
 			bias = (uintptr_t)ph - ph[i].p_vaddr;
@@ -156,7 +161,7 @@ void crn_agent_start(int argc, char **argv, char **envp)
 	find_image();
 	crn_here.agent.config = plan->config;
 	crn_here.agent.pid = crn_getpid();
-	crn_context_init();
+	crn_context_init(auxiliary(envp, AT_HWCAP2) & HWCAP2_FSGSBASE);
 	if (arm() < 0) {
 		crn_warn("the agent cannot start: the program runs bare");
 		return;

@@ -8,10 +8,9 @@
 #define XCR0_PKRU (1ull << 9)
 #define XCR0_AMX  (3ull << 17) /* tile data: 8 KiB that a thread must ask for; kept out */
 
-static bool have_xsavec;
+static bool have_xsavec, have_fs_base;
 
-/* Size and content of the agent's register images. */
-void crn_context_init(void)
+void crn_context_init(bool fs_base)
 {
 	uint32_t a, b, c, d, lo, hi;
 
@@ -19,6 +18,7 @@ void crn_context_init(void)
 	crn_here.agent.xstate_mask = ((uint64_t)hi << 32 | lo) & ~(XCR0_PKRU | XCR0_AMX);
 	__cpuid_count(0xd, 1, a, b, c, d);
 	have_xsavec = a & 2;
+	have_fs_base = fs_base;
 	__cpuid_count(0xd, 0, a, b, c, d);
 	/* The standard form's size bounds the compact one's, and is the same for all threads. */
 	crn_here.agent.xstate_size = (b + 63) & ~63u;
@@ -37,6 +37,8 @@ void crn_context_capture(struct crn_thread *t, struct crn_context *out)
 		mask = t->put_off_mask;
 	out->sigmask = mask | t->program_blocked;
 	out->altstack = t->program_altstack;
+	if (have_fs_base)
+		__asm__ volatile("rdfsbase %0" : "=r"(out->fs_base));
 	crn_calls_keep(t);
 	if (!out->xstate)
 		return;
@@ -69,6 +71,8 @@ _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx)
 	t->put_off_mask = CRN_MASK_IN_FORCE;
 	crn_signal_mask(SIG_SETMASK, ctx->sigmask & ~CRN_SIG_RESERVED);
 	crn_signals_release(t); /* held in the middle of the crash's entry, which ends here */
+	if (have_fs_base)
+		__asm__ volatile("wrfsbase %0" : : "r"(ctx->fs_base));
 	if (ctx->xstate)
 		crn_xrstor(ctx->xstate, crn_here.agent.xstate_mask);
 	*top = ctx->regs;

@@ -203,8 +203,8 @@ void crn_go_on(struct crn_thread *t, struct crn_pending *p, greg_t *g);
 /* A signal of the program's comes: before the call for the rest, it is over. */
 void crn_rest_ends(const struct crn_thread *t, int sig, ucontext_t *uc);
 
-/* context.c */
-void crn_context_init(void);
+/* context.c: sizes of the images; `fs_base`: the kernel lets programs load the base of %fs */
+void crn_context_init(bool fs_base);
 
 /* guard.c: descriptors, exec, exit, seccomp, prctl */
 bool crn_guard_call(struct crn_regs *regs, struct crn_pending *p);

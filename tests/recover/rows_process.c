@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
@@ -352,6 +354,72 @@ static void body_chdir(bool again)
 		CHECK(!chdir("/") && !rmdir(below) && !rmdir(folder));
 }
 
+/* Part of a limit is the agent's (address space), and no part of it comes back. */
+static rlim_t space;
+
+static void setup_limit(void)
+{
+	struct rlimit limit;
+
+	CHECK(getrlimit(RLIMIT_AS, &limit) == 0);
+	space = limit.rlim_cur;
+}
+
+static void body_limit(bool again)
+{
+	struct rlimit limit;
+
+	CHECK(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == space);
+	outside->count++;
+	limit.rlim_cur = 1ul << 40;
+	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+	crash_once();
+	CHECK(getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == 1ul << 40);
+	limit.rlim_cur = space;
+	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+/* The base of thread-local variables is a register, which a program may load without a call. */
+#define HWCAP2_FSGSBASE_BIT 2
+
+static uintptr_t fs_base(void)
+{
+	uintptr_t base;
+
+	__asm__ volatile("rdfsbase %0" : "=r"(base));
+	return base;
+}
+
+static void set_fs_base(uintptr_t base)
+{
+	__asm__ volatile("wrfsbase %0" : : "r"(base) : "memory");
+}
+
+static uintptr_t own_base;
+
+static void setup_base(void)
+{
+	if (getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE_BIT)
+		own_base = fs_base();
+}
+
+static void body_base(bool again)
+{
+	static uintptr_t copy[256] __attribute__((aligned(64)));
+	uintptr_t base;
+
+	if (!own_base)
+		return;
+	base = fs_base();
+	set_fs_base(own_base);
+	CHECK(base == own_base);
+	if (again)
+		return;
+	memcpy(copy, (void *)own_base, sizeof(copy));
+	copy[0] = copy[2] = (uintptr_t)copy; /* it and the thread's descriptor name themselves */
+	set_fs_base((uintptr_t)copy);
+}
+
 /* stdio to nobody: a buffer is memory. */
 static void body_printf_buffer(bool again)
 {
@@ -379,6 +447,8 @@ const struct row rows_process[] = {
 	{"timerfd_over", setup_timerfd_over, body_timerfd_over, false, false},
 	{"umask", setup_umask, body_umask, false, false},
 	{"chdir", setup_chdir, body_chdir, false, false},
+	{"limit_of_space", setup_limit, body_limit, false, false, true},
+	{"fs_base", setup_base, body_base, false, false},
 	{"printf_buffer", NULL, body_printf_buffer, true, false},
 	{0},
 };
