@@ -188,6 +188,8 @@ static void describe(int fd, struct crn_fd *f, const struct stat *st, long flags
 		f->flags |= CRN_FDF_COPIED;
 	if (f->kind != CRN_FD_REGULAR)
 		return;
+	if (!st->st_size)
+		f->flags |= CRN_FDF_EMPTY;
 	if (flags < 0 || (flags & O_PATH))
 		flags = crn_sys2(SYS_fcntl, fd, F_GETFL);
 	if (flags < 0)

@@ -16,6 +16,7 @@
  *	address_space.c the program's limit of it, which the engine's does not count against
  *	reaped.c        children waited for since the checkpoint, told of again after a restore
  *	hold*.c         what is sent, kept until a checkpoint covers it (hold.h)
+ *	discarded_input.c  input that the program gets rid of without reading it
  *	hooks_*.c       one hook per kind of call
  *	interval.c      checkpoint taken / restore asked / restore done
  *
@@ -133,6 +134,8 @@ enum crn_fd_flags {
 	CRN_FDF_COPIED = 1u << 2,   /* a socket that may have another number as well */
 	CRN_FDF_LOCKED = 1u << 3,   /* of a file that was locked by its description: flock */
 	CRN_FDF_READONLY = 1u << 4, /* a regular file */
+	CRN_FDF_EMPTY = 1u << 5,    /* one that was empty, as the kernel's own say they are */
+	CRN_FDF_AWAITED = 1u << 6,  /* poll or select has said that it is ready */
 };
 
 struct crn_fd {
@@ -247,7 +250,7 @@ enum crn_inverse_kind {
 	/* a: so many signals of the interval came before; b: its own was pending (ITIMER) */
 	CRN_INV_ITIMER,     /* interval timer fd: text = struct itimerval */
 	CRN_INV_TIMER,      /* POSIX timer fd: text = struct itimerspec */
-	CRN_INV_TIMERFD,    /* the same for a timerfd */
+	CRN_INV_TIMERFD,    /* timerfd fd: text likewise; a: where the pool ended */
 	CRN_INV_OPTION,     /* socket fd, level a, option b: text, c bytes */
 	CRN_INV_UMASK,      /* a */
 	CRN_INV_FOLDER,     /* the working directory to the high descriptor `other` */
@@ -308,6 +311,7 @@ struct crn_piece {
 /* How much of it one read takes. */
 enum crn_stream_shape {
 	CRN_SHAPE_BYTES,    /* any part, of several pieces */
+	CRN_SHAPE_PARTS,    /* any part of one piece: a line of a terminal, a packet of a pipe */
 	CRN_SHAPE_MESSAGES, /* one piece; what does not fit is lost */
 	CRN_SHAPE_NUMBERS,  /* one piece, which is a number of 8 bytes: eventfd, timerfd */
 	CRN_SHAPE_SIGNALS,  /* whole records of a signalfd */

@@ -5,9 +5,11 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include "base/copy.h"
 #include "effects/hold.h"
 #include "effects/hooks.h"
+#include "effects/input.h"
 #include "effects/planted.h"
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -451,12 +453,29 @@ static void at_mark(struct crn_call *call)
 	(void)!crn_user_write((uintptr_t)call->args[2], &at, sizeof(at));
 }
 
+/* Is what a terminal has for its reader thrown away? */
+static bool flushes(const struct crn_call *call)
+{
+	switch ((unsigned)call->args[1]) {
+	case TCFLSH:
+		return call->args[2] != TCOFLUSH;
+	case TCSETSF:
+	case TCSETAF:
+	case 0x402c542d /* TCSETSF2 */:
+		return true;
+	}
+	return false;
+}
+
 /* FIONREAD: what is to be given again counts too. */
 static void ioctl_after(struct crn_call *call)
 {
 	struct crn_stream *s;
 	int bytes;
 
+	if (call->result >= 0 && flushes(call) &&
+		crn_fd_look((int)call->args[0])->kind == CRN_FD_TTY)
+		crn_stream_pass((int)call->args[0]);
 	if ((unsigned)call->args[1] == FIONBIO)
 		crn_fds_changed();
 	if ((unsigned)call->args[1] == SIOCATMARK && call->result >= 0)

@@ -4,6 +4,8 @@
  * restore is given again before the kernel is asked for more.
  */
 #include <fcntl.h>
+#include <asm/ioctls.h>
+#include <asm/termbits.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include "base/copy.h"
@@ -59,6 +61,10 @@ bool crn_input_is_kept(struct crn_call *call, int fd, enum crn_verdict *verdict)
 	case CRN_FD_DIRECTORY:
 		call->effect = CRN_EFFECT_UNDO;
 		crn_offset_journal(call, fd);
+		if (f->flags & CRN_FDF_EMPTY) {
+			call->scratch[1] = (uint64_t)crn_sys3(SYS_lseek, fd, 0, SEEK_CUR);
+			*verdict = CRN_CALL_RUN_THEN;
+		}
 		return false;
 	case CRN_FD_OTHER:
 	case CRN_FD_EPOLL:
@@ -83,6 +89,28 @@ bool crn_is_taken_error(long result)
 		result == -EPROTO;
 }
 
+/* A terminal that is read by lines tells its end once. */
+static bool ends_once(int fd, const struct crn_fd *f)
+{
+	struct termios t;
+
+	return f->kind == CRN_FD_TTY && crn_sys3(SYS_ioctl, fd, TCGETS, &t) >= 0 &&
+		(t.c_lflag & ICANON);
+}
+
+/*
+ * A file of the kernel's (/proc/kmsg, trace_pipe) that gives what does not come again: its offset
+ * does not move.
+ */
+static void judge_file(struct crn_call *call)
+{
+	int fd = (int)call->args[0];
+
+	if (call->result > 0 && (crn_fd_look(fd)->flags & CRN_FDF_EMPTY) &&
+		crn_sys3(SYS_lseek, fd, 0, SEEK_CUR) == (long)call->scratch[1])
+		crn_call_raise(call);
+}
+
 void crn_input_keep(struct crn_call *call, int fd, const struct crn_taken *taken)
 {
 	struct crn_fd *f = crn_fd_look(fd);
@@ -97,7 +125,7 @@ void crn_input_keep(struct crn_call *call, int fd, const struct crn_taken *taken
 			crn_stream_keep_error(call, fd);
 		return;
 	}
-	if (call->result == 0 && f->kind != CRN_FD_DATAGRAM)
+	if (call->result == 0 && f->kind != CRN_FD_DATAGRAM && !ends_once(fd, f))
 		return; /* the end of a stream comes as often as it is asked for */
 	crn_stream_keep(call, fd, taken);
 }
@@ -110,6 +138,15 @@ bool crn_buffers_load(struct crn_buffers *b, uintptr_t addr, size_t count)
 	return crn_user_read(b->iov, addr, count * sizeof(struct iovec)) == 0;
 }
 
+size_t crn_buffers_space(const struct iovec *iov, size_t count)
+{
+	size_t space = 0;
+
+	for (size_t i = 0; i < count; i++)
+		space += iov[i].iov_len;
+	return space;
+}
+
 bool crn_input_give(struct crn_call *call, int fd, const struct iovec *iov, size_t count,
 	unsigned how, struct crn_piece **piece)
 {
@@ -118,7 +155,7 @@ bool crn_input_give(struct crn_call *call, int fd, const struct iovec *iov, size
 	if (!crn_fd_pending(fd))
 		return false;
 	s = crn_stream_find(crn_fd_look(fd));
-	if ( crn_stream_socket(s) || !crn_stream_claim(s))
+	if (crn_stream_socket(s) || !crn_stream_claim(s))
 		return false;
 	call->result = crn_stream_give(s, iov, count, how, piece);
 	return true;
@@ -135,16 +172,26 @@ static enum crn_verdict read_before(struct crn_call *call)
 
 	if (!crn_input_is_kept(call, fd, &verdict))
 		return verdict;
-	return crn_input_give(call, fd, &iov, 1, 0, NULL) ? CRN_CALL_ANSWERED : verdict;
+	return iov.iov_len && crn_input_give(call, fd, &iov, 1, 0, NULL) ? CRN_CALL_ANSWERED
+									 : verdict;
+}
+
+/* One that asks for no bytes takes none, not even an empty message. */
+static void keep_read(struct crn_call *call, const struct crn_taken *taken)
+{
+	if (call->effect == CRN_EFFECT_UNDO)
+		judge_file(call);
+	else if (call->effect != CRN_EFFECT_NONE && (call->result ||
+			crn_buffers_space(taken->iov, taken->count)))
+		crn_input_keep(call, (int)call->args[0], taken);
 }
 
 static void read_after(struct crn_call *call)
 {
 	struct iovec iov = {(void *)call->args[1], (size_t)call->args[2]};
-	struct crn_taken taken = {.iov = &iov, .count = 1, .len = (size_t)call->result};
 
-	if (call->effect == CRN_EFFECT_INPUT || call->effect == CRN_EFFECT_OUTPUT)
-		crn_input_keep(call, (int)call->args[0], &taken);
+	keep_read(call, &(struct crn_taken){
+		.iov = &iov, .count = 1, .len = (size_t)call->result });
 }
 const struct crn_hook crn_hook_read = {read_before, read_after};
 
@@ -157,18 +204,16 @@ static enum crn_verdict readv_before(struct crn_call *call)
 	if (!crn_input_is_kept(call, fd, &verdict) || !crn_fd_pending(fd) ||
 		!crn_buffers_load(&b, (uintptr_t)call->args[1], (size_t)call->args[2]))
 		return verdict; /* if they cannot be read the kernel says so, and takes nothing */
-	return crn_input_give(call, fd, b.iov, b.count, 0, NULL) ? CRN_CALL_ANSWERED : verdict;
+	return crn_buffers_space(b.iov, b.count) &&
+			crn_input_give(call, fd, b.iov, b.count, 0, NULL)
+		? CRN_CALL_ANSWERED : verdict;
 }
 
 static void readv_after(struct crn_call *call)
 {
-	/* SAFETY: the kernel has read this array, so it is there. */
-	struct crn_taken taken = { .iov = (const struct iovec *)call->args[1],
-		.count = (size_t)call->args[2],
-		.len = (size_t)call->result };
-
-	if (call->effect == CRN_EFFECT_INPUT || call->effect == CRN_EFFECT_OUTPUT)
-		crn_input_keep(call, (int)call->args[0], &taken);
+	/* SAFETY: the kernel has read this array, so it is there; not if there was an error. */
+	keep_read(call, &(struct crn_taken){ .iov = (const struct iovec *)call->args[1],
+		.count = (size_t)call->args[2], .len = (size_t)call->result });
 }
 const struct crn_hook crn_hook_readv = {readv_before, readv_after};
 

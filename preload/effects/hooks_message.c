@@ -15,15 +15,6 @@
 #define SCM_PIDFD 4
 #endif
 
-static size_t space_of(const struct iovec *iov, size_t count)
-{
-	size_t space = 0;
-
-	for (size_t i = 0; i < count; i++)
-		space += iov[i].iov_len;
-	return space;
-}
-
 /* The length of the message itself is asked for; `result` is that, whatever the buffers hold. */
 static void cut(struct crn_taken *taken, long result, int flags)
 {
@@ -31,7 +22,7 @@ static void cut(struct crn_taken *taken, long result, int flags)
 	if (result <= 0 || !(flags & MSG_TRUNC))
 		return;
 	taken->full = (uint32_t)result;
-	taken->len = CRN_MIN(taken->len, space_of(taken->iov, taken->count));
+	taken->len = CRN_MIN(taken->len, crn_buffers_space(taken->iov, taken->count));
 }
 
 /* Give again, if there is something: true, with the call's result. */
@@ -51,7 +42,7 @@ static bool give(struct crn_call *call, int fd, const struct iovec *iov, size_t 
 	 */
 	if ((flags & (MSG_PEEK | MSG_WAITALL)) && s->shape == CRN_SHAPE_BYTES &&
 		crn_stream_claim(s))
-		crn_stream_pull(s, fd, space_of(iov, count));
+		crn_stream_pull(s, fd, crn_buffers_space(iov, count));
 	if (!crn_input_give(call, fd, iov, count, how, piece))
 		return false;
 	if (call->result >= 0 && (flags & MSG_TRUNC) && s->shape == CRN_SHAPE_MESSAGES)
@@ -199,7 +190,8 @@ static bool give_message(struct crn_call *call, int fd, uintptr_t at, int flags)
 	msg.msg_flags = (int)piece->flags & ~MSG_ERRQUEUE;
 	if (room < piece->control_len)
 		msg.msg_flags |= MSG_CTRUNC;
-	if (piece->full > space_of(b.iov, b.count) && crn_fd_look(fd)->kind == CRN_FD_DATAGRAM)
+	if (piece->full > crn_buffers_space(b.iov, b.count) &&
+		crn_fd_look(fd)->kind == CRN_FD_DATAGRAM)
 		msg.msg_flags |= MSG_TRUNC;
 	if (bad || crn_user_write(at, &msg, sizeof(msg)) < 0)
 		call->result = -EFAULT;

@@ -18,6 +18,7 @@
 #include "os/proc.h"
 #include "effects/effects.h"
 #include "effects/hooks.h"
+#include "effects/input.h"
 
 #ifndef SO_ZEROCOPY
 #define SO_ZEROCOPY 60
@@ -177,7 +178,8 @@ static void timer_after(struct crn_call *call, enum crn_inverse_kind kind, int w
 	if (!inv)
 		return;
 	crn_copy(inv->text, call->scratch, 32);
-	inv->a = crn_effects_state()->signal_count;
+	inv->a = kind == CRN_INV_TIMERFD ? crn_effects_state()->pool_used
+					 : crn_effects_state()->signal_count;
 	if (kind != CRN_INV_ITIMER)
 		return;
 	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
@@ -236,6 +238,8 @@ static enum crn_verdict timerfd_settime_before(struct crn_call *call)
 static void timerfd_settime_after(struct crn_call *call)
 {
 	timer_after(call, CRN_INV_TIMERFD, (int)call->args[0]);
+	if (call->result >= 0)
+		crn_stream_pass((int)call->args[0]);
 }
 const struct crn_hook crn_hook_timerfd_settime = {timerfd_settime_before, timerfd_settime_after};
 

@@ -24,7 +24,15 @@ bool crn_input_give(struct crn_call *call, int fd, const struct iovec *iov, size
 	unsigned how, struct crn_piece **piece);
 /* The read has run, with call->result: keep what it brought. */
 void crn_input_keep(struct crn_call *call, int fd, const struct crn_taken *taken);
+/* The room that they have. */
+size_t crn_buffers_space(const struct iovec *iov, size_t count);
+
 /* An error that is reported once and then forgotten by the kernel. */
 bool crn_is_taken_error(long result);
+
+/* discarded_input.c. What is to be given by it counts as taken: the program has thrown it away. */
+void crn_stream_pass(int fd);
+/* A restore: what it has given since this offset of the pool it has not got any more. */
+void crn_stream_cut(int fd, uint32_t from);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "effects/effects.h"
 #include "effects/hooks.h"
+#include "effects/input.h"
 #include "effects/planted.h"
 #include "os/signal.h"
 #include "os/thread.h"
@@ -203,6 +204,7 @@ static long run(const struct crn_inverse *inv)
 
 	switch ((enum crn_inverse_kind)inv->kind) {
 	case CRN_INV_CLOSE:
+		crn_stream_closed(inv->fd); /* what was read of it is nobody's */
 		crn_sys1(SYS_close, inv->fd);
 		crn_fd_forget(inv->fd);
 		return 0;
@@ -238,6 +240,7 @@ static long run(const struct crn_inverse *inv)
 		forget_signals_of(inv);
 		return ret;
 	case CRN_INV_TIMERFD:
+		crn_stream_cut(inv->fd, (uint32_t)inv->a);
 		return crn_sys4(SYS_timerfd_settime, inv->fd, 0, inv->text, 0);
 	case CRN_INV_OPTION:
 		return crn_sys5(SYS_setsockopt, inv->fd, inv->a, inv->b, inv->text, inv->c);

@@ -97,6 +97,9 @@ static enum crn_stream_shape shape_of(enum crn_fd_kind kind)
 		return CRN_SHAPE_SIGNALS;
 	case CRN_FD_INOTIFY:
 		return CRN_SHAPE_EVENTS;
+	case CRN_FD_TTY:
+	case CRN_FD_PIPE:
+		return CRN_SHAPE_PARTS;
 	default:
 		return CRN_SHAPE_BYTES;
 	}
@@ -368,6 +371,7 @@ static long share(const struct crn_stream *s, const uint8_t *from, size_t size, 
 
 	switch ((enum crn_stream_shape)s->shape) {
 	case CRN_SHAPE_BYTES:
+	case CRN_SHAPE_PARTS:
 	case CRN_SHAPE_MESSAGES:
 		return (long)n;
 	case CRN_SHAPE_NUMBERS:
@@ -453,26 +457,6 @@ uint32_t crn_stream_last_message(const struct crn_stream *s, bool *several)
 		return 0;
 	*several = crn_piece_at(s->newest)->next != s->cursor;
 	return s->newest;
-}
-
-bool crn_stream_take_out(struct crn_stream *s, uint32_t message)
-{
-	uint32_t at = s->first, before = 0;
-
-	while (at && at != message) {
-		before = at;
-		at = crn_piece_at(at)->next;
-	}
-	if (!at || (!before && at == s->last))
-		return false;
-	if (before)
-		crn_piece_at(before)->next = crn_piece_at(at)->next;
-	else
-		s->first = s->cursor = crn_piece_at(at)->next;
-	if (s->last == at)
-		s->last = before;
-	s->dropped = at;
-	return true;
 }
 
 uint32_t crn_stream_socket(struct crn_stream *s)

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
@@ -82,6 +83,72 @@ static void body_readv(bool again)
 	end(again);
 }
 
+static void body_preadv2(bool again)
+{
+	char a[4], b[32];
+	struct iovec iov[2] = {{a, 4}, {b, 32}};
+	ssize_t n = way == RAW ? syscall(SYS_preadv2, fd, iov, 2, -1l, 0l, 0)
+			       : preadv2(fd, iov, 2, -1, 0);
+
+	CHECK(n == 11 && !memcmp(a, "hell", 4) && !memcmp(b, "o world", 7));
+	CHECK(iov[0].iov_base == a && iov[0].iov_len == 4 && iov[1].iov_base == b);
+	end(again);
+}
+
+/* Each read of it takes one packet. */
+static void setup_packet_pipe(void)
+{
+	int pair[2];
+
+	CHECK(pipe2(pair, O_DIRECT | O_NONBLOCK) == 0 && write(pair[1], "one", 3) == 3 &&
+		write(pair[1], "three", 5) == 5);
+	fd = pair[0];
+	other = pair[1];
+}
+
+static void body_packet_pipe(bool again)
+{
+	char b[32];
+
+	CHECK(CALL(read, fd, b, 32) == 3 && !memcmp(b, "one", 3));
+	CHECK(CALL(read, fd, b, 32) == 5 && !memcmp(b, "three", 5));
+	end(again);
+}
+
+/* A terminal gives one line at a time, and its end once. */
+static void setup_terminal(void)
+{
+	other = posix_openpt(O_RDWR | O_NOCTTY);
+	CHECK(other >= 0 && grantpt(other) == 0 && unlockpt(other) == 0);
+	fd = open(ptsname(other), O_RDWR | O_NOCTTY | O_NONBLOCK);
+	CHECK(fd >= 0 && write(other, "one\ntwo\n\004", 9) == 9);
+}
+
+static void body_terminal(bool again)
+{
+	char b[32];
+
+	CHECK(CALL(read, fd, b, 32) == 4 && !memcmp(b, "one\n", 4));
+	CHECK(CALL(read, fd, b, 32) == 4 && !memcmp(b, "two\n", 4));
+	CHECK(CALL(read, fd, b, 32) == 0);
+	end(again);
+}
+
+/* What is thrown away does not come again either. */
+static void body_flushed(bool again)
+{
+	char b[32];
+
+	if (!again) {
+		CHECK(CALL(read, fd, b, 32) == 4 && !memcmp(b, "one\n", 4));
+		return;
+	}
+	CHECK(CALL(ioctl, fd, TCFLSH, 0 /* TCIFLUSH */) == 0);
+	CHECK(write(other, "three\n", 6) == 6);
+	CHECK(CALL(read, fd, b, 32) == 6 && !memcmp(b, "three\n", 6));
+	end(again);
+}
+
 static void body_peek(bool again)
 {
 	char b[32];
@@ -134,6 +201,16 @@ static void setup_udp(void)
 	bind_any(fd, &to);
 	bind_any(other, &sender);
 	CHECK(sendto(other, "packet", 6, 0, (struct sockaddr *)&to, sizeof(to)) == 6);
+}
+
+/* To read no bytes takes no packet. */
+static void body_no_bytes(bool again)
+{
+	char b[32];
+
+	CHECK(CALL(read, fd, b, 0) == 0 && (!again || CALL(read, fd, b, 0) == 0));
+	CHECK(CALL(read, fd, b, 32) == 6 && !memcmp(b, "packet", 6));
+	end(again);
 }
 
 static void body_recvfrom_name(bool again)
@@ -388,6 +465,11 @@ const struct row rows_input[] = {
 	{"read_pipe", setup_pipe, body_read, false, false},
 	{"read_socket", setup_stream, body_read, false, false},
 	{"readv", setup_pipe, body_readv, false, false},
+	{"preadv2", setup_pipe, body_preadv2, false, false},
+	{"read_packet_pipe", setup_packet_pipe, body_packet_pipe, false, false},
+	{"read_terminal", setup_terminal, body_terminal, false, false},
+	{"read_terminal_flushed", setup_terminal, body_flushed, false, false},
+	{"read_no_bytes", setup_udp, body_no_bytes, false, false},
 	{"recv_peek", setup_stream, body_peek, false, false},
 	{"recvmsg", setup_stream, body_recvmsg, false, false},
 	{"recv_packets", setup_packets, body_packets, false, false},

@@ -317,6 +317,42 @@ static void body_timerfd_over(bool again)
 		close(timer);
 }
 
+/* The other way round: its end was read before, and then it is set before anybody reads. */
+static void body_timerfd_reset(bool again)
+{
+	struct itimerspec late = {.it_value = {1000, 0}};
+	struct pollfd p = {.fd = timer, .events = POLLIN};
+	uint64_t times;
+
+	if (!again) {
+		CHECK(CALL(read, timer, &times, 8) == 8 && times == 1);
+		return;
+	}
+	CHECK(CALL(timerfd_settime, timer, 0, &late, NULL) == 0);
+	CHECK(poll(&p, 1, 0) == 0 && CALL(read, timer, &times, 8) == -1);
+	close(timer);
+}
+
+static void setup_timerfd_off(void)
+{
+	timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+	CHECK(timer >= 0);
+}
+
+/* One that was set and ran out in the interval has not run out at the checkpoint. */
+static void body_timerfd_own(bool again)
+{
+	struct itimerspec soon = {.it_value = {0, 1}};
+	struct pollfd p = {.fd = timer, .events = POLLIN};
+	uint64_t times;
+
+	CHECK(poll(&p, 1, 0) == 0 && CALL(read, timer, &times, 8) == -1);
+	CHECK(CALL(timerfd_settime, timer, 0, &soon, NULL) == 0);
+	CHECK(poll(&p, 1, 60000) == 1 && CALL(read, timer, &times, 8) == 8);
+	if (again)
+		close(timer);
+}
+
 static void body_umask(bool again)
 {
 	CHECK(CALL(umask, 077) == 022);
@@ -445,6 +481,8 @@ const struct row rows_process[] = {
 	{"alarm", setup_itimer, body_alarm, false, false},
 	{"timerfd_settime", setup_timerfd, body_timerfd, false, false},
 	{"timerfd_over", setup_timerfd_over, body_timerfd_over, false, false},
+	{"timerfd_reset", setup_timerfd_over, body_timerfd_reset, false, false},
+	{"timerfd_own", setup_timerfd_off, body_timerfd_own, false, false},
 	{"umask", setup_umask, body_umask, false, false},
 	{"chdir", setup_chdir, body_chdir, false, false},
 	{"limit_of_space", setup_limit, body_limit, false, false, true},
