@@ -137,10 +137,10 @@ static bool gives_up_rights(const struct crn_call *call)
 	return false;
 }
 
-/* What had been held was sent before this call: a checkpoint must follow. */
+/* What had been held was sent before this call, or closed for good: a checkpoint must follow. */
 static bool uncovered(const struct crn_effects *e)
 {
-	return e->hold && e->hold->uncovered;
+	return e->let_go || (e->hold && e->hold->uncovered);
 }
 
 static bool goes_out(const struct crn_call *call)
@@ -200,11 +200,13 @@ static bool looks_up(struct crn_call *call, const struct crn_row *row)
 		return true;
 	case SYS_read:
 	case SYS_readv:
+	case SYS_preadv2:
 		kind = crn_fd_look((int)call->args[0])->kind;
 		return kind == CRN_FD_INOTIFY ||
 			(kind >= CRN_FD_STREAM && !crn_fd_never_waits((int)call->args[0]));
 	case SYS_recvfrom:
 	case SYS_recvmsg:
+	case SYS_recvmmsg:
 		return !(call->args[call->nr == SYS_recvmsg ? 2 : 3] & MSG_DONTWAIT) &&
 			!crn_fd_never_waits((int)call->args[0]);
 	case SYS_poll:
@@ -214,6 +216,18 @@ static bool looks_up(struct crn_call *call, const struct crn_row *row)
 		return call->args[3] != 0;
 	}
 	return crn_call_sleeps(call) || crn_call_waits(call, row);
+}
+
+/*
+ * Will somebody else see it? Whoever acts on that must find closed what the program has closed
+ * before. Not a look for children or signals, which may bring nothing.
+ */
+static bool is_seen(const struct crn_call *call, const struct crn_row *row)
+{
+	if (crn_call_wakes(call))
+		return true;
+	return call->effect == CRN_EFFECT_OUTPUT && row->hook != &crn_hook_wait4 &&
+		row->hook != &crn_hook_waitid && row->hook != &crn_hook_take_signal;
 }
 
 static enum crn_verdict before_with_session(struct crn_call *call, const struct crn_row *row)
@@ -247,6 +261,8 @@ static enum crn_verdict before_with_session(struct crn_call *call, const struct 
 		verdict = row->hook->before(call);
 	else if (row->hook->after)
 		verdict = CRN_CALL_RUN_THEN;
+	if (e->keeps_files && verdict != CRN_CALL_ANSWERED && is_seen(call, row))
+		crn_effects_close_kept();
 	crn_effects_unlock();
 	if (verdict == CRN_CALL_RUN && (call->effect == CRN_EFFECT_OUTPUT || uncovered(e) ||
 			(row->effect == CRN_EFFECT_INPUT && e->hold && e->hold->used)))
@@ -368,6 +384,22 @@ static void tell_of_map(const struct crn_call *call)
 		crn_maps_changed(crn_agent->session);
 }
 
+/* No number was left for a descriptor: does the agent have one that the program has closed? */
+static bool number_found(const struct crn_call *call)
+{
+	struct crn_effects *e = crn_agent->effects;
+	bool found;
+
+	if (call->result != -EMFILE)
+		return false;
+	crn_effects_lock();
+	found = e->hold && e->hold->used;
+	crn_hold_send();
+	found |= crn_effects_close_kept();
+	crn_effects_unlock();
+	return found;
+}
+
 void crn_call_after(struct crn_call *call)
 {
 	const struct crn_row *row = crn_row_of(call->nr);
@@ -376,7 +408,7 @@ void crn_call_after(struct crn_call *call)
 	if (!crn_agent || call->thread->in_vfork)
 		return;
 	e = crn_agent->effects;
-	if (e && e->open && e->hold && crn_hold_missed(call, row)) {
+	if (e && e->open && ((e->hold && crn_hold_missed(call, row)) || number_found(call))) {
 		call->again = true;
 		return;
 	}

@@ -73,12 +73,13 @@ struct crn_row {
 	uint8_t effect;
 	uint8_t site;
 };
-/* Never NULL. */
-const struct crn_row *crn_row_of(long nr);
+const struct crn_row *crn_row_of(long nr); /* never NULL */
 /* Is it one of the event waits? accept on a listener that does not wait is none. */
 bool crn_call_waits(struct crn_call *call, const struct crn_row *row);
 /* Does it sleep until time has passed, a child has ended, a signal comes, or a futex is woken? */
 bool crn_call_sleeps(const struct crn_call *call);
+/* Does it wake whoever sleeps so, in another process? */
+bool crn_call_wakes(const struct crn_call *call);
 
 /* ---- Memory of the program, which may be anything -------------------------------------------- */
 
@@ -509,6 +510,7 @@ struct crn_effects {
 	struct crn_file *files;     /* [0] is not used */
 	uint32_t file_count;
 	bool keeps_files; /* that the program has closed, until the next checkpoint */
+	bool let_go;      /* those are really closed: a checkpoint must follow */
 	bool file_locks; /* by F_SETLK, or earlier: closing a descriptor may unlock one */
 	int rlimit_nofile; /* as it was last read */
 
@@ -537,7 +539,6 @@ struct crn_effects {
 	struct crn_epoll_set *epolls;
 
 	struct crn_hold *hold;      /* NULL: each output is followed by a checkpoint of its own */
-
 	struct crn_signal_log signals[CRN_SIGNALS_MAX];
 	uint32_t signal_count;
 
@@ -557,12 +558,9 @@ static inline struct crn_effects *crn_effects_state(void)
 void crn_effects_lock(void);
 void crn_effects_unlock(void);
 
-/*
- * Take the program's interval back: inverses in reverse order, input to be given again. After
- * memory.
- */
 /* Before memory: open what the program has made read-only since, where the engine would not. */
 void crn_inverses_open_memory(void);
+/* After it: take the program's interval back, in reverse order. */
 void crn_inverses_run(void);
 /* Forget the inverses; the files that were held open may go. */
 void crn_inverses_drop(void);
@@ -575,6 +573,7 @@ int crn_effects_open(void);
 void crn_effects_settle(void);
 /* The same with what it has closed: a child that is about to be forked would have it for good. */
 void crn_effects_let_go(void);
+bool crn_effects_close_kept(void); /* only what it has closed; was there anything? */
 /* The open interval cannot be undone; the first reason stays until the next checkpoint. */
 void crn_effects_cannot_undo(const char *why);
 /* This one call is an output after all. */
@@ -591,8 +590,7 @@ void *crn_effects_alloc(size_t size);
 
 /* The program's limit of descriptors, as it is now. */
 void crn_fd_limit_read(void);
-/* A number that the program does not use, close-on-exec; -errno. */
-int crn_hold_duplicate(int fd);
+int crn_hold_duplicate(int fd); /* by a number that the program does not use; -errno */
 void crn_hold_release(int high);
 
 #endif

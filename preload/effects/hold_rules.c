@@ -17,12 +17,17 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include "effects/hold.h"
 #include "effects/hooks.h"
 #include "effects/planted.h"
 #include "os/clock.h"
 #include "sites/sites.h"
+
+#define NR_FUTEX_WAKE    454
+#define NR_FUTEX_WAIT    455
+#define NR_FUTEX_REQUEUE 456
 
 enum due { NOTHING, SEND, COMMIT };
 
@@ -58,6 +63,21 @@ static bool futex_waits(const struct crn_call *call)
 	return false;
 }
 
+/* Opening a FIFO waits for the other side, and a device may do anything. */
+static bool open_waits(const struct crn_call *call)
+{
+	bool at = call->nr != SYS_open;
+	struct stat st;
+
+	if (call->nr != SYS_openat2 && (call->args[at ? 2 : 1] & O_NONBLOCK))
+		return false;
+	if (crn_sys4(SYS_newfstatat, at ? call->args[0] : AT_FDCWD, call->args[at ? 1 : 0], &st,
+		    0) < 0)
+		return false;
+	return !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) &&
+		!(S_ISCHR(st.st_mode) && major(st.st_rdev) == 1 /* null, random ... */);
+}
+
 bool crn_call_sleeps(const struct crn_call *call)
 {
 	switch (call->nr) {
@@ -72,8 +92,24 @@ bool crn_call_sleeps(const struct crn_call *call)
 		return !(call->args[3] & WNOHANG);
 	case SYS_futex:
 		return futex_waits(call);
+	case SYS_futex_waitv:
+	case NR_FUTEX_WAIT:
+		return true;
+	case SYS_open:
+	case SYS_openat:
+	case SYS_openat2:
+		return open_waits(call);
+	case SYS_fcntl:
+		return call->args[1] == F_SETLKW || call->args[1] == F_OFD_SETLKW;
 	}
 	return false;
+}
+
+bool crn_call_wakes(const struct crn_call *call)
+{
+	if (call->nr == SYS_futex)
+		return !(call->args[1] & FUTEX_PRIVATE_FLAG) && !futex_waits(call);
+	return call->nr == NR_FUTEX_WAKE || call->nr == NR_FUTEX_REQUEUE;
 }
 
 bool crn_hold_is_late(void)
@@ -166,20 +202,6 @@ static enum due due_input(const struct crn_call *call)
 	return crn_hold_wakes(fd, f) ? SEND : NOTHING;
 }
 
-/* Opening a FIFO waits for the other side, and a device may do anything. */
-static enum due due_open(const struct crn_call *call, const struct crn_row *row)
-{
-	bool at = call->nr != SYS_open;
-	struct stat st;
-
-	if (row->hook == &crn_hook_open && (call->args[at ? 2 : 1] & O_NONBLOCK))
-		return NOTHING;
-	if (crn_sys4(SYS_newfstatat, at ? call->args[0] : AT_FDCWD, call->args[at ? 1 : 0], &st,
-		    0) < 0)
-		return NOTHING;
-	return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) ? NOTHING : COMMIT;
-}
-
 /* Options that change nothing of what is held: when segments leave, how long calls wait. */
 static bool is_idle_option(const struct crn_call *call)
 {
@@ -192,10 +214,10 @@ static bool is_idle_option(const struct crn_call *call)
 			call->args[2] == SO_SNDTIMEO || call->args[2] == SO_RCVBUF);
 }
 
-static enum due due_undo(const struct crn_call *call, const struct crn_row *row)
+static enum due due_undo(const struct crn_call *call)
 {
-	if (row->hook == &crn_hook_open || row->hook == &crn_hook_openat2)
-		return due_open(call, row);
+	if (crn_call_sleeps(call))
+		return COMMIT;
 	switch (call->nr) {
 	case SYS_setsockopt:
 		return !is_idle_option(call) && crn_hold_has((int)call->args[0]) ? SEND : NOTHING;
@@ -212,9 +234,6 @@ static enum due due_undo(const struct crn_call *call, const struct crn_row *row)
 			return NOTHING;
 		case F_SETFL: /* no signal comes for what was written before */
 			return call->args[2] & O_ASYNC ? SEND : NOTHING;
-		case F_SETLKW:
-		case F_OFD_SETLKW:
-			return COMMIT;
 		}
 		return SEND;
 	}
@@ -225,18 +244,12 @@ static enum due due_none(const struct crn_call *call)
 {
 	if (crn_call_sleeps(call))
 		return COMMIT;
+	if (crn_call_wakes(call))
+		return SEND; /* it may be told to look for what was sent */
 	switch (call->nr) {
 	case SYS_execve:
 	case SYS_execveat:
-	case 449: /* futex_waitv */
-	case 455: /* futex_wait */
-	case 456: /* futex_requeue */
 		return COMMIT;
-	case 454: /* futex_wake */
-		return SEND;
-	case SYS_futex:
-		/* Another process may be told to look for what was sent. */
-		return call->args[1] & FUTEX_PRIVATE_FLAG ? NOTHING : SEND;
 	case SYS_rt_sigreturn:
 		/* It may wait for what the handler has written to its own process. */
 		return crn_call_resumes_call(call) ? COMMIT : NOTHING;
@@ -260,7 +273,7 @@ static enum due due_of(struct crn_call *call, const struct crn_row *row)
 		due = due_input(call);
 		break;
 	case CRN_EFFECT_UNDO:
-		due = due_undo(call, row);
+		due = due_undo(call);
 		break;
 	case CRN_EFFECT_NONE:
 		due = due_none(call);

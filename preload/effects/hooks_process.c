@@ -318,6 +318,7 @@ static void chdir_after(struct crn_call *call)
 	}
 	inv->other = fd;
 	e->folder_round = e->round;
+	e->keeps_files = true;
 }
 const struct crn_hook crn_hook_chdir = {chdir_before, chdir_after};
 

@@ -154,8 +154,19 @@ void crn_effects_settle(void)
 void crn_effects_let_go(void)
 {
 	crn_effects_settle();
-	if (crn_inverses_close())
-		crn_effects_cannot_undo("what was closed has been closed for good");
+	crn_effects_close_kept();
+}
+
+bool crn_effects_close_kept(void)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	crn_hold_send(); /* what is held for a connection goes before its close */
+	if (!crn_inverses_close())
+		return false;
+	crn_effects_cannot_undo("what was closed has been closed for good");
+	e->let_go = true;
+	return true;
 }
 
 void crn_effects_commit(void)
@@ -169,6 +180,7 @@ void crn_effects_commit(void)
 	crn_reaped_commit();
 	e->signal_count = 0;
 	e->unrecoverable[0] = '\0';
+	e->let_go = false;
 	if (e->hold)
 		e->hold->uncovered = false;
 	e->interval++;

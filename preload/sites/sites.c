@@ -294,6 +294,7 @@ static bool take(struct crn_call *call, bool entry)
 	if (ret < 0) {
 		a->sites->failed++;
 		crn_hold_not_covered();
+		a->effects->let_go = false;
 		crn_effects_cannot_undo("the last checkpoint failed");
 		crn_effects_unlock();
 		return false;
