@@ -505,8 +505,11 @@ void crn_file_opened(int fd, bool fresh, long flags)
 		if (e->files[i].dev == (uint64_t)st.st_dev &&
 			e->files[i].ino == (uint64_t)st.st_ino)
 			e->files[i].shared_view = !fresh;
-	if (f)
-		describe(fd, f, &st, flags, true);
+	if (!f)
+		return;
+	describe(fd, f, &st, flags, true);
+	if (fresh && f->file)
+		e->files[f->file].searched = true;
 }
 
 void crn_fd_limit_read(void)

@@ -164,6 +164,7 @@ struct crn_fd {
 struct crn_file {
 	uint64_t dev, ino;
 	bool shared_view; /* it was synced, or opened more than once: every write is an output */
+	bool searched;    /* is it open by other descriptors of ours? */
 	uint32_t append_round;   /* an append was journalled in this round, */
 	uint32_t append_inverse; /* by this inverse */
 };
@@ -455,6 +456,7 @@ void crn_epoll_note(int epfd, int op, int fd, uint32_t events, uint64_t data);
 /* A wait of this interval returned these events. */
 void crn_epoll_delivered(const struct crn_call *call);
 void crn_epoll_forget_fd(int fd); /* closed: the kernel drops it from every set */
+bool crn_epoll_holds(int fd); /* is it in any? */
 /* Take it out of every set, as the kernel would if it were really closed; with inverses. */
 void crn_epoll_leave(struct crn_call *call, int fd);
 /* The number means another object, which is watched as the old one was. */
@@ -537,6 +539,7 @@ struct crn_effects {
 	struct { uint64_t dev, ino; int32_t fd; uint32_t interval, piece; } last_peek;
 
 	struct crn_epoll_set *epolls;
+	uint32_t epolls_used; /* none was ever live from here on */
 
 	struct crn_hold *hold;      /* NULL: each output is followed by a checkpoint of its own */
 	struct crn_signal_log signals[CRN_SIGNALS_MAX];

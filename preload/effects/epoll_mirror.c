@@ -208,6 +208,7 @@ struct crn_epoll_set *crn_epoll_look(int epfd)
 	free_set->count = free_set->used = free_set->oneshots = free_set->delivered = 0;
 	free_set->fd = epfd;
 	free_set->live = true;
+	e->epolls_used = CRN_MAX(e->epolls_used, (uint32_t)(free_set - e->epolls) + 1);
 	read_set(free_set);
 	return free_set;
 }
@@ -243,6 +244,16 @@ void crn_epoll_forget_fd(int fd)
 	for (uint32_t i = 0; i < CRN_EPOLL_SETS_MAX; i++)
 		if (e->epolls[i].live)
 			item_remove(&e->epolls[i], fd);
+}
+
+bool crn_epoll_holds(int fd)
+{
+	struct crn_effects *e = crn_agent->effects;
+
+	for (uint32_t i = 0; i < e->epolls_used; i++)
+		if (e->epolls[i].live && crn_epoll_find(&e->epolls[i], fd))
+			return true;
+	return false;
 }
 
 void crn_epoll_leave(struct crn_call *call, int fd)

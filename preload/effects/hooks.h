@@ -74,6 +74,8 @@ bool crn_is_log_write(const struct crn_call *call);
 void crn_append_before(struct crn_call *call);
 void crn_append_after(struct crn_call *call);
 long crn_append_undo(const struct crn_inverse *inv);
+/* Does the program look at the file by another descriptor, too? */
+bool crn_append_is_seen(int fd, struct crn_file *file);
 
 /*
  * record_locks.c: would closing this descriptor end a record lock? Then it can neither be kept open

@@ -127,7 +127,8 @@ static bool is_written_program(int fd, const struct crn_fd *f)
  * deadlocks), and so is what may be locked, for the program may wait for the lock itself, and a
  * program that it has written, which nobody can execute as long as it is open. A file that was
  * opened in this interval (a server may open one for each request) needs nothing, neither is
- * undone. `freed`: nothing takes the number over.
+ * undone. `freed`: nothing takes the number over. What is in a set of epoll may look like a plain
+ * file (a queue of messages, a file of /proc, a pidfd of some kernels).
  */
 static void prepare_close(struct crn_call *call, int fd, bool freed)
 {
@@ -138,7 +139,7 @@ static void prepare_close(struct crn_call *call, int fd, bool freed)
 	if (f->kind == CRN_FD_CLOSED)
 		return;
 	hold = freed && crn_hold_may_close(fd);
-	if (!hold && (crn_fd_is_pollable(f) || f->flags & CRN_FDF_LOCKED ||
+	if (!hold && (crn_fd_is_pollable(f) || f->flags & CRN_FDF_LOCKED || crn_epoll_holds(fd) ||
 			     crn_close_unlocks(fd) || is_written_program(fd, f))) {
 		crn_call_raise(call);
 		return;
@@ -192,7 +193,7 @@ static void leave(int fd)
 {
 	struct crn_fd *f = crn_fd_look(fd);
 
-	if (crn_fd_is_pollable(f)) {
+	if (crn_fd_is_pollable(f) || crn_epoll_holds(fd)) {
 		bool twin = crn_fd_has_twin(fd);
 
 		if (f->kind == CRN_FD_EPOLL)

@@ -39,19 +39,18 @@ const struct crn_hook crn_hook_listen = {NULL, NULL};
  */
 static bool is_log_like(const struct crn_call *call, int fd, const struct crn_fd *f)
 {
-	const struct crn_file *file = crn_file_of(f);
+	struct crn_file *file = crn_file_of(f);
 	struct stat st;
 
 	if (call->nr != SYS_write && call->nr != SYS_writev)
 		return false;
 	if (!file || file->shared_view || f->seek_round == crn_agent->effects->round)
 		return false;
-	if (f->flags & CRN_FDF_APPEND)
-		return true;
-	if (!(f->flags & CRN_FDF_WRITEONLY))
+	if (!(f->flags & CRN_FDF_APPEND) &&
+		(!(f->flags & CRN_FDF_WRITEONLY) || crn_sys2(SYS_fstat, fd, &st) < 0 ||
+			crn_sys3(SYS_lseek, fd, 0, SEEK_CUR) != st.st_size))
 		return false;
-	return crn_sys2(SYS_fstat, fd, &st) == 0 &&
-		crn_sys3(SYS_lseek, fd, 0, SEEK_CUR) == st.st_size;
+	return !crn_append_is_seen(fd, file);
 }
 
 bool crn_is_log_write(const struct crn_call *call)

@@ -14,8 +14,42 @@
 #include "base/log.h"
 #include "effects/effects.h"
 #include "effects/hooks.h"
+#include "os/proc.h"
 
 #define SIGNAL(n) (1ull << ((n)-1))
+
+struct search {
+	const struct stat *file;
+	int fd;
+};
+
+/* By a descriptor that is no duplicate of ours? */
+static int is_open_by(void *ctx, int dir, int number)
+{
+	const struct search *s = ctx;
+	struct stat st;
+
+	(void)dir;
+	return number != s->fd && !crn_fd_is_engine(number) &&
+		crn_sys2(SYS_fstat, number, &st) == 0 && st.st_ino == s->file->st_ino &&
+		st.st_dev == s->file->st_dev && !crn_fd_is_copy(s->fd, number);
+}
+
+/*
+ * The program may have opened it more than once before there was a session, and read by one
+ * descriptor what it appends by the other: a file that cannot be cut back would show it twice.
+ */
+bool crn_append_is_seen(int fd, struct crn_file *file)
+{
+	struct stat st;
+	struct search s = { .file = &st, .fd = fd };
+
+	if (!file->searched && crn_sys2(SYS_fstat, fd, &st) == 0) {
+		file->searched = true;
+		file->shared_view = crn_proc_numbers("/proc/self/fd", is_open_by, &s) != 0;
+	}
+	return file->shared_view;
+}
 
 /* scratch[0]: 1 + the index of the inverse that counts what is appended. */
 void crn_append_before(struct crn_call *call)
@@ -42,8 +76,17 @@ void crn_append_before(struct crn_call *call)
 
 void crn_append_after(struct crn_call *call)
 {
-	if (call->scratch[0] && call->result > 0)
-		crn_agent->effects->inverses[call->scratch[0] - 1].b += (uint64_t)call->result;
+	struct crn_inverse *inv;
+	struct stat st;
+
+	if (!call->scratch[0] || call->result <= 0)
+		return;
+	inv = &crn_agent->effects->inverses[call->scratch[0] - 1];
+	inv->b += (uint64_t)call->result;
+	/* A file that does not grow (of /proc, a cgroup's) has done what it was told. */
+	if (inv->b == (uint64_t)call->result && crn_sys2(SYS_fstat, (int)call->args[0], &st) == 0 &&
+		(uint64_t)st.st_size < inv->a + inv->b)
+		crn_call_raise(call);
 }
 
 /*
