@@ -86,6 +86,19 @@ enum crn_verdict crn_record_lock_before(struct crn_call *call);
 void crn_record_lock_after(struct crn_call *call);
 long crn_record_lock_undo(const struct crn_inverse *inv);
 
+/*
+ * epoll_mirror.c: a wait has these events, and a restore came by meanwhile. Those of items that it
+ * took back are dropped; how many are left.
+ */
+struct epoll_event;
+long crn_epoll_sift(int epfd, struct epoll_event *events, long count);
+
+/* hooks_descriptor.c: the call has made it. `fresh`: what it means has no other number. */
+void crn_fd_created(struct crn_call *call, int fd, bool fresh);
+
+/* hooks_wait.c: a wait has returned without an error: of what has it said that it is ready? */
+void crn_wait_note(const struct crn_call *call);
+
 /* Remember where a file's offset is, once per interval. */
 void crn_offset_journal(struct crn_call *call, int fd);
 

@@ -14,8 +14,7 @@
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* `fresh`: what it means has no other number. */
-static void created(struct crn_call *call, int fd, bool fresh)
+void crn_fd_created(struct crn_call *call, int fd, bool fresh)
 {
 	struct crn_inverse *inv;
 
@@ -55,7 +54,7 @@ static void open_after(struct crn_call *call)
 
 	if (fd < 0)
 		return;
-	created(call, fd, true);
+	crn_fd_created(call, fd, true);
 	crn_file_opened(fd, call->scratch[0],
 		call->nr == SYS_open ? (unsigned)call->args[1]
 			: call->nr == SYS_openat ? (long)(unsigned)call->args[2] : -1l);
@@ -91,7 +90,7 @@ static void create_after(struct crn_call *call)
 {
 	if (call->result < 0)
 		return;
-	created(call, (int)call->result, false);
+	crn_fd_created(call, (int)call->result, false);
 	if (call->nr == SYS_timerfd_create)
 		crn_fd_made((int)call->result);
 }
@@ -104,8 +103,8 @@ static void pair_after(struct crn_call *call)
 
 	if (call->result < 0)
 		return;
-	created(call, pair[0], false);
-	created(call, pair[1], false);
+	crn_fd_created(call, pair[0], false);
+	crn_fd_created(call, pair[1], false);
 }
 const struct crn_hook crn_hook_pair = {NULL, pair_after};
 
@@ -254,7 +253,7 @@ static void dup_after(struct crn_call *call)
 {
 	if (call->result < 0)
 		return;
-	created(call, (int)call->result, false);
+	crn_fd_created(call, (int)call->result, false);
 	crn_fd_look((int)call->args[0]);
 	crn_fd_copy((int)call->result, (int)call->args[0]);
 }

@@ -13,6 +13,11 @@
 #include "effects/inherited_input.h"
 #include "effects/input.h"
 
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+#define PACKET_STATISTICS 6
+
 void crn_offset_journal(struct crn_call *call, int fd)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -234,12 +239,19 @@ static enum crn_verdict read_offset_before(struct crn_call *call)
 }
 const struct crn_hook crn_hook_read_offset = {read_offset_before, NULL};
 
-/* Asking for a socket's error takes it. */
+/* Asking for a socket's error takes it, and statistics of packets begin anew. */
 static void getsockopt_after(struct crn_call *call)
 {
-	if (call->result == 0 && call->args[1] == SOL_SOCKET && call->args[2] == SO_ERROR &&
-	    *(const int *)call->args[3] != 0)
+	int level = (int)call->args[1], option = (int)call->args[2];
+	const int *value = (const int *)call->args[3];
+
+	if (call->result < 0)
+		return;
+	if ((level == SOL_SOCKET && option == SO_ERROR && *value != 0) ||
+		(level == SOL_PACKET && option == PACKET_STATISTICS))
 		crn_call_raise(call);
+	else if (level == SOL_SOCKET && option == SO_PEERPIDFD)
+		crn_fd_created(call, *value, false);
 }
 const struct crn_hook crn_hook_getsockopt = {NULL, getsockopt_after};
 

@@ -247,8 +247,17 @@ static enum crn_verdict recvmsg_before(struct crn_call *call)
 	return ask(call, fd, flags);
 }
 
+/* Descriptors are made for whoever only looks as well. */
+static void judge_look(struct crn_call *call, const struct msghdr *msg)
+{
+	if (call->effect == CRN_EFFECT_NONE && carries_descriptors(msg))
+		crn_call_raise(call);
+}
+
 static void recvmsg_after(struct crn_call *call)
 {
+	if (call->result >= 0)
+		judge_look(call, (const struct msghdr *)call->args[1]);
 	if (!only_looked(call, (int)call->args[2]))
 		keep_message(call, (int)call->args[0], (const struct msghdr *)call->args[1],
 			call->result, (int)call->args[2]);
@@ -301,6 +310,8 @@ static void receive_many_after(struct crn_call *call)
 	const uint32_t first = crn_agent->effects->pool_used;
 	long count = call->result;
 
+	for (long i = 0; i < count; i++)
+		judge_look(call, &messages[i].msg_hdr);
 	if (only_looked(call, (int)call->args[3]))
 		return;
 	if (count < 0)

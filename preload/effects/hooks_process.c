@@ -6,6 +6,7 @@
 #include <asm/prctl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -20,11 +21,17 @@
 #include "effects/hooks.h"
 #include "effects/input.h"
 
+#ifndef TCP_ZEROCOPY_RECEIVE
+#define TCP_ZEROCOPY_RECEIVE 35
+#endif
 #ifndef SO_ZEROCOPY
 #define SO_ZEROCOPY 60
 #endif
 #ifndef USERFAULTFD_IOC_NEW
 #define USERFAULTFD_IOC_NEW 0xaa00
+#endif
+#ifndef ARCH_REQ_XCOMP_PERM
+#define ARCH_REQ_XCOMP_PERM 0x1023
 #endif
 #ifndef ARCH_SHSTK_ENABLE
 #define ARCH_SHSTK_ENABLE 0x5001
@@ -61,13 +68,27 @@ static bool is_userfaultfd_device(long fd)
 	return crn_streq(target, "/dev/userfaultfd");
 }
 
+/* Each look at a socket's input would move it. */
+static bool sets_offset(const struct crn_call *call)
+{
+	int at = -1;
+
+	return crn_agent->config.recover && call->args[1] == SOL_SOCKET &&
+		call->args[2] == SO_PEEK_OFF &&
+		crn_user_copy(&at, (const void *)call->args[3], sizeof(at)) == 0 && at >= 0;
+}
+
 bool crn_refused(struct crn_call *call, const struct crn_row *row)
 {
 	switch (call->nr) {
 	case SYS_arch_prctl:
-		if (call->args[0] != ARCH_SHSTK_ENABLE)
+		if (call->args[0] == ARCH_SHSTK_ENABLE)
+			refuse_once(0, "a user shadow stack", "a restore cannot put it back");
+		else if (call->args[0] == ARCH_REQ_XCOMP_PERM && crn_agent->config.recover)
+			refuse_once(2 + SYS_arch_prctl % 30, "AMX", "a recovery cannot put its "
+				"registers back");
+		else
 			return false;
-		refuse_once(0, "a user shadow stack", "a restore cannot put it back");
 		call->result = -EOPNOTSUPP;
 		return true;
 	case SYS_madvise:
@@ -94,11 +115,25 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 		call->result = -EPERM;
 		return true;
 	case SYS_setsockopt:
+		if (sets_offset(call)) {
+			refuse_once(2 + SYS_setsockopt % 30, "SO_PEEK_OFF",
+				"a recovery cannot put the offset back");
+			call->result = -EOPNOTSUPP;
+			return true;
+		}
 		if (call->args[1] != SOL_SOCKET || call->args[2] != SO_ZEROCOPY)
 			return false;
 		refuse_once(1, "MSG_ZEROCOPY",
 			"the kernel would read the program's memory after a checkpoint");
 		call->result = -EOPNOTSUPP;
+		return true;
+	case SYS_getsockopt:
+		if (call->args[1] != IPPROTO_TCP || call->args[2] != TCP_ZEROCOPY_RECEIVE ||
+			!crn_agent->config.recover)
+			return false;
+		refuse_once(2 + SYS_getsockopt % 30, "TCP_ZEROCOPY_RECEIVE",
+			"what is read so cannot be given again");
+		call->result = -ENOPROTOOPT;
 		return true;
 	case NR_MSEAL:
 		if (!crn_output_matters())
@@ -247,16 +282,18 @@ const struct crn_hook crn_hook_timerfd_settime = {timerfd_settime_before, timerf
 
 /*
  * The old value is journalled before the call. An option that cannot be read back in the same
- * length as it is set has no inverse.
+ * length as it is set has no inverse. Nor has a filter: by its number its instructions are asked
+ * for, and the length is their count. (Some options look at what is in the buffer.)
  */
 static enum crn_verdict setsockopt_before(struct crn_call *call)
 {
 	struct crn_inverse *inv;
-	uint8_t old[CRN_INVERSE_TEXT] __attribute__((aligned(8)));
+	uint8_t old[CRN_INVERSE_TEXT] __attribute__((aligned(8))) = {0};
 	uint32_t len = sizeof(old);
 
-	if (crn_sys5(SYS_getsockopt, call->args[0], call->args[1], call->args[2], old, &len) < 0 ||
-	    len != (uint32_t)call->args[4]) {
+	if ((call->args[1] == SOL_SOCKET && call->args[2] == SO_ATTACH_FILTER) ||
+		crn_sys5(SYS_getsockopt, call->args[0], call->args[1], call->args[2], old,
+			&len) < 0 || len != (uint32_t)call->args[4]) {
 		crn_call_raise(call);
 		return CRN_CALL_RUN_THEN;
 	}

@@ -283,6 +283,17 @@ uint32_t crn_stream_keep_socket(struct crn_call *call, int listener, int fd)
 	return at;
 }
 
+/* Not if more than bytes come with it, descriptors above all, which would be lost. */
+static long take_plain(int fd, uint8_t *to, size_t size)
+{
+	struct iovec iov = {to, size};
+	struct msghdr look = {.msg_iov = &iov, .msg_iovlen = 1};
+	long n = crn_sys3(SYS_recvmsg, fd, &look, MSG_PEEK | MSG_DONTWAIT);
+
+	return n > 0 && look.msg_flags & MSG_CTRUNC ? 0
+		: crn_sys6(SYS_recvfrom, fd, (long)to, size, MSG_DONTWAIT, 0, 0);
+}
+
 /* An empty piece is made, the kernel asked, and the piece cut to what it had. */
 void crn_stream_pull(struct crn_stream *s, int fd, size_t want)
 {
@@ -301,7 +312,7 @@ void crn_stream_pull(struct crn_stream *s, int fd, size_t want)
 	if (!at)
 		return;
 	p = crn_piece_at(at);
-	n = crn_sys6(SYS_recvfrom, fd, (long)crn_piece_data(p), p->size, MSG_DONTWAIT, 0, 0);
+	n = take_plain(fd, crn_piece_data(p), p->size);
 	if (n <= 0) {
 		crn_piece_at(last)->next = 0;
 		s->last = last;

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Files that are no plain ones, as the kernel's own, and more of them than there is room for. */
+#include <errno.h>
+#include <fcntl.h>
+#include <mqueue.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include "rows.h"
+
+static int fd, set;
+
+/* What is written to such a file is done at once, and makes it no longer. */
+static void body_control(bool again)
+{
+	char name[16] = "";
+	int n = (int)CALL(open, "/proc/self/comm", O_WRONLY);
+
+	outside->count++;
+	CHECK(n >= 0 && CALL(write, n, "written", 7) == 7);
+	crash_once();
+	CHECK(close(n) == 0 && prctl(PR_GET_NAME, name) == 0 && !strcmp(name, "written"));
+}
+
+/* What is read of the kernel's messages does not come again, whatever the file's offset. */
+static void setup_messages(void)
+{
+	int n = open("/dev/kmsg", O_WRONLY);
+
+	fd = n < 0 || write(n, "cairn: a test\n", 14) != 14
+		? -1 : open("/proc/kmsg", O_RDONLY | O_NONBLOCK);
+	if (n >= 0)
+		close(n);
+}
+
+static void body_messages(bool again)
+{
+	char b[65536];
+
+	outside->count++;
+	if (fd < 0)
+		tick(); /* not permitted here */
+	else
+		CHECK(CALL(read, fd, b, sizeof(b)) > 0);
+	crash_once();
+	if (fd >= 0)
+		close(fd);
+}
+
+/* A queue looks like a plain file, and can be waited for: closed, it is in no set any more. */
+static void setup_queue(void)
+{
+	struct mq_attr attr = { .mq_maxmsg = 1, .mq_msgsize = 8 };
+	struct epoll_event e = { .events = EPOLLIN };
+	char name[32];
+
+	snprintf(name, sizeof(name), "/cairn-row-%d", getpid());
+	fd = mq_open(name, O_CREAT | O_EXCL | O_RDWR | O_NONBLOCK, 0600, &attr);
+	set = epoll_create1(0);
+	CHECK(fd >= 0 && set >= 0 && mq_unlink(name) == 0 && mq_send(fd, "x", 1, 0) == 0);
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &e) == 0);
+}
+
+static void body_queue(bool again)
+{
+	struct epoll_event e;
+
+	CHECK(CALL(epoll_wait, set, &e, 1, 0) == 1);
+	outside->count++;
+	CHECK(CALL(close, fd) == 0);
+	CHECK(CALL(epoll_wait, set, &e, 1, 0) == 0);
+	crash_once();
+	close(set);
+}
+
+/* A number that was closed is free, even if no other is. */
+#define LIMIT 64
+
+static struct rlimit before;
+
+static void setup_room(void)
+{
+	struct rlimit low;
+
+	CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	fd = open(letters(), O_RDONLY);
+	low = before;
+	low.rlim_cur = LIMIT;
+	CHECK(fd >= 0 && setrlimit(RLIMIT_NOFILE, &low) == 0);
+}
+
+static void body_room(bool again)
+{
+	int room = 1, made[LIMIT], count = 0;
+
+	for (int i = 0; i < LIMIT; i++)
+		room += fcntl(i, F_GETFD) < 0;
+	outside->count++;
+	CHECK(CALL(close, fd) == 0);
+	while (count < LIMIT && (made[count] = (int)CALL(open, letters(), O_RDONLY)) >= 0)
+		count++;
+	CHECK(errno == EMFILE && count == room);
+	for (int i = 0; i < 8; i++)
+		CHECK(close(made[--count]) == 0); /* a recovery needs some, too */
+	crash_once();
+	for (int i = 0; i < count; i++)
+		CHECK(close(made[i]) == 0);
+	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
+const struct row rows_file[] = {
+	{ "file_control", NULL, body_control, false, false, true },
+	{ "file_messages", setup_messages, body_messages, false, false, true },
+	{ "file_queue", setup_queue, body_queue, false, false, true },
+	{ "file_room", setup_room, body_room, false, false, true },
+	{ NULL },
+};
