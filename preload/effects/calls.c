@@ -420,5 +420,6 @@ void crn_call_after(struct crn_call *call)
 	if (row->site == CRN_CALL_MAPS && crn_agent->session)
 		tell_of_map(call);
 	after_with_session(call, row);
-	finish(call, row);
+	if (!call->again)
+		finish(call, row);
 }

@@ -519,6 +519,7 @@ struct crn_effects {
 	struct crn_inverse *inverses;
 	uint32_t inverse_count;
 	uint32_t round; /* changes when the journal is emptied: at a commit and by a restore */
+	uint32_t restores; /* so many */
 	uint32_t folder_round; /* in which the working directory was journalled */
 	struct crn_delayed *delayed;
 	uint32_t delayed_count;

@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include "base/copy.h"
 #include "base/log.h"
-#include "effects/effects.h"
+#include "effects/hooks.h"
 #include "os/descriptor.h"
 
 #define FREE    (-1)
@@ -113,8 +113,24 @@ static bool parse_number(const char **s, unsigned base, uint64_t *out)
 	return any;
 }
 
+/* A fired one-shot item shows nothing but its private bits. */
+static bool has_fired(uint64_t events)
+{
+	return (events & EPOLLONESHOT) &&
+		!(events & ~(uint64_t)(EPOLLONESHOT | EPOLLET | EPOLLWAKEUP | EPOLLEXCLUSIVE));
+}
+
+/* The set is known, but for which of its items have fired. */
+static void note_fired(struct crn_epoll_set *set, int fd, uint64_t events)
+{
+	struct crn_epoll_item *item = crn_epoll_find(set, fd);
+
+	if (item && !item->fired && has_fired(events))
+		item->fired = crn_agent->effects->interval;
+}
+
 /* "tfd:        5 events:       19 data:                5  pos:0 ino:... sdev:..." */
-static void parse_line(struct crn_epoll_set *set, const char *line)
+static void parse_line(struct crn_epoll_set *set, const char *line, bool known)
 {
 	uint64_t fd, events, data;
 
@@ -129,17 +145,15 @@ static void parse_line(struct crn_epoll_set *set, const char *line)
 	line += 6;
 	if (!parse_number(&line, 16, &data))
 		return;
+	if (known)
+		return note_fired(set, (int)fd, events);
 	item_set(set, (int)fd, (uint32_t)events, data);
-	/*
-	 * A fired one-shot item shows nothing but its private bits. It may have fired long ago: it
-	 * stays so.
-	 */
-	if ((events & EPOLLONESHOT) &&
-		!(events & ~(uint64_t)(EPOLLONESHOT | EPOLLET | EPOLLWAKEUP | EPOLLEXCLUSIVE)))
+	/* It may have fired long ago: it stays so. */
+	if (has_fired(events))
 		crn_epoll_find(set, (int)fd)->fired = UINT32_MAX;
 }
 
-static void read_set(struct crn_epoll_set *set)
+static void read_set(struct crn_epoll_set *set, bool known)
 {
 	char path[48], buffer[1024];
 	size_t used = 0;
@@ -158,7 +172,7 @@ static void read_set(struct crn_epoll_set *set)
 			if (buffer[i] != '\n')
 				continue;
 			buffer[i] = '\0';
-			parse_line(set, buffer + begin);
+			parse_line(set, buffer + begin, known);
 			begin = i + 1;
 		}
 		for (size_t i = begin; i < used; i++)
@@ -209,7 +223,7 @@ struct crn_epoll_set *crn_epoll_look(int epfd)
 	free_set->fd = epfd;
 	free_set->live = true;
 	e->epolls_used = CRN_MAX(e->epolls_used, (uint32_t)(free_set - e->epolls) + 1);
-	read_set(free_set);
+	read_set(free_set, false);
 	return free_set;
 }
 
@@ -313,6 +327,26 @@ void crn_epoll_closed(int epfd)
 	}
 }
 
+/* The item of this event has fired. False: several may be meant. */
+static bool fire(struct crn_epoll_set *set, uint64_t data)
+{
+	struct crn_epoll_item *found = NULL;
+
+	for (uint32_t i = 0; i < set->size; i++) {
+		struct crn_epoll_item *item = &set->items[i];
+
+		if (item->fd < 0 || item->data != data || !(item->events & EPOLLONESHOT) ||
+			item->fired)
+			continue;
+		if (found)
+			return false;
+		found = item;
+	}
+	if (found)
+		found->fired = crn_agent->effects->interval;
+	return true;
+}
+
 void crn_epoll_delivered(const struct crn_call *call)
 {
 	struct crn_effects *e = crn_agent->effects;
@@ -326,10 +360,8 @@ void crn_epoll_delivered(const struct crn_call *call)
 	if (!set->oneshots)
 		return;
 	for (long n = 0; n < call->result; n++)
-		for (uint32_t i = 0; i < set->size; i++)
-			if (set->items[i].fd >= 0 && set->items[i].data == events[n].data.u64 &&
-			    (set->items[i].events & EPOLLONESHOT) && !set->items[i].fired)
-				set->items[i].fired = e->interval;
+		if (!fire(set, events[n].data.u64))
+			return read_set(set, true); /* the kernel knows of all */
 }
 
 /* An exclusive item cannot be modified. */
@@ -349,29 +381,55 @@ static void arm_again(const struct crn_epoll_set *set, int fd, struct epoll_even
  * checkpoint, and every one-shot item that fired since, is armed again; an event too many is
  * allowed by the contract of both.
  */
+static void rearm(struct crn_epoll_set *set, bool delivered)
+{
+	for (uint32_t i = 0; i < set->size; i++) {
+		struct crn_epoll_item *item = &set->items[i];
+		struct epoll_event event = {.events = item->events, .data.u64 = item->data};
+		bool fired_since = item->fired == crn_agent->effects->interval;
+
+		if (item->fd < 0)
+			continue;
+		item->edge = true;
+		if (!delivered)
+			continue;
+		if (fired_since)
+			item->fired = 0;
+		if (fired_since || (item->events & (EPOLLET | EPOLLONESHOT)) == EPOLLET)
+			arm_again(set, item->fd, &event);
+	}
+}
+
 void crn_epoll_rearm(void)
 {
 	struct crn_effects *e = crn_agent->effects;
 
-	for (uint32_t s = 0; s < CRN_EPOLL_SETS_MAX; s++) {
-		struct crn_epoll_set *set = &e->epolls[s];
+	for (uint32_t s = 0; s < CRN_EPOLL_SETS_MAX; s++)
+		if (e->epolls[s].live)
+			rearm(&e->epolls[s], e->epolls[s].delivered == e->interval);
+}
 
-		if (!set->live)
-			continue;
-		for (uint32_t i = 0; i < set->size; i++) {
-			struct crn_epoll_item *item = &set->items[i];
-			struct epoll_event event = {.events = item->events, .data.u64 = item->data};
-			bool fired_since = item->fired == e->interval;
+static bool has_item(const struct crn_epoll_set *set, const struct epoll_event *event)
+{
+	for (uint32_t i = 0; i < set->size; i++)
+		if (set->items[i].fd >= 0 && set->items[i].data == event->data.u64 &&
+			(set->items[i].events | EPOLLERR | EPOLLHUP) & event->events)
+			return true;
+	return false;
+}
 
-			if (item->fd < 0)
-				continue;
-			item->edge = true;
-			if (set->delivered != e->interval)
-				continue;
-			if (fired_since)
-				item->fired = 0;
-			if (fired_since || (item->events & (EPOLLET | EPOLLONESHOT)) == EPOLLET)
-				arm_again(set, item->fd, &event);
-		}
-	}
+/* What has been given to one that is gone may have been another one's edge. */
+long crn_epoll_sift(int epfd, struct epoll_event *events, long count)
+{
+	struct crn_epoll_set *set = crn_epoll_look(epfd);
+	long kept = 0;
+
+	if (!set)
+		return count;
+	for (long i = 0; i < count; i++)
+		if (has_item(set, &events[i]))
+			events[kept++] = events[i];
+	if (kept < count)
+		rearm(set, true);
+	return kept;
 }

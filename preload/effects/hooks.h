@@ -38,7 +38,7 @@ extern const struct crn_hook crn_hook_umask, crn_hook_prctl, crn_hook_arch_prctl
 	crn_hook_refuse, crn_hook_chdir;
 /* hooks_wait.c */
 extern const struct crn_hook crn_hook_poll, crn_hook_select, crn_hook_epoll_wait,
-	crn_hook_epoll_ctl;
+	crn_hook_epoll_ctl, crn_hook_futex;
 
 /*
  * Answer a call that Cairn cannot follow (io_uring, aio, userfaultfd, shadow stacks): true, with

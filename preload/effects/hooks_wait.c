@@ -3,6 +3,7 @@
  * Waits. They change nothing, but after a restore there may be input that only the agent has. Then
  * the kernel is asked without waiting, and the readiness of that input is added to its answer.
  */
+#include <linux/futex.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <time.h>
@@ -53,6 +54,7 @@ static enum crn_verdict epoll_wait_before(struct crn_call *call)
 	struct crn_epoll_set *set;
 
 	call->scratch[0] = 0;
+	call->scratch[1] = crn_agent->effects->restores;
 	set = crn_epoll_look((int)call->args[0]);
 	if (!set || !crn_agent->effects->pending_count)
 		return CRN_CALL_RUN_THEN;
@@ -78,9 +80,16 @@ static void epoll_wait_after(struct crn_call *call)
 {
 	struct crn_epoll_set *set;
 	uintptr_t events = (uintptr_t)call->args[1];
-	long count = call->result, native = call->result;
+	long count, native;
 
-	if (count < 0)
+	/* SAFETY: the kernel has just written them, and no checkpoint closes them meanwhile. */
+	if (call->result > 0 && call->scratch[1] != crn_agent->effects->restores) {
+		call->result = crn_epoll_sift((int)call->args[0], (struct epoll_event *)events,
+			call->result);
+		call->again = !call->result;
+	}
+	count = native = call->result;
+	if (count < 0 || call->again)
 		return;
 	if (count)
 		crn_epoll_delivered(call);
@@ -165,6 +174,68 @@ static void epoll_ctl_after(struct crn_call *call)
 				      : EPOLL_CTL_MOD;
 }
 const struct crn_hook crn_hook_epoll_ctl = {epoll_ctl_before, epoll_ctl_after};
+
+/* ---- futex ----------------------------------------------------------------------------------- */
+
+/*
+ * Where another thread sleeps, and which one owns what it sleeps for, is known to the kernel alone:
+ * memory that is put back would contradict it. (Who is woken looks again itself.)
+ */
+static enum crn_verdict futex_before(struct crn_call *call)
+{
+	switch (call->nr == SYS_futex ? call->args[1] & FUTEX_CMD_MASK : FUTEX_REQUEUE) {
+	case FUTEX_REQUEUE:
+	case FUTEX_CMP_REQUEUE:
+	case FUTEX_CMP_REQUEUE_PI:
+	case FUTEX_UNLOCK_PI:
+		crn_call_raise(call);
+		return CRN_CALL_RUN_THEN;
+	}
+	return CRN_CALL_RUN;
+}
+
+/* Nobody was moved. */
+static void futex_after(struct crn_call *call)
+{
+	if (call->effect == CRN_EFFECT_OUTPUT && call->result <= 0 &&
+		(call->nr != SYS_futex || (call->args[1] & FUTEX_CMD_MASK) != FUTEX_UNLOCK_PI))
+		call->effect = CRN_EFFECT_NONE;
+}
+const struct crn_hook crn_hook_futex = {futex_before, futex_after};
+
+/* ---- what has been announced ----------------------------------------------------------------- */
+
+static void note_poll(const struct crn_call *call)
+{
+	const struct pollfd *fds = (const struct pollfd *)call->args[0];
+	unsigned count = (unsigned)call->args[1];
+	long left = call->result;
+
+	for (unsigned i = 0; i < count && left > 0; i++) {
+		if (fds[i].fd < 0 || !fds[i].revents)
+			continue;
+		crn_fd_look(fds[i].fd)->flags |= CRN_FDF_AWAITED;
+		left--;
+	}
+}
+
+static void note_select(const struct crn_call *call)
+{
+	const uint64_t *set = (const uint64_t *)call->args[1];
+
+	for (unsigned i = 0; set && call->result > 0 && i < (unsigned)call->args[0]; i += 64)
+		for (uint64_t bits = set[i / 64]; bits; bits &= bits - 1)
+			crn_fd_look((int)i + __builtin_ctzll(bits))->flags |= CRN_FDF_AWAITED;
+}
+
+/* SAFETY: the kernel has just written these arrays. Of epoll the mirror tells. */
+void crn_wait_note(const struct crn_call *call)
+{
+	if (call->nr == SYS_poll || call->nr == SYS_ppoll)
+		note_poll(call);
+	else if (call->nr == SYS_select || call->nr == SYS_pselect6)
+		note_select(call);
+}
 
 /* ---- poll ------------------------------------------------------------------------------------ */
 

@@ -235,6 +235,7 @@ void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info,
 
 void crn_effects_undo(void)
 {
+	crn_agent->effects->restores++;
 	crn_hold_drop();
 	crn_inverses_run();
 	crn_fds_changed();

@@ -145,6 +145,40 @@ static void body_rearm(bool again)
 	end(again);
 }
 
+/* Two items with the same data, of which only one has fired at the checkpoint. */
+static int second, second_other;
+
+static void setup_alike(void)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 44};
+	int pair[2];
+
+	setup_oneshot();
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+	second = pair[0];
+	second_other = pair[1];
+	CHECK(write(second_other, "second", 6) == 6);
+	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, second, &e) == 0);
+	CHECK(epoll_wait(set, &e, 1, 0) == 1);
+}
+
+static void body_alike(bool again)
+{
+	struct epoll_event e;
+	char b[8];
+
+	CHECK(wait_for(&e, again ? 5000 : 0) == 1 && e.data.u64 == 44);
+	CHECK(read(second, b, 8) == 6 && wait_for(&e, 0) == 0);
+	e = (struct epoll_event){.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 45};
+	CHECK(CALL(epoll_ctl, set, EPOLL_CTL_MOD, fd, &e) == 0);
+	CHECK(wait_for(&e, 0) == 1 && e.data.u64 == 45);
+	if (again) {
+		close(second);
+		close(second_other);
+	}
+	end(again);
+}
+
 static void body_create(bool again)
 {
 	int n;
@@ -260,6 +294,7 @@ const struct row rows_epoll[] = {
 	{"epoll_oneshot", setup_oneshot, body_consume, false, false},
 	{"epoll_edge_only", setup_edge, body_edge_only, false, false},
 	{"epoll_rearm", setup_oneshot, body_rearm, false, false},
+	{"epoll_alike", setup_alike, body_alike, false, false},
 	{"epoll_exclusive", setup_exclusive, body_consume, false, false},
 	{"epoll_exclusive_edge", setup_exclusive_edge, body_consume, false, false},
 	{"epoll_copy", setup_copy, body_copy, false, false},
