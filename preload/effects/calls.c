@@ -148,6 +148,18 @@ static bool goes_out(const struct crn_call *call)
 	return call->effect == CRN_EFFECT_OUTPUT || call->effect == CRN_EFFECT_HELD;
 }
 
+/* The first checkpoint was taken just now, behind a wait whose hook has not run. */
+static void note_first(const struct crn_call *call)
+{
+	const struct crn_effects *e = crn_agent->effects;
+
+	if (!e || !e->open || call->result < 0)
+		return;
+	crn_effects_lock();
+	crn_wait_note(call);
+	crn_effects_unlock();
+}
+
 /* What follows from a call that has its result: checkpoints. */
 static void finish(struct crn_call *call, const struct crn_row *row)
 {
@@ -164,6 +176,8 @@ static void finish(struct crn_call *call, const struct crn_row *row)
 			crn_site_hit(call, CRN_SITE_OUTPUT);
 		}
 	}
+	if (!open)
+		note_first(call);
 	if (!open || crn_sites_taken() != before)
 		return;
 	/*

@@ -16,7 +16,7 @@ extern const struct crn_hook crn_hook_splice, crn_hook_vmsplice;
 extern const struct crn_hook crn_hook_plain, crn_hook_write, crn_hook_send, crn_hook_sync,
 	crn_hook_sync_all;
 extern const struct crn_hook crn_hook_file_lock, crn_hook_take_signal, crn_hook_birth,
-	crn_hook_let_go;
+	crn_hook_let_go, crn_hook_exec;
 extern const struct crn_hook crn_hook_thread_exit, crn_hook_process_exit, crn_hook_listen;
 /* reaped.c */
 extern const struct crn_hook crn_hook_wait4, crn_hook_waitid, crn_hook_kill;

@@ -19,6 +19,31 @@
 const struct crn_hook crn_hook_plain = {NULL, NULL};
 const struct crn_hook crn_hook_process_exit = {NULL, NULL};
 
+/* A descriptor goes along that has input to be given again: its receiver does not see that. */
+static void warn_of_passed(const struct msghdr *msg)
+{
+	uint8_t control[512];
+	size_t size = CRN_MIN(msg->msg_controllen, sizeof(control));
+	struct cmsghdr head;
+	int fd;
+
+	if (crn_user_read(control, (uintptr_t)msg->msg_control, size) < 0)
+		return;
+	for (size_t at = 0; at + sizeof(head) <= size; at += CMSG_ALIGN(head.cmsg_len)) {
+		crn_copy(&head, control + at, sizeof(head));
+		if (head.cmsg_len < sizeof(head) || head.cmsg_len > size - at)
+			return;
+		if (head.cmsg_level != SOL_SOCKET || head.cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = sizeof(head); i + sizeof(fd) <= head.cmsg_len; i += sizeof(fd)) {
+			crn_copy(&fd, control + at + i, sizeof(fd));
+			if (crn_fd_pending(fd))
+				crn_warn("descriptor %d is passed on while replayed input is "
+					 "pending: its receiver does not see that input", fd);
+		}
+	}
+}
+
 /* Descriptors may go along: their receiver shares them. */
 static enum crn_verdict send_before(struct crn_call *call)
 {
@@ -28,6 +53,8 @@ static enum crn_verdict send_before(struct crn_call *call)
 		(void)!crn_user_read(&msg, (uintptr_t)call->args[1], sizeof(msg));
 	if (call->nr == SYS_sendmmsg || (call->nr == SYS_sendmsg && msg.msg_controllen))
 		crn_fds_shared(false);
+	if (call->nr == SYS_sendmsg && crn_agent->effects->pending_count)
+		warn_of_passed(&msg);
 	return CRN_CALL_RUN;
 }
 const struct crn_hook crn_hook_send = {send_before, NULL};
@@ -166,6 +193,17 @@ static void birth_after(struct crn_call *call)
 	crn_agent->legacy = NULL;
 }
 const struct crn_hook crn_hook_birth = {birth_before, birth_after};
+
+/* Another program knows nothing of what we have for it. */
+static enum crn_verdict exec_before(struct crn_call *call)
+{
+	(void)call;
+	if (crn_agent->effects->pending_count)
+		crn_warn("a program is executed while replayed input is pending: it does not see "
+			 "that input");
+	return CRN_CALL_RUN;
+}
+const struct crn_hook crn_hook_exec = {exec_before, NULL};
 
 static enum crn_verdict thread_exit_before(struct crn_call *call)
 {

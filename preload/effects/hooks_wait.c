@@ -248,19 +248,19 @@ static enum crn_verdict poll_before(struct crn_call *call)
 
 	call->scratch[0] = 0;
 	if (!crn_agent->effects->pending_count)
-		return CRN_CALL_RUN;
+		return CRN_CALL_RUN_THEN;
 	for (unsigned i = 0; i < count && !call->scratch[0]; i += CRN_ARRAY_SIZE(chunk)) {
 		unsigned n = CRN_MIN(count - i, (unsigned)CRN_ARRAY_SIZE(chunk));
 
 		if (crn_user_read(chunk, (uintptr_t)call->args[0] + i * sizeof(*chunk),
 			    n * sizeof(*chunk)) < 0)
-			return CRN_CALL_RUN;
+			return CRN_CALL_RUN_THEN;
 		for (unsigned j = 0; j < n; j++)
 			call->scratch[0] |= chunk[j].fd >= 0 && (chunk[j].events & POLL_READ) &&
 				gives_again(chunk[j].fd, 0);
 	}
 	if (!call->scratch[0])
-		return CRN_CALL_RUN;
+		return CRN_CALL_RUN_THEN;
 	call->args[2] = call->nr == SYS_ppoll ? (long)zero_timeout : 0;
 	return CRN_CALL_RUN_THEN;
 }
@@ -271,14 +271,15 @@ static void poll_after(struct crn_call *call)
 	struct pollfd *fds = (struct pollfd *)call->args[0];
 	unsigned count = (unsigned)call->args[1];
 
-	if (!call->scratch[0] || call->result < 0)
+	if (call->result < 0)
 		return;
-	for (unsigned i = 0; i < count; i++) {
+	for (unsigned i = 0; call->scratch[0] && i < count; i++) {
 		if (fds[i].fd < 0 || !(fds[i].events & POLL_READ) || !gives_again(fds[i].fd, 0))
 			continue;
 		call->result += !fds[i].revents;
 		fds[i].revents |= fds[i].events & POLL_READ;
 	}
+	crn_wait_note(call);
 }
 const struct crn_hook crn_hook_poll = {poll_before, poll_after};
 
@@ -297,19 +298,19 @@ static enum crn_verdict select_before(struct crn_call *call)
 
 	call->scratch[0] = 0;
 	if (!crn_agent->effects->pending_count || !call->args[1] || (int)count < 0)
-		return CRN_CALL_RUN;
+		return CRN_CALL_RUN_THEN;
 	for (unsigned i = 0; i < count; i += 64) {
 		uint64_t bits;
 
 		if (crn_user_read(&bits, (uintptr_t)call->args[1] + i / 8, sizeof(bits)) < 0)
-			return CRN_CALL_RUN;
+			return CRN_CALL_RUN_THEN;
 		for (unsigned j = 0; j < 64 && i + j < count; j++)
 			if ((bits >> j & 1) && call->scratch[0] < SELECT_MAX &&
 				gives_again((int)(i + j), 0))
 				found[call->scratch[0]++] = (int32_t)(i + j);
 	}
 	if (!call->scratch[0])
-		return CRN_CALL_RUN;
+		return CRN_CALL_RUN_THEN;
 	call->args[4] = (long)zero_timeout;
 	return CRN_CALL_RUN_THEN;
 }
@@ -328,5 +329,6 @@ static void select_after(struct crn_call *call)
 		call->result += !(set[found[i] / 64] & bit);
 		set[found[i] / 64] |= bit;
 	}
+	crn_wait_note(call);
 }
 const struct crn_hook crn_hook_select = {select_before, select_after};

@@ -166,14 +166,16 @@ static bool reset(int fd)
 
 /*
  * What a wait has announced will not be there: hooks_input.c has what follows. Not if the restore
- * makes that wait again. message: only this one; 0: all that was read.
+ * makes that wait again, nor for a descriptor that the program waits for in its reads alone.
+ * message: only this one; 0: all that was read.
  */
 static void drop(struct crn_stream *s, uint32_t message)
 {
 	const struct crn_effects *e = crn_agent->effects;
 	struct crn_fd *f = crn_fd_look(s->fd);
 
-	if (e->waited && !e->at_wait && f->ino == s->ino && f->dev == s->dev)
+	if (e->waited && !e->at_wait && f->ino == s->ino && f->dev == s->dev &&
+		(f->flags & CRN_FDF_AWAITED || crn_epoll_holds(s->fd)))
 		f->dropped = e->wakeups + 1;
 	if (!message || !crn_stream_take_out(s, message))
 		crn_stream_drop(s);

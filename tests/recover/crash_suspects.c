@@ -5,9 +5,11 @@
  */
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -61,6 +63,54 @@ static void filter(void)
 	if (c == 'c')
 		crash();
 	printf("read %c\n", c);
+}
+
+/* A child that writes to the pipe later, when it is read again. */
+static void write_later(char c)
+{
+	if (fork() == 0) {
+		usleep(300000);
+		_exit(write(pipe_ends[1], &c, 1) != 1);
+	}
+}
+
+/* A wait before has said nothing of the pipe, which is read until something comes. */
+static void unannounced(void)
+{
+	char c;
+
+	if (pipe(pipe_ends) || write(pipe_ends[1], "c", 1) != 1)
+		_exit(3);
+	write_later('s');
+	wake_up();
+	wake_up();
+	if (read(pipe_ends[0], &c, 1) != 1)
+		_exit(5);
+	if (c == 'c')
+		crash();
+	printf("read %c\n", c);
+}
+
+/* It has said that there is something, and then there is nothing: no reason to sleep. */
+static void announced(void)
+{
+	struct pollfd p = { .events = POLLIN };
+	int nothing = 0;
+	char c = 0;
+
+	if (pipe(pipe_ends) || write(pipe_ends[1], "c", 1) != 1)
+		_exit(3);
+	write_later('s');
+	p.fd = pipe_ends[0];
+	while (c != 's') {
+		if (poll(&p, 1, 10000) != 1)
+			_exit(4);
+		if (read(p.fd, &c, 1) != 1)
+			nothing++;
+		else if (c == 'c')
+			crash();
+	}
+	printf("read %c, %d times nothing\n", c, nothing);
 }
 
 /* Datagrams that crash it, and one that does not, are all there when it wakes up. */
@@ -319,11 +369,76 @@ static void own_pair_last(void)
 	puts("without the client");
 }
 
+/* What was read of a descriptor that was made since is nobody's any more. */
+static void made_since(void)
+{
+	uint64_t count;
+	int fd;
+
+	wake_up();
+	wake_up();
+	if (!outside[0]) {
+		fd = eventfd(1, 0);
+		if (fd < 0 || read(fd, &count, sizeof(count)) != sizeof(count))
+			_exit(5);
+		crash_once();
+	}
+	/* A child is born in it, which is told of what is still to be given. */
+	if (system("true"))
+		_exit(6);
+	puts("forgotten");
+}
+
+/* Input is still to be given again when somebody else gets the descriptor: that is said. */
+static int with_pending(void)
+{
+	int bad[2];
+	char c;
+
+	if (pipe(pipe_ends) || write(pipe_ends[1], "s", 1) != 1 || tcp_pair(bad) ||
+		write(bad[1], "c", 1) != 1)
+		_exit(3);
+	wake_up();
+	wake_up();
+	if (outside[0])
+		return pipe_ends[0];
+	if (read(pipe_ends[0], &c, 1) != 1 || recv(bad[0], &c, 1, MSG_DONTWAIT) != 1)
+		_exit(5);
+	crash_once();
+	_exit(6);
+}
+
+static void executed(void)
+{
+	with_pending();
+	execl("/bin/echo", "echo", "executed", NULL);
+	_exit(4);
+}
+
+static void passed_on(void)
+{
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = { .head = { CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS } };
+	struct iovec iov = { "d", 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+		.msg_controllen = sizeof(control) };
+	int fd = with_pending();
+
+	memcpy(CMSG_DATA(&control.head), &fd, sizeof(int));
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, own) || sendmsg(own[0], &msg, 0) != 1)
+		_exit(4);
+	puts("passed on");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
 		{ "never", never_waits },
 		{ "filter", filter },
+		{ "unannounced", unannounced },
+		{ "announced", announced },
 		{ "datagrams", datagrams },
 		{ "one_of_many", one_of_many },
 		{ "at_once", at_once },
@@ -331,6 +446,9 @@ int main(int argc, char **argv)
 		{ "looked_at", looked_at },
 		{ "looked_at_datagrams", looked_at_datagrams },
 		{ "accepted", accepted },
+		{ "made_since", made_since },
+		{ "executed", executed },
+		{ "passed_on", passed_on },
 		{ "own_pair", own_pair },
 		{ "own_pair_of_two", own_pair_of_two },
 		{ "own_pair_last", own_pair_last },

@@ -26,6 +26,7 @@ class Case:
     recovered: int
     output: str = ""
     refused: str = ""  # a pattern; "": no refusal
+    warned: str = ""  # among what the agent says
 
 
 SEGV = -signal.SIGSEGV
@@ -66,6 +67,8 @@ GOES_ON_LINE = "cairn: the program goes on by itself after SIGSEGV at 0x"
 SUSPECTS = {
     "never": Case(0, 1, "served 2"),
     "filter": Case(0, 4, "read s"),
+    "unannounced": Case(0, 1, "read s"),
+    "announced": Case(0, 1, "read s, 1 times nothing"),
     "datagrams": Case(0, 4, "read s"),
     "one_of_many": Case(0, 1, "answered ab\n"),
     "at_once": Case(0, 3, "answered ab\n"),
@@ -73,6 +76,9 @@ SUSPECTS = {
     "looked_at": Case(0, 1, "served 1"),
     "looked_at_datagrams": Case(0, 2, "answered ab\n"),
     "accepted": Case(0, 1, "served 1"),
+    "made_since": Case(0, 1, "forgotten"),
+    "executed": Case(0, 1, "executed", "", "executed while replayed input is pending"),
+    "passed_on": Case(0, 1, "passed on", "", "passed on while replayed input is pending"),
     "own_pair": Case(0, 2, "both go on"),
     "own_pair_of_two": Case(0, 2, "parent and child"),
     "own_pair_last": Case(0, 2, "without the client"),
@@ -115,6 +121,10 @@ def check(given: argparse.Namespace, name: str) -> list[str]:
         wrong.append(f"{recovered} recoveries, not {case.recovered}")
     if case.output not in done.stdout:
         wrong.append(f"it did not say {case.output!r}")
+    if case.warned not in done.stderr:
+        wrong.append(f"the agent did not say {case.warned!r}")
+    if not case.warned and "pending" in done.stderr:
+        wrong.append("input is still to be given again")
     if bool(case.refused) != (len(refused) == 1) or len(refused) > 1:
         wrong.append(f"{len(refused)} refusals")
     elif case.refused and not re.search(case.refused, refused[0]):
