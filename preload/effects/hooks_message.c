@@ -101,13 +101,6 @@ static void put_name(
 		call->result = -EFAULT;
 }
 
-static bool never_waits(int fd, int flags)
-{
-	long status = crn_sys2(SYS_fcntl, fd, F_GETFL);
-
-	return (flags & MSG_DONTWAIT) || status < 0 || (status & O_NONBLOCK);
-}
-
 /* scratch[0]: bytes given already, of a receive that waits for all. */
 static enum crn_verdict recvfrom_before(struct crn_call *call)
 {
@@ -126,7 +119,7 @@ static enum crn_verdict recvfrom_before(struct crn_call *call)
 		put_name(call, (uintptr_t)call->args[4], (uintptr_t)call->args[5], piece);
 	if (call->result <= 0 || (size_t)call->result >= iov.iov_len || !(flags & MSG_WAITALL) ||
 		(flags & MSG_PEEK) || crn_fd_look(fd)->kind != CRN_FD_STREAM ||
-		crn_fd_pending(fd) || never_waits(fd, flags))
+		crn_fd_pending(fd) || (flags & MSG_DONTWAIT) || crn_fd_never_waits(fd))
 		return CRN_CALL_ANSWERED;
 	/* The kernel waits for the rest. */
 	call->scratch[0] = (uint64_t)call->result;
