@@ -371,9 +371,11 @@ static bool has_stack(const cairn_t *c, const struct crn_mark *m)
 {
 	uintptr_t begin = m->jump.rsp - 128 - sizeof(m->jump);
 
+	if (!m->stack_len)
+		return true;
 	for (uintptr_t page = crn_page_down(begin); page < m->jump.rsp + m->stack_len;
 		page += CRN_PAGE_SIZE)
-		if (m->stack_len && !crn_area_at(c, page) && crn_guarded_store((void *)page) < 0)
+		if (!crn_area_at(c, page) && crn_guarded_store((void *)page) < 0)
 			return false;
 	return true;
 }
