@@ -245,8 +245,14 @@ static void alarm_after(struct crn_call *call)
 }
 const struct crn_hook crn_hook_alarm = {alarm_before, alarm_after};
 
+/* What it has sent, and nobody was given yet, is dropped with that: it may be what is pending. */
 static enum crn_verdict timer_settime_before(struct crn_call *call)
 {
+	uint64_t pending = 0;
+
+	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
+	if (pending)
+		crn_call_raise(call);
 	return crn_sys2(SYS_timer_gettime, call->args[0], call->scratch) < 0 ? CRN_CALL_RUN
 									     : CRN_CALL_RUN_THEN;
 }

@@ -132,6 +132,8 @@ static void body_one_time(bool again)
 	CHECK(sigaction(SIGALRM, NULL, &old) == 0 && old.sa_handler == SIG_DFL);
 }
 
+static timer_t posix_timer;
+
 /* A signal that waits is gone once it is ignored: nothing brings it back. */
 static bool is_pending(int sig)
 {
@@ -205,6 +207,38 @@ static void body_urgent_fork(bool again)
 	crash_once();
 	CHECK(waitpid(pid, NULL, 0) == pid && is_pending(SIGURG));
 	end_urgent();
+}
+
+/* What a timer has sent is dropped when the timer is set again. */
+static void setup_timer_over(void)
+{
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2};
+	struct itimerspec soon = {.it_value = {0, 1}};
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	CHECK(timer_create(CLOCK_MONOTONIC, &event, &posix_timer) == 0);
+	CHECK(timer_settime(posix_timer, 0, &soon, NULL) == 0);
+	for (int i = 0; i < 1000 && !is_pending(SIGUSR2); i++)
+		usleep(1000);
+}
+
+static void body_timer_over(bool again)
+{
+	const struct timespec now = {0, 0};
+	struct itimerspec late = {.it_value = {1000, 0}};
+	sigset_t set;
+
+	CHECK(is_pending(SIGUSR2));
+	outside->count++;
+	CHECK(timer_settime(posix_timer, 0, &late, NULL) == 0);
+	crash_once();
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	sigtimedwait(&set, NULL, &now);
+	CHECK(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0 && timer_delete(posix_timer) == 0);
 }
 
 /* A child that ends while nobody wants to know is gone, and cannot be waited for. */
@@ -475,6 +509,7 @@ const struct row rows_process[] = {
 	{"signal_ignored", setup_waiting, body_ignored, false, false, true},
 	{"signal_waits", setup_urgent, body_urgent, false, false},
 	{"signal_waits_at_fork", setup_urgent, body_urgent_fork, false, false, true},
+	{"timer_over", setup_timer_over, body_timer_over, false, false, true},
 	{"child_unwanted", setup_child, body_unwanted, false, false, true},
 	{"setitimer_own", setup_default_alarm, body_own_timer, false, false},
 	{"setitimer", setup_itimer, body_setitimer, false, false},
