@@ -233,12 +233,13 @@ static bool looks_up(struct crn_call *call, const struct crn_row *row)
 }
 
 /*
- * Will somebody else see it? Whoever acts on that must find closed what the program has closed
- * before. Not a look for children or signals, which may bring nothing.
+ * Will somebody else see it, or the program see how much space there is? Whoever acts on that must
+ * find closed what the program has closed before. Not a look for children or signals, which may
+ * bring nothing.
  */
 static bool is_seen(const struct crn_call *call, const struct crn_row *row)
 {
-	if (crn_call_wakes(call))
+	if (crn_call_wakes(call) || call->nr == SYS_statfs || call->nr == SYS_fstatfs)
 		return true;
 	return call->effect == CRN_EFFECT_OUTPUT && row->hook != &crn_hook_wait4 &&
 		row->hook != &crn_hook_waitid && row->hook != &crn_hook_take_signal;
@@ -398,18 +399,25 @@ static void tell_of_map(const struct crn_call *call)
 		crn_maps_changed(crn_agent->session);
 }
 
-/* No number was left for a descriptor: does the agent have one that the program has closed? */
-static bool number_found(const struct crn_call *call)
+/* No number is left for a descriptor, or no space in a file system. */
+static bool lacks_room(long result)
+{
+	return result == -EMFILE || result == -ENFILE || result == -ENOSPC || result == -EDQUOT;
+}
+
+/* The program has closed or unmapped something that the agent keeps: is it better off without? */
+static bool room_found(const struct crn_call *call)
 {
 	struct crn_effects *e = crn_agent->effects;
 	bool found;
 
-	if (call->result != -EMFILE)
+	if (!lacks_room(call->result))
 		return false;
 	crn_effects_lock();
-	found = e->hold && e->hold->used;
-	crn_hold_send();
+	found = e->delayed_count || (e->hold && e->hold->used);
+	crn_effects_settle();
 	found |= crn_effects_close_kept();
+	e->let_go |= found;
 	crn_effects_unlock();
 	return found;
 }
@@ -422,7 +430,7 @@ void crn_call_after(struct crn_call *call)
 	if (!crn_agent || call->thread->in_vfork)
 		return;
 	e = crn_agent->effects;
-	if (e && e->open && ((e->hold && crn_hold_missed(call, row)) || number_found(call))) {
+	if (e && e->open && ((e->hold && crn_hold_missed(call, row)) || room_found(call))) {
 		call->again = true;
 		return;
 	}

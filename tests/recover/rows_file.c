@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 #include "rows.h"
 
 static int fd, set;
@@ -77,6 +79,7 @@ static void body_queue(bool again)
 
 /* A number that was closed is free, even if no other is. */
 #define LIMIT 64
+#define SPACE 1024
 
 static struct rlimit before;
 
@@ -110,7 +113,46 @@ static void body_room(bool again)
 	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
 
+/* The space of a file that was deleted and closed is free. */
+static void setup_deleted(void)
+{
+	char name[] = "/dev/shm/cairn-row-XXXXXX";
+	static const char some[4096];
+
+	fd = mkstemp(name);
+	if (fd < 0)
+		return;
+	for (int i = 0; i < SPACE; i++)
+		CHECK(write(fd, some, sizeof(some)) == sizeof(some));
+	CHECK(unlink(name) == 0);
+}
+
+static unsigned long space_left(void)
+{
+	struct statfs s;
+
+	CHECK(CALL(statfs, "/dev/shm", &s) == 0);
+	return s.f_bfree;
+}
+
+static void body_deleted(bool again)
+{
+	unsigned long before_close;
+
+	if (fd < 0) { /* no such folder here */
+		outside->count++;
+		tick();
+		return crash_once();
+	}
+	before_close = space_left();
+	outside->count++;
+	CHECK(CALL(close, fd) == 0);
+	CHECK(space_left() >= before_close + SPACE / 2);
+	crash_once();
+}
+
 const struct row rows_file[] = {
+	{ "file_deleted", setup_deleted, body_deleted, false, false, true },
 	{ "file_control", NULL, body_control, false, false, true },
 	{ "file_messages", setup_messages, body_messages, false, false, true },
 	{ "file_queue", setup_queue, body_queue, false, false, true },
