@@ -455,7 +455,9 @@ static enum crn_verdict madvise_before(struct crn_call *call)
 		call->result = -EINVAL;
 		return CRN_CALL_ANSWERED;
 	case MADV_REMOVE:
-	case MADV_DONTFORK: /* the children of the future see these */
+	case MADV_DONTDUMP: /* these stay, and others see them: a core, a child */
+	case MADV_DODUMP:
+	case MADV_DONTFORK:
 	case MADV_DOFORK:
 	case MADV_WIPEONFORK:
 	case MADV_KEEPONFORK:

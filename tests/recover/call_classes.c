@@ -263,6 +263,8 @@ static void try_process(void)
 	TRY(SEEN, "munlock", syscall(SYS_munlock, P(0), 4096));
 	TRY(QUIET, "mlock2", syscall(SYS_mlock2, P(0), 4096, 1));
 	TRY(QUIET, "madvise", syscall(SYS_madvise, P(0), 4096, MADV_WILLNEED));
+	TRY(SEEN, "madvise MADV_DONTDUMP", syscall(SYS_madvise, P(0), 4096, MADV_DONTDUMP));
+	TRY(SEEN, "madvise MADV_DODUMP", syscall(SYS_madvise, P(0), 4096, MADV_DODUMP));
 	TRY(SEEN, "madvise MADV_DONTFORK", syscall(SYS_madvise, P(0), 4096, MADV_DONTFORK));
 	TRY(SEEN, "madvise MADV_DOFORK", syscall(SYS_madvise, P(0), 4096, MADV_DOFORK));
 	TRY(SEEN, "madvise MADV_WIPEONFORK", syscall(SYS_madvise, P(0), 4096, MADV_WIPEONFORK));
