@@ -24,6 +24,9 @@
 #ifndef TCP_ZEROCOPY_RECEIVE
 #define TCP_ZEROCOPY_RECEIVE 35
 #endif
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72 /* Linux 5.14 */
+#endif
 #ifndef SO_ZEROCOPY
 #define SO_ZEROCOPY 60
 #endif
@@ -286,6 +289,23 @@ const struct crn_hook crn_hook_timerfd_settime = {timerfd_settime_before, timerf
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
+/* It does not adapt a buffer any more that was set, not even to what it was: undone after that. */
+static void journal_lock(struct crn_call *call)
+{
+	uint32_t lock, len = sizeof(lock);
+	struct crn_inverse *inv;
+
+	if (crn_sys5(SYS_getsockopt, call->args[0], SOL_SOCKET, SO_BUF_LOCK, &lock, &len) < 0)
+		return;
+	inv = crn_inverse_add(call, CRN_INV_OPTION, (int)call->args[0]);
+	if (!inv)
+		return;
+	inv->a = SOL_SOCKET;
+	inv->b = SO_BUF_LOCK;
+	inv->c = len;
+	crn_copy(inv->text, &lock, len);
+}
+
 /*
  * The old value is journalled before the call. An option that cannot be read back in the same
  * length as it is set has no inverse. Nor has a filter: by its number its instructions are asked
@@ -305,8 +325,10 @@ static enum crn_verdict setsockopt_before(struct crn_call *call)
 	}
 	/* The kernel doubles these when they are set, and tells the double. */
 	if (call->args[1] == SOL_SOCKET &&
-		(call->args[2] == SO_RCVBUF || call->args[2] == SO_SNDBUF))
+		(call->args[2] == SO_RCVBUF || call->args[2] == SO_SNDBUF)) {
 		*(uint32_t *)old /= 2;
+		journal_lock(call);
+	}
 	inv = crn_inverse_add(call, CRN_INV_OPTION, (int)call->args[0]);
 	if (inv) {
 		inv->a = (uint64_t)call->args[1];

@@ -10,6 +10,10 @@
 #include <sys/timerfd.h>
 #include "rows.h"
 
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+
 static int fd, other;
 
 static bool is_open(int n)
@@ -303,12 +307,14 @@ static void body_fionbio(bool again)
 		close_pair();
 }
 
-/* The kernel tells the double of what is set. */
+/* The kernel tells the double of what is set, and leaves it as it is from then on. */
 static void body_buffer(bool again)
 {
-	int value = 0, small = 5000;
+	int value = 0, small = 5000, lock = 0;
 	socklen_t len = sizeof(value);
 
+	if (getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &lock, &len) == 0)
+		CHECK(lock == 0);
 	CHECK(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &value, &len) == 0);
 	CHECK(!again || value == outside->value[0]);
 	outside->value[0] = value;
