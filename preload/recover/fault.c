@@ -88,6 +88,7 @@ static int go_back(
 {
 	struct crn_recover *r = crn_agent->recover;
 	struct crn_restored restored = {0};
+	bool others = false;
 	char peer[96];
 	uint64_t ns;
 	int ret;
@@ -97,11 +98,14 @@ static int go_back(
 	if (ret < 0)
 		return ret;
 	crn_effects_undo();
-	if (rung == CRN_RUNG_ALL)
-		crn_format(peer, sizeof(peer), "unknown: all %u sockets read are reset",
-			crn_suspects_reset_all());
-	else
+	if (rung == CRN_RUNG_ALL) {
+		unsigned count = crn_suspects_reset_all(&others);
+
+		crn_format(peer, sizeof(peer), "unknown: all %u sockets read are reset%s", count,
+			others ? ", other input that was read is dropped" : "");
+	} else {
 		crn_suspect_reset(suspect, peer, sizeof(peer));
+	}
 	if (!crn_planted(CRN_PLANT_EPOLL))
 		crn_epoll_rearm();
 	if (!crn_planted(CRN_PLANT_SIGNALS))

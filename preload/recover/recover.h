@@ -64,8 +64,11 @@ void crn_ladder_climbed(enum crn_rung rung, const struct crn_suspect *suspect);
 void crn_suspect_find(struct crn_suspect *out);
 /* Disconnect it with a real reset, and forget its input. The peer's name goes to `peer`. */
 void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t size);
-/* The same for every socket that was read in the interval. How many. */
-unsigned crn_suspects_reset_all(void);
+/*
+ * The same for every socket that was read in the interval. How many. Input of a pipe or the like is
+ * dropped, too: *others.
+ */
+unsigned crn_suspects_reset_all(bool *others);
 
 /* local_reset.c: true if its peer was told ECONNRESET; its numbers mean a dead socket now. */
 bool crn_local_reset(int fd, uint64_t ino);

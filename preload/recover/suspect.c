@@ -242,7 +242,7 @@ void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t siz
 	crn_agent->recover->resets += !suspect->several;
 }
 
-unsigned crn_suspects_reset_all(void)
+unsigned crn_suspects_reset_all(bool *others)
 {
 	struct crn_effects *e = crn_agent->effects;
 	unsigned count = 0;
@@ -259,6 +259,8 @@ unsigned crn_suspects_reset_all(void)
 			if (is_own_pair(fd))
 				continue;
 			count += reset(fd);
+		} else {
+			*others = true;
 		}
 		drop(s, 0);
 	}

@@ -3,6 +3,7 @@
  * suspects CASE: programs that crash of a request; whose it was is to be found out, and nobody else
  * may lose anything. test_ladder.py knows what each must print and how each must end.
  */
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdint.h>
@@ -389,6 +390,25 @@ static void made_since(void)
 	puts("forgotten");
 }
 
+/* It crashes again without a new read: what came by pipes goes, too, and that is said. */
+static void all_of_them(void)
+{
+	int client[2];
+	char c;
+
+	if (pipe(pipe_ends) || write(pipe_ends[1], "p", 1) != 1 || tcp_pair(client) ||
+		write(client[1], "c", 1) != 1)
+		_exit(3);
+	fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK);
+	wake_up();
+	wake_up();
+	if (read(pipe_ends[0], &c, 1) == 1) {
+		(void)!recv(client[0], &c, 1, MSG_DONTWAIT);
+		crash();
+	}
+	puts("nothing is left");
+}
+
 /* Input is still to be given again when somebody else gets the descriptor: that is said. */
 static int with_pending(void)
 {
@@ -446,6 +466,7 @@ int main(int argc, char **argv)
 		{ "looked_at", looked_at },
 		{ "looked_at_datagrams", looked_at_datagrams },
 		{ "accepted", accepted },
+		{ "all_of_them", all_of_them },
 		{ "made_since", made_since },
 		{ "executed", executed },
 		{ "passed_on", passed_on },

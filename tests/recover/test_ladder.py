@@ -76,6 +76,7 @@ SUSPECTS = {
     "looked_at": Case(0, 1, "served 1"),
     "looked_at_datagrams": Case(0, 2, "answered ab\n"),
     "accepted": Case(0, 1, "served 1"),
+    "all_of_them": Case(0, 2, "nothing is left", "", "other input that was read is dropped"),
     "made_since": Case(0, 1, "forgotten"),
     "executed": Case(0, 1, "executed", "", "executed while replayed input is pending"),
     "passed_on": Case(0, 1, "passed on", "", "passed on while replayed input is pending"),
