@@ -91,7 +91,8 @@ bool crn_is_taken_error(long result)
 	return result == -ECONNRESET || result == -EPIPE || result == -ETIMEDOUT ||
 		result == -EHOSTUNREACH || result == -ENETUNREACH || result == -ECONNREFUSED ||
 		result == -ECONNABORTED || result == -EHOSTDOWN || result == -ENETDOWN ||
-		result == -EPROTO;
+		result == -ENETRESET || result == -ENONET || result == -ENOPROTOOPT ||
+		result == -EMSGSIZE || result == -ENOBUFS || result == -EPROTO;
 }
 
 /* A terminal that is read by lines tells its end once. */

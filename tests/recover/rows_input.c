@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,6 +211,38 @@ static void body_no_bytes(bool again)
 
 	CHECK(CALL(read, fd, b, 0) == 0 && (!again || CALL(read, fd, b, 0) == 0));
 	CHECK(CALL(read, fd, b, 32) == 6 && !memcmp(b, "packet", 6));
+	end(again);
+}
+
+/* That messages were lost is told once. */
+static void setup_overrun(void)
+{
+	struct sockaddr_nl at = {.nl_family = AF_NETLINK, .nl_groups = 1};
+	char some[1000] = "";
+	int small = 1;
+
+	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, NETLINK_USERSOCK);
+	other = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK, NETLINK_USERSOCK);
+	CHECK(fd >= 0 && other >= 0);
+	CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)) == 0);
+	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0) {
+		CHECK(errno == EPERM && close(fd) == 0);
+		fd = -1;
+		return;
+	}
+	for (int i = 0; i < 100; i++)
+		(void)!sendto(other, some, sizeof(some), 0, (struct sockaddr *)&at, sizeof(at));
+}
+
+static void body_overrun(bool again)
+{
+	char b[2000];
+
+	if (fd < 0)
+		return;
+	CHECK(CALL(recvfrom, fd, b, sizeof(b), 0, NULL, NULL) == -1 && errno == ENOBUFS);
+	while (CALL(recvfrom, fd, b, sizeof(b), 0, NULL, NULL) > 0)
+		continue;
 	end(again);
 }
 
@@ -470,6 +503,7 @@ const struct row rows_input[] = {
 	{"read_terminal", setup_terminal, body_terminal, false, false},
 	{"read_terminal_flushed", setup_terminal, body_flushed, false, false},
 	{"read_no_bytes", setup_udp, body_no_bytes, false, false},
+	{"recv_overrun", setup_overrun, body_overrun, false, false},
 	{"recv_peek", setup_stream, body_peek, false, false},
 	{"recvmsg", setup_stream, body_recvmsg, false, false},
 	{"recv_packets", setup_packets, body_packets, false, false},
