@@ -3,9 +3,10 @@
  * Calls that take input: reads, and accept. The input is kept. Input that was taken before a
  * restore is given again before the kernel is asked for more.
  */
-#include <fcntl.h>
 #include <asm/ioctls.h>
 #include <asm/termbits.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include "base/copy.h"
@@ -240,7 +241,7 @@ static enum crn_verdict read_offset_before(struct crn_call *call)
 }
 const struct crn_hook crn_hook_read_offset = {read_offset_before, NULL};
 
-/* Asking for a socket's error takes it, and statistics of packets begin anew. */
+/* To ask for it takes a socket's error, or what began it; statistics of packets begin anew. */
 static void getsockopt_after(struct crn_call *call)
 {
 	int level = (int)call->args[1], option = (int)call->args[2];
@@ -249,7 +250,8 @@ static void getsockopt_after(struct crn_call *call)
 	if (call->result < 0)
 		return;
 	if ((level == SOL_SOCKET && option == SO_ERROR && *value != 0) ||
-		(level == SOL_PACKET && option == PACKET_STATISTICS))
+		(level == SOL_PACKET && option == PACKET_STATISTICS) ||
+		(level == SOL_TCP && option == TCP_SAVED_SYN))
 		crn_call_raise(call);
 	else if (level == SOL_SOCKET && option == SO_PEERPIDFD)
 		crn_fd_created(call, *value, false);

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include "rows.h"
 
@@ -73,6 +75,35 @@ static void body_offset(bool again)
 	}
 }
 
+/* What a connection began with is told once. */
+static void setup_begun(void)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+	socklen_t len = sizeof(at);
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	other = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(setsockopt(listener, IPPROTO_TCP, TCP_SAVE_SYN, &on, sizeof(on)) == 0);
+	CHECK(bind(listener, (struct sockaddr *)&at, len) == 0 && listen(listener, 1) == 0 &&
+		getsockname(listener, (struct sockaddr *)&at, &len) == 0 &&
+		connect(other, (struct sockaddr *)&at, len) == 0);
+	fd = accept(listener, NULL, NULL);
+	CHECK(fd >= 0 && close(listener) == 0);
+}
+
+static void body_begun(bool again)
+{
+	char syn[256];
+	socklen_t len = sizeof(syn);
+
+	outside->count++;
+	CHECK(CALL(getsockopt, fd, IPPROTO_TCP, TCP_SAVED_SYN, syn, &len) == 0 && len > 0);
+	crash_once();
+	close(fd);
+	close(other);
+}
+
 /* The answer is a new descriptor. */
 static void body_peer(bool again)
 {
@@ -97,6 +128,7 @@ static void body_peer(bool again)
 const struct row rows_option[] = {
 	{ "option_filter", setup_filter, body_filter, false, false, true },
 	{ "option_offset", setup_offset, body_offset, false, false },
+	{ "option_begun", setup_begun, body_begun, false, false, true },
 	{ "option_peer", setup_pair, body_peer, false, false },
 	{ NULL },
 };
