@@ -86,6 +86,7 @@ struct crn_rt_shape {
 	void (*save_old)(uintptr_t addr, size_t len, const void *old);
 	bool (*one_thread)(void);                 /* as far as libc knows */
 	bool (*has_hooks)(void);                  /* some code of the program has */
+	bool (*stack)(uintptr_t at, struct crn_range *out); /* one that the program has made */
 	bool (*saves)(void);                      /* not built with -fcairn-save=off */
 	bool (*guarded)(void);                    /* built with -fcairn-guard=on */
 	bool (*hybrid)(void);                     /* built with -fcairn-hybrid */
@@ -190,6 +191,7 @@ extern const uint32_t __cairn_tags; /* tag_kind.c */
 bool crn_rt_covers(uintptr_t addr);
 bool crn_rt_one_thread(void);
 bool crn_rt_has_hooks(void);
+bool crn_rt_stack(uintptr_t at, struct crn_range *out);
 bool crn_rt_saves(void);
 bool crn_rt_guarded(void);
 

@@ -53,6 +53,14 @@ void crn_rt_long(void)
 		rt->grows_long(rt->env);
 }
 
+/* In programs that make stacks (wrap_context.c). */
+extern bool crn_context_stack(uintptr_t at, struct crn_range *out) __attribute__((weak));
+
+bool crn_rt_stack(uintptr_t at, struct crn_range *out)
+{
+	return crn_context_stack && crn_context_stack(at, out);
+}
+
 /* The pass defines it in all code that it has looked at. */
 extern const char __cairn_hooks_on __attribute__((weak));
 

@@ -19,6 +19,7 @@ const struct crn_rt_shape __cairn_shape = {
 	.save_old = crn_rt_save_old,
 	.one_thread = crn_rt_one_thread,
 	.has_hooks = crn_rt_has_hooks,
+	.stack = crn_rt_stack,
 	.saves = crn_rt_saves,
 	.guarded = crn_rt_guarded,
 	.hybrid = crn_rt_hybrid,

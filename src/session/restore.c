@@ -411,6 +411,16 @@ int cairn_restore(cairn_t *c, uint64_t id)
 
 #define STACK_GROWTH (256ul << 10)
 
+/* Is it a stack alone that would stay? The heap of a program with hooks has no name. */
+static bool keeps_stack_alone(const cairn_t *c, uintptr_t here, struct crn_range *stack)
+{
+	if (c->stack_kind == CRN_STACK_OWN)
+		return true;
+	if (c->ops->caps & CRN_TRACK_STORES)
+		return __cairn_shape.stack(here, stack);
+	return c->stack_kind != CRN_STACK_IN_HEAP;
+}
+
 int cairn_rewind(cairn_t *c, uint64_t id)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -426,7 +436,7 @@ int cairn_rewind(cairn_t *c, uint64_t id)
 		c->stack_thread = 0; /* where it begins now */
 		err = crn_stack_find(c, here, &stack);
 		stack.begin -= stack.begin > STACK_GROWTH ? STACK_GROWTH : 0;
-		if (err >= 0 && c->stack_kind == CRN_STACK_IN_HEAP)
+		if (err >= 0 && !keeps_stack_alone(c, here, &stack))
 			err = CAIRN_EUNSUPPORTED; /* all of the heap would stay as it is */
 	}
 	if (err >= 0)

@@ -117,6 +117,41 @@ static void begin(void)
 		make(&tasks[i]);
 }
 
+static volatile long *in_heap, in_image;
+
+/* Only the stack of the coroutine stays as it is, wherever it lies. */
+static void rewinds(void)
+{
+	volatile long on_stack = 2;
+
+	*in_heap = in_image = 2;
+	CHECK_OK(cairn_rewind(session, ids[0]));
+	CHECK(*in_heap == 1 && in_image == 1 && on_stack == 2);
+	CHECK(!setcontext(&top));
+}
+
+static void check_rewind(void)
+{
+	static ucontext_t other;
+
+	in_heap = malloc(100000);
+	*in_heap = in_image = 1;
+	for (volatile int i = 0; i < 3; i++) {
+		volatile int back = 0;
+
+		CHECK(!getcontext(&top));
+		if (back++)
+			continue;
+		CHECK(!getcontext(&other));
+		other.uc_stack.ss_sp = tasks[i].stack;
+		other.uc_stack.ss_size = STACK;
+		other.uc_link = NULL;
+		makecontext(&other, rewinds, 0);
+		CHECK(cairn_checkpoint(session, &ids[0]) == CAIRN_TAKEN);
+		setcontext(&other);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -160,6 +195,7 @@ int main(int argc, char **argv)
 				seen[1]);
 		seen[0] = 0;
 	}
+	check_rewind();
 	CHECK_OK(cairn_close(session));
 	return 0;
 }

@@ -23,6 +23,15 @@
 
 extern void *__libc_stack_end __attribute__((weak));
 
+static struct crn_range current; /* the stack of makecontext's that runs now; empty: another */
+
+bool crn_context_stack(uintptr_t at, struct crn_range *out);
+bool crn_context_stack(uintptr_t at, struct crn_range *out)
+{
+	*out = current;
+	return at - current.begin < current.end - current.begin;
+}
+
 /* The first frame of a stack has this above it. */
 struct first {
 	void (*run)(void);
@@ -38,10 +47,14 @@ void __cairn_to_context(const ucontext_t *to)
 	uintptr_t low = (uintptr_t)to->uc_stack.ss_sp, end = low + to->uc_stack.ss_size;
 	uintptr_t start = &__libc_stack_end ? (uintptr_t)__libc_stack_end : 0;
 
+	OBJECT(&current)
+	current = (struct crn_range){ low, end };
+	if (sp - low >= end - low) {
+		end = start - sp < MAIN_MAX ? start : 0;
+		current = (struct crn_range){ 0, 0 };
+	}
 	if (!__cairn_rt.active)
 		return;
-	if (sp - low >= end - low)
-		end = start - sp < MAIN_MAX ? start : 0;
 	if (end)
 		crn_rt_range(sp, end - sp);
 	else
