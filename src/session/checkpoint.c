@@ -352,6 +352,13 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	return c->ops->caps & CRN_TRACK_KEEPS ? 0 : c->ops->interval_begin(c->tracker);
 }
 
+void crn_id_told(cairn_t *c, const struct crn_mark *m, uint64_t *to)
+{
+	if ((uintptr_t)to - m->jump.rsp >= m->stack_len) /* else of the image */
+		crn_result(c, to, sizeof(*to));
+	*to = m->id;
+}
+
 int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 {
 	uint64_t start = crn_clock_ns(&c->host.clock);
@@ -368,7 +375,7 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 		c->figures.failed++;
 		note_failed(c, c->last_id);
 	} else {
-		*id = c->last_id;
+		crn_id_told(c, crn_mark_newest(c), id);
 	}
 	c->figures.checkpoint_ns += crn_clock_ns(&c->host.clock) - start;
 	return err;
@@ -446,6 +453,7 @@ int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, void *blob, size_t len)
 	err = crn_mark_usable(c, id);
 	if (err >= 0) {
 		m = crn_mark_find(c, id);
+		crn_result(c, blob, CRN_MIN(len, m->tag_len));
 		crn_copy(blob, m->tag, CRN_MIN(len, m->tag_len));
 		err = (int)m->tag_len;
 	}
@@ -461,10 +469,14 @@ int cairn_range(cairn_t *c, uint64_t *oldest, uint64_t *newest)
 	err = c->paused ? CAIRN_EPAUSED : 0;
 	if (!err)
 		drop_unusable(c);
-	if (oldest && !err)
+	if (oldest && !err) {
+		crn_result(c, oldest, sizeof(*oldest));
 		*oldest = crn_mark_at(c, 0)->id;
-	if (newest && !err)
+	}
+	if (newest && !err) {
+		crn_result(c, newest, sizeof(*newest));
 		*newest = crn_mark_newest(c)->id;
+	}
 	crn_unlock(c);
 	return err;
 }

@@ -295,6 +295,13 @@ int crn_lock(cairn_t *c); /* 0, -EDEADLK if the calling thread holds it, -EINVAL
 void crn_unlock(cairn_t *c);
 uintptr_t crn_self(const cairn_t *c); /* names the calling thread; never 0 */
 
+/* The program gets a result there, of which no hook of its own tells. */
+static inline void crn_result(cairn_t *c, const void *to, size_t len)
+{
+	if (c->ops->caps & CRN_TRACK_STORES)
+		(void)c->ops->page.unprotect(c->tracker, (uintptr_t)to, len);
+}
+
 /* Around calls that the tracker could take for the program's doing. */
 static inline void crn_own_calls(cairn_t *c, bool begin)
 {
@@ -508,6 +515,8 @@ void crn_past_forget(cairn_t *c, size_t marks_left);
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
 /* The same, locked already, with its figures; NULL: memory alone. Not while the session rests. */
 int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
+/* Its id goes to where the caller of cairn_checkpoint wants it. */
+void crn_id_told(cairn_t *c, const struct crn_mark *m, uint64_t *to);
 /*
  * The stack that rsp is on: its mapping's begin, and its end as a checkpoint sees it; sets
  * c->stack_kind. 0 or negative.

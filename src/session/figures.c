@@ -74,8 +74,9 @@ int cairn_stats(cairn_t *c, struct cairn_stats *out)
 	long_intervals(c, &s);
 	copy_name(s.strategy_why, sizeof(s.strategy_why), c->strategy_why);
 	crn_strategy_stats(c, &s);
-	crn_unlock(c);
 	size = out->size; /* a caller that was built against an older header gets its part */
+	crn_result(c, out, CRN_MIN(size, sizeof(s)));
+	crn_unlock(c);
 	crn_copy(out, &s, CRN_MIN(size, sizeof(s)));
 	out->size = size;
 	return 0;

@@ -144,6 +144,8 @@ int cairn_peekv(cairn_t *c, uint64_t id, const struct iovec *local, const struct
 		err = crn_mappings_check(c, (uintptr_t)remote[i].iov_base,
 			(uintptr_t)remote[i].iov_base + remote[i].iov_len);
 	for (size_t i = 0; i < count && err >= 0; i++)
+		crn_result(c, local[i].iov_base, local[i].iov_len);
+	for (size_t i = 0; i < count && err >= 0; i++)
 		err = peek_locked(
 			c, id, (uintptr_t)remote[i].iov_base, local[i].iov_base, local[i].iov_len);
 	if (err >= 0)

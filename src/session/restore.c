@@ -361,7 +361,7 @@ static NO_RED_ZONES long restore_and_jump(void *arg)
 	m = crn_mark_newest(c);
 	CRN_ASSERT(m->id == call.id);
 	crn_store_bytes(c, m->jump.rsp, m->stack, m->stack_len);
-	*m->id_out = m->id;
+	crn_id_told(c, m, m->id_out);
 	restore_mask(m);
 	leave(c, m);
 }
