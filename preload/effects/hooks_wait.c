@@ -78,12 +78,13 @@ static void event_given(struct crn_epoll_set *set, struct crn_epoll_item *item)
 
 static void epoll_wait_after(struct crn_call *call)
 {
+	const uint32_t restores = crn_agent->effects->restores;
 	struct crn_epoll_set *set;
 	uintptr_t events = (uintptr_t)call->args[1];
 	long count, native;
 
 	/* SAFETY: the kernel has just written them, and no checkpoint closes them meanwhile. */
-	if (call->result > 0 && call->scratch[1] != crn_agent->effects->restores) {
+	if (call->result > 0 && restores && call->scratch[1] != restores) {
 		call->result = crn_epoll_sift((int)call->args[0], (struct epoll_event *)events,
 			call->result);
 		call->again = !call->result;
