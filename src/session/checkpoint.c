@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Taking checkpoints, and the marks that name them. */
 #include "session/engine.h"
+#include "rt/rt.h"
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
@@ -204,7 +205,7 @@ static bool on_registered(const cairn_t *c, uintptr_t rsp)
 /* Room for the image of the stack from rsp up, if the surface does not hold it. */
 static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *len)
 {
-	struct crn_range stack;
+	struct crn_range stack, made;
 	size_t size;
 
 	*len = 0;
@@ -221,6 +222,10 @@ static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *
 	/* Nobody can tell where it ends, and what lies above it is not to be put back. */
 	if (c->stack_kind == CRN_STACK_IN_HEAP)
 		return CAIRN_EUNSUPPORTED;
+	/* In the heap of a program with hooks: what lies above it has its own. */
+	if (c->stack_kind != CRN_STACK_OWN && c->ops->caps & CRN_TRACK_STORES &&
+		__cairn_shape.stack(rsp, &made))
+		stack = made;
 	*len = stack.end - rsp;
 	if (*len > STACK_IMAGE_MAX)
 		return CAIRN_EMEMORY;

@@ -105,6 +105,8 @@ static long course(int from, int to)
 	return sum;
 }
 
+static char *volatile more[80];
+
 static void begin(void)
 {
 	tasks[0].stack = malloc(STACK);
@@ -113,6 +115,12 @@ static void begin(void)
 		0);
 	CHECK(tasks[0].stack && tasks[1].stack && tasks[2].stack != MAP_FAILED);
 	CHECK(!mprotect(tasks[2].stack, 4096, PROT_NONE));
+	/* What lies above a stack in the heap is much, and no part of it. */
+	for (int i = 0; i < 80; i++) {
+		more[i] = malloc(1 << 20);
+		CHECK(more[i]);
+		memset(more[i], i, 1 << 20);
+	}
 	for (int i = 0; i < 3; i++)
 		make(&tasks[i]);
 }
