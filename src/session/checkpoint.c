@@ -157,6 +157,18 @@ uintptr_t crn_stack_start(void)
 	return value;
 }
 
+/*
+ * libc puts a thread's descriptor above its stack. The main thread's is elsewhere, perhaps in a
+ * mapping that the kernel has joined with a stack of the program's own making: if that is an area,
+ * it is known to be one.
+ */
+static bool is_below_descriptor(cairn_t *c, uintptr_t rsp, uintptr_t descriptor, uintptr_t end)
+{
+	if (descriptor <= rsp || descriptor >= end)
+		return false;
+	return !crn_added_meets(c, rsp, rsp + 1) || crn_gettid() != crn_getpid();
+}
+
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 {
 	uintptr_t self = crn_self(c), top;
@@ -174,16 +186,17 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 			return found < 0 ? found : -EFAULT;
 		top = m.end;
 		kind = crn_streq(m.name, "[heap]") ? CRN_STACK_IN_HEAP : CRN_STACK_OTHER;
-		if (crn_streq(m.name, "[stack]")) {
+		c->stack_grows = crn_streq(m.name, "[stack]");
+		if (c->stack_grows) {
 			uintptr_t start = crn_stack_start();
 
 			kind = CRN_STACK_OWN;
 			if (start > rsp && start < m.end)
 				top = start;
-		} else if (kind != CRN_STACK_IN_HEAP && (self & ~1ul) > rsp &&
-			(self & ~1ul) < m.end) {
+		} else if (kind != CRN_STACK_IN_HEAP &&
+			is_below_descriptor(c, rsp, self & ~1ul, m.end)) {
 			kind = CRN_STACK_OWN;
-			top = self & ~1ul; /* libc puts a thread's descriptor above its stack */
+			top = self & ~1ul;
 		}
 		c->stack_kind = kind;
 		c->stack_thread = self;

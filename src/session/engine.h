@@ -252,6 +252,7 @@ struct cairn {
 
 	/* the newest thread asked for its stack, and the answer */
 	uintptr_t stack_thread, stack_low, stack_top;
+	bool stack_grows; /* downwards, by itself */
 	enum crn_stack_kind {
 		CRN_STACK_OTHER,   /* of the program's making: its mapping, for all we know */
 		CRN_STACK_OWN,     /* the kernel's, or libc's for a thread */

@@ -421,24 +421,51 @@ static bool keeps_stack_alone(const cairn_t *c, uintptr_t here, struct crn_range
 	return c->stack_kind != CRN_STACK_IN_HEAP;
 }
 
+/*
+ * The caller's stack stays as it is: the whole mapping, for it is the caller's to run on, and what
+ * it may grow into meanwhile, for so do we. It may have grown, or come, since anybody has looked.
+ * The kernel joins mappings that lie side by side: where a stack of the program's own making is an
+ * area, it ends with that. *out is empty if the stack is nothing that a restore touches.
+ */
+static int find_own_stack(cairn_t *c, uintptr_t here, struct crn_range *out)
+{
+	bool tracked = crn_area_at(c, here) || c->ops->caps & CRN_TRACK_STORES;
+	const struct crn_added *added;
+	uintptr_t below;
+	size_t i;
+
+	if (crn_likely(!tracked && c->mode == CRN_SURFACE_NONE))
+		return 0;
+	added = crn_added_meets(c, here, here + 1);
+	i = crn_area_from(c, here);
+	below = i ? c->areas[i - 1]->end : 0;
+	c->stack_thread = 0; /* where it begins now */
+	CRN_TRY(crn_stack_find(c, here, out));
+	/* Of listed mappings none but the main thread's stack grows. */
+	if (!tracked && c->mode == CRN_SURFACE_LIST &&
+		!(c->stack_grows && crn_area_at(c, out->end - 1))) {
+		out->end = 0;
+		return 0;
+	}
+	if (!keeps_stack_alone(c, here, out))
+		return CAIRN_EUNSUPPORTED; /* all of the heap would stay as it is */
+	if (c->stack_grows && below <= out->begin)
+		out->begin -= CRN_MIN(out->begin - below, STACK_GROWTH);
+	if (c->stack_kind == CRN_STACK_OTHER && added) {
+		out->begin = CRN_MAX(out->begin, added->begin);
+		out->end = CRN_MIN(out->end, added->end);
+	}
+	return 0;
+}
+
 int cairn_rewind(cairn_t *c, uint64_t id)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 	struct crn_range stack = { 0, 0 };
-	int err = 0;
+	int err;
 
 	CRN_TRY(crn_lock(c));
-	/*
-	 * The caller's stack stays as it is: the whole mapping, for it is the caller's to run on,
-	 * and what it may grow into meanwhile, for so do we.
-	 */
-	if (crn_area_at(c, here) || c->ops->caps & CRN_TRACK_STORES) {
-		c->stack_thread = 0; /* where it begins now */
-		err = crn_stack_find(c, here, &stack);
-		stack.begin -= stack.begin > STACK_GROWTH ? STACK_GROWTH : 0;
-		if (err >= 0 && !keeps_stack_alone(c, here, &stack))
-			err = CAIRN_EUNSUPPORTED; /* all of the heap would stay as it is */
-	}
+	err = find_own_stack(c, here, &stack);
 	if (err >= 0)
 		err = restore_timed(c, id, stack.end ? &stack : NULL);
 	crn_unlock(c);
