@@ -89,7 +89,7 @@ enum cairn_error {
 	CAIRN_EAREAONLY = -4013, /* this tracker takes explicit areas only: surface "none" */
 	CAIRN_ESTRATEGY = -4014, /* no such strategy or parameter, or not with this tracker */
 	CAIRN_ENOTAREA = -4020, /* the range is not (wholly) inside a registered area */
-	CAIRN_EOVERLAP = -4021, /* the range overlaps an area that is registered already */
+	CAIRN_EOVERLAP = -4021, /* the range, or shared memory in it, is in an area already */
 	CAIRN_EUNMAPPED = -4022, /* the range is not mapped, or not readable and writable */
 	CAIRN_ESURFACE = -4023, /* the surface expression cannot be parsed, or names nothing */
 	CAIRN_ETHREADS = -4030, /* another thread has run since that checkpoint */
@@ -211,6 +211,10 @@ CRN_API int cairn_close(cairn_t *c);
  * is not brought back (CAIRN_ELAYOUT). Feed "bpf-images" loses the past of such an interval
  * (CAIRN_EFAILED). "fork" answers CAIRN_EUNSUPPORTED while shared memory is mapped over a part.
  *
+ * Shared memory that is mapped at several places can be an area at one of them (CAIRN_EOVERLAP); if
+ * another one comes into an area later, restores answer CAIRN_EUNSUPPORTED while it is there. What
+ * is stored by way of another place nobody sees: see cairn_area_touch.
+ *
  * Under "uffd" and "mprotect", remove the area before you unmap or move it, or (under "mprotect")
  * change its protection. If you do not, the change is detected, and cairn_restore, cairn_rewind,
  * cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the area is removed. With surface "none"
@@ -262,8 +266,10 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
 
 /*
  * Announce that [addr, addr+len) is about to be written, or was written, in a way that the tracker
- * cannot see: by DMA, or by another process. Under trackers that keep old content from the first
- * store ("uffd", "mprotect") call it before the write; elsewhere before or after.
+ * cannot see: by DMA, by another process, or by way of another mapping of the same shared memory.
+ * Under trackers that keep old content from the first store ("uffd", "mprotect") call it before the
+ * write; elsewhere before or after. A read with O_DIRECT (by aio, io_uring, another thread) is DMA
+ * if a checkpoint is taken meanwhile: take none, or, under "async", touch the buffer afterwards.
  *
  * Under "uffd" and "mprotect" a system call that writes into a clean page fails with EFAULT: touch
  * its buffer first. There madvise(MADV_DONTNEED, MADV_REMOVE) and mremap(MREMAP_DONTUNMAP) drop

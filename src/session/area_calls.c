@@ -106,6 +106,35 @@ static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end)
 	return shared && !(c->ops->caps & CRN_TRACK_SHARED) ? CAIRN_ESHARED : 0;
 }
 
+/* An area may have been unmapped since anybody has looked: is it there, where it aliases p? */
+static bool is_there(cairn_t *c, const struct crn_piece *area, const struct crn_piece *p)
+{
+	uint64_t first = CRN_MAX(area->begin + area->base, p->begin + p->base);
+	struct crn_mapping m;
+	struct crn_piece now;
+
+	if (crn_maps_find(&c->maps, (uintptr_t)(first - area->base), &m) <= 0)
+		return false;
+	now = crn_piece_of(&m, crn_mapping_flags(&m));
+	return crn_same_kind(&now, area);
+}
+
+/* Does c->fresh map shared memory that an area maps, or map some twice? */
+static bool maps_twice(cairn_t *c)
+{
+	for (size_t i = 0; i < c->fresh.count; i++) {
+		const struct crn_piece *p = &c->fresh.at[i];
+
+		if (crn_piece_aliases(&c->fresh, p))
+			return true;
+		for (size_t k = 0; p->flags & CRN_AREA_SHARED && k < c->layout.count; k++)
+			if (crn_pieces_alias(&c->layout.at[k], p) &&
+				is_there(c, &c->layout.at[k], p))
+				return true;
+	}
+	return false;
+}
+
 static void untrack(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 	size_t i;
@@ -150,6 +179,8 @@ static int add_locked(cairn_t *c, uintptr_t begin, uintptr_t end)
 	CRN_TRY(crn_added_reserve(c, 1));
 	/* The layout learns of its pieces: what they become before the next look is a change. */
 	CRN_TRY(crn_surface_read_range(c, begin, end));
+	if (maps_twice(c))
+		return CAIRN_EOVERLAP;
 	CRN_TRY(crn_layout_reserve(c));
 	CRN_TRY(track(c, begin, end));
 	crn_layout_learn(c, begin, end);

@@ -395,6 +395,13 @@ bool crn_surface_has_parts(const cairn_t *c);
 int crn_surface_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags, uintptr_t begin,
 	uintptr_t end);
 uint32_t crn_mapping_flags(const struct crn_mapping *m);
+/*
+ * Do they map the same shared memory, in part, at two places? A store to one of them shows at both,
+ * and is noticed at one.
+ */
+bool crn_pieces_alias(const struct crn_piece *a, const struct crn_piece *b);
+/* Does the piece alias one of the list? It may be in the list itself. */
+bool crn_piece_aliases(const struct crn_pieces *l, const struct crn_piece *p);
 /* All of it, as a piece without a name or a birth. */
 struct crn_piece crn_piece_of(const struct crn_mapping *m, uint32_t flags);
 bool crn_mapping_special(const struct crn_mapping *m);

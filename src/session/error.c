@@ -23,7 +23,7 @@ static const struct error_text error_texts[] = {
 	{ CAIRN_EAREAONLY, "EAREAONLY: this tracker takes explicit areas only (surface \"none\")" },
 	{ CAIRN_ESTRATEGY, "ESTRATEGY: no such strategy or parameter, or not with this tracker" },
 	{ CAIRN_ENOTAREA, "ENOTAREA: the range is not wholly inside a registered area" },
-	{ CAIRN_EOVERLAP, "EOVERLAP: the range overlaps an area that is registered already" },
+	{ CAIRN_EOVERLAP, "EOVERLAP: the range, or shared memory in it, is in an area already" },
 	{ CAIRN_EUNMAPPED, "EUNMAPPED: the range is not mapped, or not readable and writable" },
 	{ CAIRN_ESURFACE, "ESURFACE: the surface cannot be parsed, or names nothing" },
 	{ CAIRN_ETHREADS, "ETHREADS: another thread has run since that checkpoint" },

@@ -275,6 +275,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 	struct crn_changes *record)
 {
 	const struct crn_piece *p = &change->piece;
+	bool alias = crn_piece_aliases(&c->fresh, p);
 	int err;
 
 	if (continues_stack(c, p) || crn_areas_cover(c, p->begin, p->end))
@@ -289,9 +290,10 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 		c->files_kept |= change->kind == CRN_CHANGE_OPENED;
 		record->at[record->count] = *change;
 		record->at[record->count++].piece.flags |= CRN_PIECE_NOTED;
-		return 0;
+		/* What has been stored by it is not known. */
+		return alias ? CAIRN_EUNSUPPORTED : 0;
 	}
-	err = crn_layout_adopt(c, p);
+	err = alias ? CAIRN_EOVERLAP : crn_layout_adopt(c, p);
 	crn_debug("born %zx-%zx after %lu: %d", p->begin, p->end,
 		(unsigned long)crn_mark_newest(c)->id, err);
 	if (err == CAIRN_EMEMORY || err == -EBUSY) {
@@ -362,6 +364,18 @@ static bool finds_exchanges(const cairn_t *c)
 	return c->ops->whole && !c->control->watched && c->mode == CRN_SURFACE_NONE;
 }
 
+/* A mapping that aliased areas has gone: what was stored by way of it nobody has seen. */
+static int touch_aliased(cairn_t *c, const struct crn_piece *p)
+{
+	for (size_t i = 0; p->flags & CRN_AREA_SHARED && i < c->fresh.count; i++) {
+		const struct crn_piece *q = &c->fresh.at[i];
+
+		if (crn_pieces_alias(p, q) && crn_areas_cover(c, q->begin, q->end))
+			CRN_TRY(c->ops->page.unprotect(c->tracker, q->begin, q->end - q->begin));
+	}
+	return 0;
+}
+
 static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow how)
 {
 	struct crn_changes *record = &crn_mark_newest(c)->changes;
@@ -375,6 +389,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 		const struct crn_change *change = &found->at[i];
 
 		if (change->kind == CRN_CHANGE_GONE && !finds_exchanges(c)) {
+			CRN_TRY(touch_aliased(c, &change->piece));
 			CRN_TRY(crn_area_vanish(c, change->piece.begin, change->piece.end, found));
 			crn_debug("gone %zx-%zx after %lu", change->piece.begin,
 				change->piece.end, (unsigned long)crn_mark_newest(c)->id);

@@ -38,6 +38,23 @@ struct crn_piece crn_piece_of(const struct crn_mapping *m, uint32_t flags)
 	};
 }
 
+bool crn_pieces_alias(const struct crn_piece *a, const struct crn_piece *b)
+{
+	const uint32_t shared = a->flags & b->flags & CRN_AREA_SHARED;
+	bool apart = a->end <= b->begin || a->begin >= b->end;
+
+	return shared && apart && a->inode && a->inode == b->inode && a->device == b->device &&
+		a->begin + a->base < b->end + b->base && a->end + a->base > b->begin + b->base;
+}
+
+bool crn_piece_aliases(const struct crn_pieces *l, const struct crn_piece *p)
+{
+	for (size_t i = 0; p->flags & CRN_AREA_SHARED && i < l->count; i++)
+		if (crn_pieces_alias(&l->at[i], p))
+			return true;
+	return false;
+}
+
 bool crn_mapping_closed(const struct crn_mapping *m)
 {
 	return m->prot == PROT_NONE && !m->shared && !crn_mapping_flags(m);

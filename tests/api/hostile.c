@@ -130,6 +130,58 @@ static void place_of_a_thread(void)
 	CHECK_U64(bad, 0);
 }
 
+/* ---- Shared memory that is mapped twice: a store shows at one of the places ---- */
+
+static void mapped_twice(void)
+{
+	const int rw = PROT_READ | PROT_WRITE;
+	int fd = memfd_create("hostile", 0), err;
+	uint8_t *ring = map_pages(8), *later = map_pages(2), *other;
+	uint64_t id;
+
+	CHECK(fd >= 0);
+	CHECK_OK(ftruncate(fd, 4 * PAGE));
+	CHECK(mmap(ring, 4 * PAGE, rw, MAP_SHARED | MAP_FIXED, fd, 0) == ring);
+	other = mmap(ring + 4 * PAGE, 4 * PAGE, rw, MAP_SHARED | MAP_FIXED, fd, 0);
+	CHECK(other == ring + 4 * PAGE);
+	open_session("none", 4);
+	err = cairn_area_add(c, ring, 8 * PAGE);
+	if (err == CAIRN_ESHARED)
+		test_skip("shared areas");
+	CHECK_RC(err, CAIRN_EOVERLAP);
+	CHECK_OK(cairn_area_add(c, ring, 2 * PAGE));
+	CHECK_RC(cairn_area_add(c, other, PAGE), CAIRN_EOVERLAP);
+	CHECK_RC(cairn_area_add(c, other + PAGE, 2 * PAGE), CAIRN_EOVERLAP);
+	CHECK_OK(cairn_area_add(c, other + 2 * PAGE, 2 * PAGE));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	ring[0] = other[3 * PAGE] = 1;
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(!other[0] && !ring[3 * PAGE]);
+	/* One place for the other: that is no second one. */
+	CHECK_OK(cairn_area_remove(c, ring, 2 * PAGE));
+	CHECK_OK(cairn_area_add(c, other, 2 * PAGE));
+	CHECK_OK(cairn_area_remove(c, other, 2 * PAGE));
+	if (strcmp(tracker, "async") != 0)
+		return;
+	CHECK_OK(cairn_area_add(c, ring, 2 * PAGE));
+	CHECK_OK(munmap(ring, 2 * PAGE));
+	CHECK_OK(cairn_area_add(c, other, 2 * PAGE));
+	/* It comes where an area is. */
+	CHECK_OK(cairn_area_add(c, later, 2 * PAGE));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK(mmap(later, PAGE, rw, MAP_SHARED | MAP_FIXED, fd, 0) == later);
+	later[0] = 1;
+	CHECK_RC(cairn_rewind(c, id), CAIRN_EUNSUPPORTED);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK_RC(cairn_rewind(c, id), CAIRN_EUNSUPPORTED);
+	/* What was stored by it is there when it has gone. */
+	CHECK_OK(munmap(later, PAGE));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	other[8] = 2;
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(other[0] == 1 && !other[8]);
+}
+
 /* ---- A handler that stores to areas, whatever it interrupts ---- */
 
 #define SPOTS 64ul
@@ -447,6 +499,7 @@ static const struct {
 	{ "excluded_local", excluded_local },
 	{ "restoring_handler", restoring_handler },
 	{ "place_of_a_thread", place_of_a_thread },
+	{ "mapped_twice", mapped_twice },
 	{ "storing_handler", storing_handler },
 	{ "cut_shared", cut_shared },
 	{ "cut_private", cut_private },
