@@ -133,6 +133,30 @@ static void drop_unusable(cairn_t *c)
 		drop_oldest(c);
 }
 
+/*
+ * Memory that frames have once had is no room for a table or an image: then the oldest checkpoint
+ * makes room for the new one, or none would be taken any more. False if there is but one.
+ */
+static bool give_up_oldest(cairn_t *c)
+{
+	uint64_t oldest;
+
+	if (c->marks.count < 2)
+		return false;
+	if (c->journal && crn_journal_oldest(c->journal, &oldest) &&
+		oldest <= crn_mark_at(c, 0)->id)
+		crn_journal_evict(c->journal);
+	drop_oldest(c);
+	return true;
+}
+
+static int marks_make_room(cairn_t *c)
+{
+	int err = marks_reserve(c);
+
+	return err == CAIRN_EMEMORY && give_up_oldest(c) ? 0 : err;
+}
+
 /* ---- The active stack ------------------------------------------------------------------------ */
 
 /*
@@ -215,11 +239,35 @@ static bool on_registered(const cairn_t *c, uintptr_t rsp)
 		rsp >= c->stack_low && rsp < c->stack_top && crn_area_at(c, rsp);
 }
 
+/* Room for an image, at the price of old checkpoints if need be. */
+static int image_room(cairn_t *c, struct crn_mark *m, size_t len)
+{
+	size_t size = STACK_IMAGE_MIN;
+
+	while (size < len)
+		size *= 2;
+	while (m->stack_size < len) {
+		struct crn_mark *oldest = crn_mark_at(c, 0), old = *oldest;
+
+		crn_block_free(c->arena, m->stack, m->stack_size);
+		m->stack = crn_block_alloc(c->arena, size);
+		m->stack_size = m->stack ? size : 0;
+		if (m->stack)
+			break;
+		if (!give_up_oldest(c))
+			return CAIRN_EMEMORY;
+		m->stack = old.stack;
+		m->stack_size = old.stack_size;
+		oldest->stack = NULL;
+		oldest->stack_size = 0;
+	}
+	return 0;
+}
+
 /* Room for the image of the stack from rsp up, if the surface does not hold it. */
 static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *len)
 {
 	struct crn_range stack, made;
-	size_t size;
 
 	*len = 0;
 	/* Grown since it was asked for, it is still the same stack: only its upper end matters. */
@@ -242,17 +290,7 @@ static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *
 	*len = stack.end - rsp;
 	if (*len > STACK_IMAGE_MAX)
 		return CAIRN_EMEMORY;
-	if (m->stack_size >= *len)
-		return 0;
-	for (size = STACK_IMAGE_MIN; size < *len;)
-		size *= 2;
-	crn_block_free(c->arena, m->stack, m->stack_size);
-	m->stack_size = 0;
-	m->stack = crn_block_alloc(c->arena, size);
-	if (!m->stack)
-		return CAIRN_EMEMORY;
-	m->stack_size = size;
-	return 0;
+	return image_room(c, m, *len);
 }
 
 /* ---- Taking ---------------------------------------------------------------------------------- */
@@ -332,7 +370,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 
 	CRN_TRY(crn_settle(c)); /* a tracker may have found out that there is something to follow */
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));
-	CRN_TRY(marks_reserve(c));
+	CRN_TRY(marks_make_room(c));
 	m = next_slot(c);
 	if (jump)
 		CRN_TRY(reserve_image(c, m, jump->rsp, &image));

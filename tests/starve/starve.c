@@ -228,6 +228,32 @@ static void case_memory_grows(void)
 	CHECK_OK(cairn_close(c));
 }
 
+/* More checkpoints are wanted than there is memory for: the oldest go, and none fails. */
+static void case_memory_turns(void)
+{
+	struct cairn_options o = with_defaults();
+	uint64_t id, oldest, newest;
+	size_t pages = 64;
+
+	map_area(pages);
+	o.memory_max = 3ul << 20;
+	o.keep = 1000;
+	c = test_open(&o);
+	CHECK_OK(cairn_area_add(c, area, pages * PAGE));
+	for (size_t turn = 1; turn <= 600; turn++) {
+		for (size_t i = 0; i < 4 * PAGE; i += 8)
+			area[(turn * 4 * PAGE + i) % (pages * PAGE)] = (uint8_t)(turn + i / 8);
+		CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	}
+	CHECK_OK(cairn_range(c, &oldest, &newest));
+	CHECK(newest == id && newest - oldest > 40);
+	CHECK_OK(cairn_rewind(c, oldest));
+	for (size_t i = 0; i < 4 * PAGE; i += 8)
+		CHECK_U64(area[(oldest * 4 * PAGE + i) % (pages * PAGE)],
+			(uint8_t)(oldest + i / 8));
+	CHECK_OK(cairn_close(c));
+}
+
 static void close_streams(void)
 {
 	for (int fd = 0; fd < 3; fd++)
@@ -391,6 +417,7 @@ int main(int argc, char **argv)
 		{ "address_space", case_address_space },
 		{ "memory_tiny", case_memory_tiny },
 		{ "memory_grows", case_memory_grows },
+		{ "memory_turns", case_memory_turns },
 		{ "streams_closed", case_streams_closed },
 		{ "streams_redirected", case_streams_redirected },
 		{ "close_range", case_close_range },
