@@ -357,12 +357,12 @@ CRN_API CRN_MUST_CHECK int cairn_restore(cairn_t *c, uint64_t id);
 
 /*
  * Restore memory only, and return to the caller, as libsmc's restore does. Implicit checkpoints can
- * be rewound to as well. The caller's own stack is left as it is. libc's stack of a thread, other
- * than the main one's, holds its thread-local variables, which stay as well. A stack of the
- * program's own making is its area, or else all of its mapping: the kernel joins it with what is
- * mapped beside it, unless there is an inaccessible page between. It is meant for a search over an
- * arena: it costs what copying the pages back costs. Returns 0. Errors: as cairn_restore; also
- * CAIRN_EUNSUPPORTED on a stack in the heap, whose end is not known.
+ * be rewound to as well. The caller's own stack is left as it is; but for glibc's, libc's stack of
+ * a thread includes its thread-local variables. A stack of the program's own making is its area, or
+ * else all of its mapping: the kernel joins it with what is mapped beside it, unless there is an
+ * inaccessible page between. It is meant for a search over an arena: it costs what copying the
+ * pages back costs. Returns 0. Errors: as cairn_restore; also CAIRN_EUNSUPPORTED on a stack in the
+ * heap, whose end is not known.
  */
 CRN_API CRN_MUST_CHECK int cairn_rewind(cairn_t *c, uint64_t id);
 

@@ -4,6 +4,7 @@
 #include "os/descriptor.h"
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/guarded.h"
 #include "os/proc.h"
 #include "os/thread.h"
 
@@ -164,4 +165,35 @@ void crn_thread_words(struct crn_thread_words *out)
 		return;
 	out->rseq = thread_pointer + (uintptr_t)__rseq_offset;
 	out->rseq_len = CRN_MAX(__rseq_size, RSEQ_AREA_MIN);
+}
+
+/* ---- Thread-local variables -------------------------------------------------------------- */
+
+#define MODULES_MAX 4096
+
+static bool read_words(uintptr_t *to, uintptr_t from, size_t count)
+{
+	return crn_guarded_copy(to, (const void *)from, count * sizeof(*to)) >= 0;
+}
+
+/*
+ * The descriptor begins with its address, that of a vector, and its address once more (debuggers
+ * go by that, too). The vector has two words for each module, the first of which is where its
+ * variables are; before it there is its length. musl's lies between stack and variables.
+ */
+uintptr_t crn_thread_locals(uintptr_t descriptor, uintptr_t sp)
+{
+	uintptr_t head[3], length, at, first = descriptor;
+
+	if (!read_words(head, descriptor, 3) || head[0] != descriptor || head[2] != descriptor ||
+		(head[1] > sp && head[1] < descriptor) ||
+		!read_words(&length, head[1] - 2 * sizeof(at), 1) || length > MODULES_MAX)
+		return descriptor;
+	for (size_t i = 1; i <= length; i++) {
+		if (!read_words(&at, head[1] + 2 * i * sizeof(at), 1))
+			return descriptor;
+		if (at > sp && at < first)
+			first = at;
+	}
+	return first;
 }

@@ -91,6 +91,12 @@ struct crn_thread_words {
 	size_t rseq_len;
 };
 
+/*
+ * glibc has a thread's variables between its stack and its descriptor, to which the TLS base
+ * points. Where do they begin, above `sp`? The descriptor itself if that cannot be told.
+ */
+uintptr_t crn_thread_locals(uintptr_t descriptor, uintptr_t sp);
+
 /* Of the calling thread. Fields that the kernel or libc do not tell are 0. */
 void crn_thread_words(struct crn_thread_words *out);
 

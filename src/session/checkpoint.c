@@ -220,7 +220,8 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 		} else if (kind != CRN_STACK_IN_HEAP &&
 			is_below_descriptor(c, rsp, self & ~1ul, m.end)) {
 			kind = CRN_STACK_OWN;
-			top = self & ~1ul;
+			/* The variables above it are memory like any other. */
+			top = crn_thread_locals(self & ~1ul, rsp);
 		}
 		c->stack_kind = kind;
 		c->stack_thread = self;

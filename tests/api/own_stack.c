@@ -87,6 +87,69 @@ static void run_on(uint8_t *stack, size_t len, void (*run)(void))
 	CHECK_OK(swapcontext(&outside, &inside));
 }
 
+/* ---- Thread-local variables are no stack: malloc's are among them ---- */
+
+#define BLOCKS 200
+
+static __thread volatile int local = 1;
+
+static void *use_heap(void *arg)
+{
+	volatile unsigned rounds = 0;
+	uint64_t id;
+
+	local = 2;
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	while (rounds++ < 10) {
+		void *volatile blocks[BLOCKS];
+
+		for (size_t i = 0; i < BLOCKS; i++) {
+			blocks[i] = malloc(16 + 8 * i);
+			CHECK(blocks[i]);
+			memset(blocks[i], 0xff, 16 + 8 * i);
+		}
+		for (size_t i = 0; i < BLOCKS; i += 2)
+			free(blocks[i]);
+		local = 3;
+		CHECK_OK(cairn_rewind(c, id));
+		CHECK(local == 2);
+	}
+	return NULL;
+}
+
+static void *leave_heap(void *arg)
+{
+	uint64_t id;
+
+	local = 2;
+	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED) {
+		CHECK(local == 3);
+		return NULL;
+	}
+	local = 3;
+	CHECK_OK(cairn_restore(c, id));
+	return NULL;
+}
+
+/* They are in no area. */
+static void kept_locals(void)
+{
+	pthread_t thread;
+
+	open_session("none");
+	CHECK_OK(pthread_create(&thread, NULL, leave_heap, NULL));
+	CHECK_OK(pthread_join(thread, NULL));
+}
+
+static void thread_locals(void)
+{
+	pthread_t thread;
+
+	open_session("all");
+	CHECK_OK(pthread_create(&thread, NULL, use_heap, NULL));
+	CHECK_OK(pthread_join(thread, NULL));
+}
+
 /* Two areas of one mapping: the stack is one of them. */
 static void beside_a_stack(void)
 {
@@ -149,6 +212,8 @@ static const struct test_case cases[] = {
 	{ "beside_a_stack", beside_a_stack },
 	{ "deeper_stack", deeper_stack },
 	{ "younger_stack", younger_stack },
+	{ "thread_locals", thread_locals },
+	{ "kept_locals", kept_locals },
 	{ NULL, NULL },
 };
 
