@@ -352,6 +352,10 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
  * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (the implicit checkpoints of cairn_open and cairn_resume have
  * no registers; strategy "oracle-count"; a mapping of the surface that the tracker cannot take, as
  * the log has said).
+ *
+ * That another thread has run since (CAIRN_ETHREADS) is seen by libc's stack of that thread, if the
+ * surface holds it. A thread that has ended since is not missed: go to no checkpoint from before
+ * its end, for libc's data would say that it still runs.
  */
 CRN_API CRN_MUST_CHECK int cairn_restore(cairn_t *c, uint64_t id);
 
