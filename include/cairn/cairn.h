@@ -279,11 +279,11 @@ CRN_API CRN_MUST_CHECK int cairn_area_exclude(cairn_t *c, void *addr, size_t len
  * pages between two calls of the library, loss is assumed.
  *
  * Under every tracker, a hole punched into shared memory (MADV_REMOVE, fallocate) is such an unseen
- * write. So are changes to a file under an area (write, ftruncate). They show in shared memory, and
- * in private pages that nobody has written (under "fork" at all checkpoints). Cutting a file short
- * also removes the private pages that have been written. "async" puts these back. The other
- * trackers refuse checkpoints from before the cut (CAIRN_ELAYOUT, CAIRN_EFAILED); the next one is
- * good again.
+ * write. So are changes to a file under an area (write, ftruncate, stores by a shared mapping of
+ * it). They show in shared memory, and in private pages that nobody has written (under "fork" at
+ * all checkpoints). Cutting a file short also removes the private pages that have been written.
+ * "async" puts these back. The other trackers refuse checkpoints from before the cut
+ * (CAIRN_ELAYOUT, CAIRN_EFAILED); the next one is good again.
  *
  * The kernel may drop memory given to MADV_FREE at any time until it is stored to, even after a
  * restore to before the advice, and nobody is told (only "mprotect" with a keeper refuses clean
