@@ -41,9 +41,10 @@
  * calls answer -EBADF after such a close, and change nothing, until the session is closed and
  * opened again. Under the agent there is no keeper: nobody can close the engine's descriptors.
  *
- * Threads and signals. Any thread may call; calls are serialised. A signal handler may call nothing
- * but cairn_restore(), whose purpose includes leaving a handler; it answers -EDEADLK if the handler
- * has interrupted a call of the same thread.
+ * Threads and signals. Any thread may call; calls are serialised, except that nobody else may be in
+ * a call while a session is opened or closed. A signal handler may call nothing but
+ * cairn_restore(), whose purpose includes leaving a handler; it answers -EDEADLK if the handler has
+ * interrupted a call of the same thread.
  *
  * What a signal handler or another thread stores to the surface while a checkpoint is taken may be
  * in the checkpoint in part: the store to one page, but not that to another. While memory goes
