@@ -15,7 +15,9 @@
  * the clearing: slow, but nothing is lost.
  *
  * Pages that lose their entry (MADV_DONTNEED) lose the mark with it: a page with content in the
- * mirror and without an entry counts as written.
+ * mirror and without an entry counts as written. Huge pages of hugetlbfs are never marked. Their
+ * mapping looks like a file's, so the program's own pages of files are compared, but for those of
+ * loaded objects.
  */
 #include "track/faults.h"
 #include "track/late_drops.h"
@@ -263,6 +265,7 @@ static int soft_area_gone(void *tracker, struct crn_area *area)
 static bool is_written(
 	struct soft_tracker *t, const struct soft_span *s, uintptr_t page, uint64_t entry)
 {
+	bool marked = (s->flags & (CRN_AREA_FILE | CRN_AREA_SEGMENT)) != CRN_AREA_FILE;
 	void **slot;
 
 	if (entry & CRN_PAGEMAP_SOFT_DIRTY)
@@ -271,9 +274,10 @@ static bool is_written(
 	 * A page of our own. Not so the shared zero page or a file's page, which come after
 	 * MADV_DONTNEED.
 	 */
-	if (entry & CRN_PAGEMAP_SWAP ||
-		(entry & CRN_PAGEMAP_PRESENT && entry & CRN_PAGEMAP_EXCLUSIVE &&
-			!(entry & CRN_PAGEMAP_FILE)))
+	if (marked &&
+		(entry & CRN_PAGEMAP_SWAP ||
+			(entry & CRN_PAGEMAP_PRESENT && entry & CRN_PAGEMAP_EXCLUSIVE &&
+				!(entry & CRN_PAGEMAP_FILE))))
 		return false;
 	slot = crn_mirror_slot(&t->mirror, page);
 	if (!slot || !*slot)

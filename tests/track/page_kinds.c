@@ -319,6 +319,11 @@ int main(int argc, char **argv)
 	};
 
 	CHECK(argc > 3);
+	if (!strcmp(argv[1], "--row")) { /* CASE --tracker TRACKER: tests/qemu */
+		argv[1] = argv[4];
+		argv[3] = argv[2];
+		argv[2] = "auto";
+	}
 	o.tracker = argv[1];
 	o.feed = argv[2];
 	o.strategy = "none"; /* hot pages need no report */
