@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "checkpoints.h"
 #include "natives.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
