@@ -24,9 +24,13 @@
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
 
-/* Where memory is fragmented, the kernel first moves pages about for each huge one. */
+/*
+ * As a rule a stretch takes half a millisecond; more where the kernel first moves pages about,
+ * or where a virtual machine's host has not given it the memory yet. A scan that passes over it is
+ * half a microsecond shorter each time.
+ */
 #define PATIENCE_NS 50000000ull
-#define STRETCH_NS  2000000ull
+#define STRETCH_NS  5000000ull
 #define KEEPER_MS   100
 
 static bool is_full(struct crn_async *t, uintptr_t begin)
