@@ -51,7 +51,7 @@ define i32 @jump(ptr %p) {
 }
 
 ; CHECK-LABEL: define void @scattered(
-; CHECK: mul <8 x i64> {{%[0-9]+}}, splat (i64 4)
+; CHECK: mul <8 x i64> {{%[0-9]+}}, {{(splat \(i64 4\)|<(i64 4(, )?)+>)}}
 ; CHECK: getelementptr i8, ptr %p, <8 x i64> {{%[0-9]+}}
 ; CHECK: extractelement <8 x ptr> {{%[0-9]+}}, i64 0
 ; CHECK: cairn.tag
