@@ -12,17 +12,20 @@
 #include "sites/sites.h"
 
 #define EVENTS_MAX 16 /* looked at; the rest adds little */
-#define FD_MAX	   0x7fffffff
+#define FDS_MAX    (1u << 20)
 
 /* ---- The descriptors that are ready --------------------------------------------------------- */
 
-/* Without --recover nobody mirrors epoll sets; most programs' data words are the descriptors. */
+/*
+ * Without --recover nobody mirrors epoll sets. Most programs' data words are the descriptors, in
+ * the lower half; the upper half may be anything then.
+ */
 static int epoll_fd(const struct crn_call *call, uint64_t data)
 {
 	struct crn_epoll_set *set = crn_epoll_look((int)call->args[0]);
 
-	if (!set && data <= FD_MAX)
-		return (int)data;
+	if (!set && (uint32_t)data < FDS_MAX)
+		return (int)(uint32_t)data;
 	for (uint32_t i = 0; set && i < set->size; i++)
 		if (set->items[i].fd >= 0 && set->items[i].data == data)
 			return set->items[i].fd;
