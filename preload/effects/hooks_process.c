@@ -51,6 +51,12 @@
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
+/* Bits 0 and 1 are for what is refused of calls that have another line as well. */
+static unsigned bit_of(long nr)
+{
+	return 2 + (unsigned)nr % 30;
+}
+
 static void refuse_once(unsigned bit, const char *what, const char *why)
 {
 	if (crn_agent->refused_said & (1u << bit))
@@ -88,7 +94,7 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 		if (call->args[0] == ARCH_SHSTK_ENABLE)
 			refuse_once(0, "a user shadow stack", "a restore cannot put it back");
 		else if (call->args[0] == ARCH_REQ_XCOMP_PERM && crn_agent->config.recover)
-			refuse_once(2 + SYS_arch_prctl % 30, "AMX", "a recovery cannot put its "
+			refuse_once(bit_of(SYS_arch_prctl), "AMX", "a recovery cannot put its "
 				"registers back");
 		else
 			return false;
@@ -113,13 +119,13 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 	case SYS_ioctl:
 		if (call->args[1] != USERFAULTFD_IOC_NEW || !is_userfaultfd_device(call->args[0]))
 			return false;
-		refuse_once(2 + SYS_userfaultfd % 30, "userfaultfd",
+		refuse_once(bit_of(SYS_userfaultfd), "userfaultfd",
 			"the kernel would write memory that no checkpoint knows of");
 		call->result = -EPERM;
 		return true;
 	case SYS_setsockopt:
 		if (sets_offset(call)) {
-			refuse_once(2 + SYS_setsockopt % 30, "SO_PEEK_OFF",
+			refuse_once(bit_of(SYS_setsockopt), "SO_PEEK_OFF",
 				"a recovery cannot put the offset back");
 			call->result = -EOPNOTSUPP;
 			return true;
@@ -134,20 +140,20 @@ bool crn_refused(struct crn_call *call, const struct crn_row *row)
 		if (call->args[1] != IPPROTO_TCP || call->args[2] != TCP_ZEROCOPY_RECEIVE ||
 			!crn_agent->config.recover)
 			return false;
-		refuse_once(2 + SYS_getsockopt % 30, "TCP_ZEROCOPY_RECEIVE",
+		refuse_once(bit_of(SYS_getsockopt), "TCP_ZEROCOPY_RECEIVE",
 			"what is read so cannot be given again");
 		call->result = -ENOPROTOOPT;
 		return true;
 	case NR_MSEAL:
 		if (!crn_output_matters())
 			return false;
-		refuse_once(2 + NR_MSEAL % 30, row->name, "sealed memory cannot be opened again");
+		refuse_once(bit_of(NR_MSEAL), row->name, "sealed memory cannot be opened again");
 		call->result = -ENOSYS;
 		return true;
 	}
 	if (row->effect != CRN_EFFECT_REFUSE)
 		return false;
-	refuse_once(2 + (unsigned)call->nr % 30, row->name,
+	refuse_once(bit_of(call->nr), row->name,
 		"the kernel would write memory that no checkpoint knows of");
 	call->result = -ENOSYS;
 	return true;
