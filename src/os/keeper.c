@@ -346,7 +346,7 @@ uint32_t crn_keeper_await_log(const struct crn_keeper *keeper)
 		/* Who was killed in the middle of one will never be done; is it the other one? */
 		if (!crn_keeper_lives(k) && !(k->readers.twin_owner & CRN_KEEPER_TID_MASK))
 			return seen;
-		crn_doze();
+		crn_doze(CRN_MILLISECOND);
 		if (!crn_keeper_reads(k))
 			waited++;
 		else if (++stalled % STALL_WAIT_MS == 0)
@@ -550,7 +550,7 @@ static void take_turn(struct crn_keeper *k)
 		if (i < SPINS)
 			crn_yield();
 		else
-			crn_doze();
+			crn_doze(CRN_MILLISECOND);
 	}
 }
 

@@ -54,7 +54,7 @@ void crn_process_end(int pid, bool dying)
 	if (!dying)
 		dying = crn_process_kill(pid) >= 0;
 	for (int i = 0; i < END_WAIT_MS && !crn_process_reap(pid, dying); i++)
-		crn_doze();
+		crn_doze(CRN_MILLISECOND);
 }
 
 /* What a child has said, or that it cannot say anything any more; 0: neither yet. */

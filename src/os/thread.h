@@ -29,12 +29,14 @@ static inline bool crn_has_agent(void)
 	return crn_sys2(SYS_getpid, CRN_ASK_AGENT, ~CRN_ASK_AGENT) == -EALREADY;
 }
 
-/* For a millisecond. */
-static inline void crn_doze(void)
-{
-	const int64_t millisecond[2] = { 0, 1000000 };
+#define CRN_MILLISECOND 1000000u
 
-	crn_sys2(SYS_nanosleep, millisecond, NULL);
+/* Sleep for so many nanoseconds, less than a second; a signal ends it early. */
+static inline void crn_doze(uint32_t ns)
+{
+	const int64_t time[2] = { 0, ns };
+
+	crn_sys2(SYS_nanosleep, time, NULL);
 }
 
 static inline void crn_yield(void)

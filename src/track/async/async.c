@@ -80,7 +80,6 @@ static int async_open(void **out, struct crn_track_env *env)
 	if (!t)
 		return CAIRN_EMEMORY;
 	t->env = env;
-	t->collapses = crn_memory_huge_allowed();
 	t->hot.exact = env->predictor && env->predictor->exact;
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(lists); i++)
 		crn_range_list_open(lists[i], env->arena);

@@ -53,7 +53,7 @@ static bool is_full(struct crn_async *t, uintptr_t begin)
 static void await_keeper(const struct crn_keeper *k)
 {
 	for (int i = 0; i < KEEPER_MS && !crn_keeper_is_light(k); i++)
-		crn_doze();
+		crn_doze(CRN_MILLISECOND);
 }
 
 void crn_async_collapse(struct crn_async *t, uintptr_t begin, uintptr_t end)
@@ -61,7 +61,7 @@ void crn_async_collapse(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	uintptr_t at = (begin + CRN_ASYNC_CHUNK - 1) & ~(CRN_ASYNC_CHUNK - 1);
 	uint64_t start, count = 0;
 
-	if (t->feed || !t->collapses || at >= end || end - at < CRN_ASYNC_CHUNK)
+	if (t->feed || at >= end || end - at < CRN_ASYNC_CHUNK || !crn_memory_huge_allowed())
 		return;
 	await_keeper(t->env->keeper);
 	start = crn_clock_kernel_ns();

@@ -14,7 +14,6 @@
 
 /* Until whoever makes a hub, or holds its lock, is taken for dead. */
 #define PATIENCE_NS 5000000000ull
-#define NAP_NS	    1000000
 #define NAP_MAX	    16
 #define SWEEP_MAX   4 /* entries that a session removes when it joins: 10 ms each */
 
@@ -48,10 +47,8 @@ static void shut(struct hub *h)
 /* Longer each time: hundreds may wait, and would take the processor from whom they wait for. */
 static void nap(unsigned *naps)
 {
-	uint32_t word = 0;
-
 	*naps = CRN_MIN(*naps + 1, NAP_MAX);
-	(void)crn_futex_wait(&word, 0, *naps * NAP_NS);
+	crn_doze(*naps * CRN_MILLISECOND);
 }
 
 static bool is_set(const uint32_t *flag)

@@ -79,7 +79,6 @@ static bool settle(struct proof *p)
 	unsigned patience = p->feed->ops->births_doubt ? REST_TRIES : 0;
 
 	for (unsigned tries = 0; tries < SETTLE_TRIES + patience; tries++) {
-		uint32_t word = 0;
 		int doubt = look(p);
 
 		if (doubt == 0 && p->feed->ops->calm)
@@ -91,7 +90,7 @@ static bool settle(struct proof *p)
 		if (tries < SETTLE_TRIES)
 			crn_yield();
 		else
-			(void)crn_futex_wait(&word, 0, REST_NS);
+			crn_doze(REST_NS);
 	}
 	return false;
 }

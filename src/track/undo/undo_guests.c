@@ -160,14 +160,13 @@ static void await_the_living(struct crn_undo_pages *u, const struct crn_guest *s
 		const struct crn_guest *g = &u->guests->at[i];
 		bool inside = atomic_load(&u->guests->present) >> i & 1 && g != self &&
 			      atomic_load(&((struct crn_guest *)g)->inside);
-		uint32_t word = 0;
 
 		if (!inside || crn_guest_died(g))
 			i++;
 		else if (round++ < 64)
 			crn_pause();
 		else
-			(void)crn_futex_wait(&word, 0, 100000);
+			crn_doze(100000);
 	}
 }
 
