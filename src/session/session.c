@@ -27,7 +27,11 @@
 static struct crn_control *anchor;
 static void *reserve_base;
 static size_t reserve_size;
-static int reserve_key = -1; /* protection key of all but CRN_ARENA_LEADING; or none */
+/*
+ * Protection key of all but CRN_ARENA_LEADING; or none. A closed engine has given it back, but says
+ * so elsewhere: this may be a part of the surface, which no close changes.
+ */
+static int reserve_key = -1;
 
 cairn_t *crn_session_current(void)
 {
@@ -282,7 +286,6 @@ static void give_key_back(void)
 {
 	if (reserve_key >= 0)
 		(void)crn_pkey_free(reserve_key);
-	reserve_key = -1;
 }
 
 static int build(void *base, size_t reserved, const struct crn_host *host, uint64_t memory_max,
@@ -425,6 +428,8 @@ void crn_after_fork_child(void)
 
 	if (!anchor || anchor->state == ALIVE)
 		return;
+	if (anchor->state == CLOSED)
+		reserve_key = -1;
 	/* Control is zeros; what a handler keeps for the child is behind the key. */
 	if (reserve_key >= 0)
 		(void)crn_pkey_open(crn_pkey_bits(reserve_key));
@@ -432,6 +437,7 @@ void crn_after_fork_child(void)
 	end = anchor->state == CLOSED ? CRN_ARENA_LEADING : reserve_size;
 	crn_memory_leave((char *)reserve_base + stays, end - stays);
 	give_key_back();
+	reserve_key = -1;
 	anchor = NULL;
 }
 
@@ -487,6 +493,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	if (err < 0) {
 		crn_memory_leave(base, reserved);
 		give_key_back();
+		reserve_key = -1;
 		return err;
 	}
 	c->ops = ops;
