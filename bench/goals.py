@@ -53,7 +53,12 @@ def _hot(lines: list[dict]) -> list[list[str]]:
         if what == "checkpoint" and cold == 0:
             limit = 2.5 if line["keep"] > 16 else 1.25
             name = f"15 hot pages, K = {line['keep']}, {line['row']}, beside memcpy"
-            found += _ratio(name, one, line["floor"], limit, False)
+            goal = _ratio(name, one, line["floor"], limit, False)
+            for other in lines:
+                if other["table"] == "hot_in_turn" and other["keep"] == line["keep"]:
+                    ratio = other["cycles"] / other["floor"]
+                    goal[0][2] += f" (memcpy to {line['keep']} buffers in turn: {ratio:.2f}x)"
+            found += goal
         if what == "interval" and cold < 0:
             name = f"mixed workload, {line['row']}, beside memcpy of what was written"
             goal = _ratio(name, one, line["floor"], 6, False)

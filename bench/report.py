@@ -206,6 +206,10 @@ def hot(lines: list[dict]) -> Section | None:
         f"{x['row']}: a fault {x['fault']:,}, a protection {x['protect']:,}, a copy {x['copy']:,} "
         "cycles." for x in priced
     )
+    in_turn = " ".join(
+        f"A memcpy to the buffers of {x['keep']} in turn takes {times(x['cycles'], x['floor'])} of "
+        "one to the same buffer." for x in of(lines, "hot_in_turn") if "cycles" in x
+    )
     section = Section(
         "Hot pages",
         "15 pages that every interval writes and n that come once, or the mixed workload (12 of 20 "
@@ -215,7 +219,7 @@ def hot(lines: list[dict]) -> Section | None:
         "interval would cost by the prices that this run measured: future, who knows what each "
         "interval will write; chances, who knows how likely each page is written, but not when, "
         "which no strategy can beat there. async+FEED: async told by that feed. "
-        f"{report_smc.HISTASE} {prices}",
+        f"{in_turn} {report_smc.HISTASE} {prices}",
         ["tracker", "strategy", "K", "pages", "memcpy", "checkpoint", "ratio", "interval", "ratio",
          "future", "chances", "wrong"],
         plot="hot.png",

@@ -108,14 +108,6 @@ static void hand_over(struct bench *b, struct crn_sink *sink, unsigned i)
 {
 	void *fresh;
 
-	if (sink->exchange) {
-		fresh = sink->exchange(sink, (uintptr_t)page_of(b, i), b->mirror[i]);
-		if (!fresh)
-			fail("exchange", "no frame");
-		crn_copy_page(fresh, page_of(b, i));
-		b->mirror[i] = fresh;
-		return;
-	}
 	if (sink->absorb &&
 		sink->absorb(sink, (uintptr_t)page_of(b, i), b->mirror[i], page_of(b, i)) == 1)
 		return;
@@ -125,6 +117,21 @@ static void hand_over(struct bench *b, struct crn_sink *sink, unsigned i)
 		sink->take(sink, (uintptr_t)page_of(b, i), CRN_PAGE_SIZE, b->mirror[i], true) < 0)
 		fail("take", "refused");
 	b->mirror[i] = fresh;
+}
+
+/* All at once, as trackers do. */
+static void exchange(struct bench *b, struct crn_sink *sink)
+{
+	struct crn_page_copy pages[PAGES_MAX];
+
+	for (unsigned i = 0; i < b->pages; i++)
+		pages[i] = (struct crn_page_copy){ .to = b->mirror[i], .from = page_of(b, i) };
+	if (sink->exchange(sink, pages, b->pages) != b->pages)
+		fail("exchange", "no frame");
+	for (unsigned i = 0; i < b->pages; i++) {
+		b->mirror[i] = pages[i].to;
+		crn_copy_page(pages[i].to, pages[i].from);
+	}
 }
 
 static void journal_round(struct bench *b, bool count)
@@ -137,7 +144,9 @@ static void journal_round(struct bench *b, bool count)
 	sink = crn_journal_begin(b->journal, b->id);
 	if (sink->prepare(sink, b->pages, 0) < 0)
 		fail("prepare", "refused");
-	for (unsigned i = 0; i < b->pages; i++)
+	if (sink->exchange)
+		exchange(b, sink);
+	for (unsigned i = 0; !sink->exchange && i < b->pages; i++)
 		hand_over(b, sink, i);
 	if (crn_journal_commit(b->journal) < 0)
 		fail("crn_journal_commit", "refused");

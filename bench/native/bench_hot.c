@@ -4,11 +4,13 @@
  * ones that come once, in an area of 64 MiB, beside a memcpy of the same pages; then the mixed
  * workload: 12 of 20 hot pages and 3 picks of 4000 by Zipf's law. The floor of that is a memcpy of
  * exactly the pages that were written. An interval is the stores, with their faults, and the
- * checkpoint.
+ * checkpoint. Who keeps K copies of a page cannot write them all to the same place: what that costs
+ * alone is measured as well.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "cairn/cairn.h"
 #include "measure.h"
@@ -20,6 +22,7 @@
 #define TAIL	   4000
 #define TAIL_PICK  3
 #define PAGES_MAX  32
+#define KEEP_MAX   1000
 
 /* What one row is called, and what a session of it is opened with. */
 struct kind {
@@ -80,10 +83,10 @@ static void store(char *base, const struct round *r)
 	}
 }
 
-static void copy(const struct round *r)
+static void copy(const struct round *r, char *to)
 {
 	for (size_t i = 0; i < r->count; i++)
-		memcpy(copies + i * PAGE, untracked + r->pages[i] * PAGE, PAGE);
+		memcpy(to + i * PAGE, untracked + r->pages[i] * PAGE, PAGE);
 }
 
 /* ---- Workloads ------------------------------------------------------------------------ */
@@ -170,9 +173,26 @@ static void floor_block(struct row *w, int rounds)
 		begin = tick();
 		store(untracked, &r);
 		middle = tick();
-		copy(&r);
+		copy(&r, copies);
 		if (n >= rounds / 4)
 			series_add(&w->floor, w->cold < 0 ? begin : middle, tick());
+	}
+}
+
+static void in_turn_block(struct series *series, char *buffers, uint32_t keep, int rounds)
+{
+	static uint32_t turn;
+
+	for (int n = 0; n < rounds; n++) {
+		struct round r;
+		uint64_t begin;
+
+		hot_and_cold(&r, 0);
+		store(untracked, &r);
+		begin = tick();
+		copy(&r, buffers + turn++ % keep * HOT * PAGE);
+		if (n >= rounds / 4)
+			series_add(series, begin, tick());
 	}
 }
 
@@ -257,6 +277,23 @@ static void run(const struct kind *kind, const char *strategy, uint32_t keep, in
 	series_free(&w.interval);
 }
 
+static void run_in_turn(uint32_t keep)
+{
+	struct row w = { .cold = 0 };
+	struct series in_turn = { NULL, 0, 0 };
+	char *buffers = map_pages((size_t)keep * HOT * PAGE);
+
+	for (int i = 0; i < (toy ? 2 : 60); i++) {
+		floor_block(&w, 32);
+		in_turn_block(&in_turn, buffers, keep, 32);
+	}
+	emit("hot_in_turn", "memcpy", &in_turn, 1, "\"keep\":%u,\"floor\":%llu", keep,
+		(unsigned long long)series_quantile(&w.floor, 0.5));
+	series_free(&w.floor);
+	series_free(&in_turn);
+	munmap(buffers, (size_t)keep * HOT * PAGE);
+}
+
 static void run_colds(const struct kind *kind)
 {
 	for (size_t i = 0; i < sizeof(colds) / sizeof(colds[0]); i++)
@@ -267,7 +304,7 @@ static void run_kind(const struct kind *kind)
 {
 	run_colds(kind);
 	run(kind, "decay", 10, 0);
-	run(kind, "decay", 1000, 0);
+	run(kind, "decay", KEEP_MAX, 0);
 	run(kind, "none", 1, 0);
 	for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++)
 		run(kind, strategies[i], 1, -1);
@@ -282,6 +319,8 @@ int main(int argc, char **argv)
 	copies = map_pages(PAGES_MAX * PAGE);
 	pick_pages(scattered, TAIL + MIXED_HOT, area_pages, 1);
 	zipf_begin();
+	run_in_turn(10);
+	run_in_turn(KEEP_MAX);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		run_kind(&kinds[i]);
 	for (size_t i = 0; i < sizeof(feeds) / sizeof(feeds[0]); i++) {

@@ -305,6 +305,11 @@ __attribute__((noinline)) static void open_sealed(struct crn_arena *a, uintptr_t
 	CRN_ASSERT(open_all(a) >= 0);
 }
 
+bool crn_frames_sealed(const struct crn_arena *a)
+{
+	return a->seal;
+}
+
 void crn_frame_open(struct crn_arena *a, void *frame)
 {
 	if (crn_unlikely(a->seal))

@@ -16,6 +16,30 @@ static inline void crn_copy(void *dst, const void *src, size_t n)
 	__asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(n) : : "memory");
 }
 
+/*
+ * The same, quicker for a few hundred bytes, for which `rep movsb` takes a hundred cycles. Word by
+ * word; hidden from the compiler, which would call memcpy.
+ */
+static inline void crn_copy_short(void *dst, const void *src, size_t n)
+{
+	typedef uint64_t word __attribute__((may_alias, aligned(1)));
+	size_t i = 0;
+
+	if (n > 1024) {
+		crn_copy(dst, src, n);
+		return;
+	}
+#pragma GCC unroll 4
+	for (; i + 8 <= n; i += 8) {
+		word x = *(const word *)((const char *)src + i);
+
+		__asm__("" : "+r"(x));
+		*(word *)((char *)dst + i) = x;
+	}
+	for (; i < n; i++)
+		((char *)dst)[i] = ((const char *)src)[i];
+}
+
 static inline void crn_fill(void *dst, int byte, size_t n)
 {
 	__asm__ volatile("rep stosb" : "+D"(dst), "+c"(n) : "a"(byte) : "memory");

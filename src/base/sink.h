@@ -7,6 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A page of the program, and the frame that is to hold what it holds. */
+struct crn_page_copy {
+	void *to;
+	const void *from;
+};
+
 /*
  * Receives extents and their old content. `old` is a page frame of the arena if len is a page and
  * `owned` is set: the sink then owns it. old == NULL means zeros. Negative results stop the walk.
@@ -23,21 +29,24 @@
  * made frame equal to live (a word that another thread changes meanwhile is left for the next
  * interval): the tracker keeps the frame as the new content, or frees it. It returns 0 if the sink
  * took the frame over, as by take(): the tracker copies live into a new one. -EFAULT: live has
- * vanished; nothing was taken (with K = 1 the frame's content is lost). A tracker uses absorb
- * for pages that have a frame, if it is not NULL, and take for all others. With K = 1 absorb just
- * copies live to frame; a tracker that has no use for the new content then takes instead.
+ * vanished; nothing was taken. A tracker uses absorb for pages that have a frame, if it is not
+ * NULL, and take for all others.
  *
- * exchange is set when the sink wants whole pages: it takes `old` over like take() and gives
- * another frame for the new content (its content undefined; NULL: out of memory, nothing taken),
- * which spares the way through the arena. If it is set, a tracker that needs a frame for the new
- * content must use it: the frames that prepare promised for replacement wait there.
+ * exchange is set when the sink wants whole pages: of each of the pages at `from`, sorted by
+ * address, it takes over the frame with the old content that is in `to`, like take(), and puts a
+ * frame for the new content there, which the tracker is to fill. That spares the way through the
+ * arena. With K = 1 nothing is kept, and all frames stay where they are. The result is how many
+ * were exchanged; the others, for which there is no memory, are untouched. If it is set, a tracker
+ * that needs a frame for the new content must use it: the frames that prepare promised for
+ * replacement wait there.
  */
 struct crn_sink {
 	int (*prepare)(struct crn_sink *self, size_t count, size_t bare); /* or NULL */
 	int (*take)(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned);
 	/* or NULL */
 	int (*absorb)(struct crn_sink *self, uintptr_t addr, void *frame, const void *live);
-	void *(*exchange)(struct crn_sink *self, uintptr_t addr, void *old); /* or NULL */
+	/* or NULL */
+	size_t (*exchange)(struct crn_sink *self, struct crn_page_copy *pages, size_t count);
 };
 
 #endif

@@ -15,14 +15,14 @@ static unsigned popcount64(uint64_t x)
 }
 
 /* Which words of two lines differ. */
-static uint8_t line_words(const uint64_t *a, const uint64_t *b)
+static unsigned line_words(const uint64_t *a, const uint64_t *b)
 {
 	unsigned words = 0;
 
 #pragma GCC unroll 8
 	for (unsigned i = 0; i < WORDS_PER_LINE; i++)
 		words |= (unsigned)(a[i] != b[i]) << i;
-	return (uint8_t)words;
+	return words;
 }
 
 /* Of `lines` and `words`. */
@@ -31,46 +31,67 @@ static size_t masks_size(size_t line_count)
 	return 8 + ((line_count + 7) & ~(size_t)7);
 }
 
-void crn_delta_plan(
-	struct crn_delta_plan *plan, uint64_t lines, const void *frame, const void *now)
+size_t crn_delta_bound(uint64_t lines)
 {
-	uint8_t *words = (uint8_t *)plan->words;
-	size_t n = 0, size = 0;
+	size_t n = popcount64(lines);
 
-	plan->lines = lines;
+	return masks_size(n) + n * WORDS_PER_LINE * 8;
+}
+
+size_t crn_delta_plan(uint64_t lines, const void *frame, const void *now)
+{
+	size_t size = masks_size(popcount64(lines));
+
 	for (uint64_t rest = lines; rest; rest &= rest - 1) {
 		size_t at = (size_t)__builtin_ctzll(rest) * WORDS_PER_LINE;
 
-		if (!(n & 7))
-			plan->words[n / 8] = 0; /* padding: equal deltas are equal bytes */
-		words[n++] = line_words((const uint64_t *)frame + at, (const uint64_t *)now + at);
+		size += 8 * popcount64(line_words(
+				    (const uint64_t *)frame + at, (const uint64_t *)now + at));
 	}
-	for (size_t i = 0; i < n; i += 8)
-		size += 8 * popcount64(plan->words[i / 8]);
-	size += masks_size(n);
-	plan->line_count = n;
-	plan->size = size <= CRN_DELTA_MAX ? size : 0;
+	return size <= CRN_DELTA_MAX ? size : 0;
 }
 
-void crn_delta_make(void *out, const struct crn_delta_plan *plan, void *frame, const void *now)
+/*
+ * Without a branch: each word's difference is written, and the next one over it if it is none. So
+ * no more than crn_delta_bound is ever touched.
+ */
+static uint64_t *line_delta(uint64_t *x, uint64_t *frame, const uint64_t *now, uint64_t *words)
 {
-	uint64_t *x = (uint64_t *)((char *)out + masks_size(plan->line_count));
-	const uint8_t *words = (const uint8_t *)plan->words;
+	unsigned bits = 0;
 
-	*(uint64_t *)out = plan->lines;
-	for (size_t i = 0; i < plan->line_count; i += 8)
-		((uint64_t *)out)[1 + i / 8] = plan->words[i / 8];
-	for (uint64_t rest = plan->lines; rest; rest &= rest - 1) {
+#pragma GCC unroll 8
+	for (unsigned i = 0; i < WORDS_PER_LINE; i++) {
+		uint64_t word = now[i], differs = frame[i] ^ word;
+
+		frame[i] = word;
+		*x = differs;
+		x += differs != 0;
+		bits |= (unsigned)(differs != 0) << i;
+	}
+	*words = bits;
+	return x;
+}
+
+size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now)
+{
+	uint64_t *masks = out, group = 0, words;
+	uint64_t *x = (uint64_t *)((char *)out + masks_size(popcount64(lines)));
+	unsigned n = 0;
+
+	*masks++ = lines;
+	for (uint64_t rest = lines; rest; rest &= rest - 1) {
 		size_t at = (size_t)__builtin_ctzll(rest) * WORDS_PER_LINE;
 
-		for (unsigned w = *words++; w; w &= w - 1) {
-			size_t i = at + (size_t)__builtin_ctz(w);
-			uint64_t word = ((const uint64_t *)now)[i];
-
-			*x++ = ((uint64_t *)frame)[i] ^ word;
-			((uint64_t *)frame)[i] = word;
-		}
+		x = line_delta(x, (uint64_t *)frame + at, (const uint64_t *)now + at, &words);
+		group |= words << n % 8 * 8;
+		if (++n % 8)
+			continue;
+		*masks++ = group;
+		group = 0;
 	}
+	if (n % 8)
+		*masks = group; /* padding is 0: equal deltas are equal bytes */
+	return (size_t)((char *)x - (char *)out);
 }
 
 size_t crn_delta_size(const void *delta)

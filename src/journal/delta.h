@@ -23,23 +23,18 @@
 #define CRN_DELTA_MAX 2040u
 
 /*
- * What a delta from one page to another will note: made first, because only then its size is known.
+ * `lines`: those that may differ (crn_guarded_lines); the others are not looked at. The size of the
+ * delta that leads from `frame` (old) to `now` (new): at most, and exactly, or 0 if it is longer
+ * than CRN_DELTA_MAX.
  */
-struct crn_delta_plan {
-	uint64_t lines;
-	size_t size; /* of the delta; 0: longer than CRN_DELTA_MAX */
-	size_t line_count;
-	uint64_t words[8]; /* words[n] of the delta, bytes */
-};
-/* `lines`: those that may differ (crn_guarded_lines); the others of `now` are not looked at. */
-void crn_delta_plan(
-	struct crn_delta_plan *plan, uint64_t lines, const void *frame, const void *now);
+size_t crn_delta_bound(uint64_t lines);
+size_t crn_delta_plan(uint64_t lines, const void *frame, const void *now);
 
 /*
- * Write the planned delta that leads from `frame` (old) to `now` (new) to `out` (plan->size bytes,
- * 8-aligned) and make frame equal to it in the words noted.
+ * Write the delta to `out` (8-aligned) and make frame equal to `now` in these lines. Its size. No
+ * more is written than crn_delta_bound, and no more than 8 bytes beyond the delta.
  */
-void crn_delta_make(void *out, const struct crn_delta_plan *plan, void *frame, const void *now);
+size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now);
 
 size_t crn_delta_size(const void *delta);
 

@@ -25,15 +25,20 @@ static int add_frame(struct crn_fifo *f)
 	return 0;
 }
 
-void *crn_fifo_room(struct crn_fifo *f, size_t size)
+void *crn_fifo_rest(struct crn_fifo *f, size_t size)
 {
-	CRN_ASSERT(size <= CRN_FIFO_CAPACITY);
-	if (!f->tail || f->used + size > CRN_FIFO_CAPACITY) {
-		if (add_frame(f) < 0)
-			return NULL;
-	}
+	if (!f->tail || f->used + size > CRN_FIFO_CAPACITY)
+		return NULL;
 	crn_frame_open(f->arena, f->tail);
 	return f->tail->bytes + f->used;
+}
+
+void *crn_fifo_room(struct crn_fifo *f, size_t size)
+{
+	void *rest = crn_fifo_rest(f, size);
+
+	CRN_ASSERT(size <= CRN_FIFO_CAPACITY);
+	return rest || add_frame(f) < 0 ? rest : f->tail->bytes;
 }
 
 void crn_fifo_push(struct crn_fifo *f, size_t size)

@@ -215,7 +215,8 @@ static int spares_prepare(struct crn_journal *j, size_t count)
 }
 
 static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live);
-static void *sink_exchange(struct crn_sink *sink, uintptr_t addr, void *old);
+static size_t sink_exchange(
+	struct crn_sink *sink, struct crn_page_copy *pages, size_t count);
 
 /*
  * What whole pages cost is cache: a frame that was last touched K checkpoints ago, for every page.
@@ -250,16 +251,31 @@ static int sink_prepare(struct crn_sink *sink, size_t count, size_t bare)
 	return frames_reserve(j, bare + entry_frames);
 }
 
-static void *sink_exchange(struct crn_sink *sink, uintptr_t addr, void *old)
+/* They are to be written to. */
+static void open_frames(struct crn_journal *j, const struct crn_page_copy *pages, size_t count)
+{
+	if (crn_likely(!crn_frames_sealed(j->arena)))
+		return;
+	for (size_t i = 0; i < count; i++)
+		crn_frame_open(j->arena, pages[i].to);
+}
+
+static size_t sink_exchange(
+	struct crn_sink *sink, struct crn_page_copy *pages, size_t count)
 {
 	struct crn_journal *j = of_sink(sink);
 
 	/* More may come than was prepared for, when handlers save pages meanwhile. */
-	if (crn_unlikely(!j->spare_count && !j->yielding) || staging_reserve(j, 1) < 0)
-		return NULL;
-	stage(j, addr, CRN_FORM_WHOLE, old);
-	j->pages++;
-	return j->yielding ? yield_frame(j) : j->spares[--j->spare_count];
+	count = CRN_MIN(count, j->spare_count + j->yielding);
+	if (staging_reserve(j, count) < 0)
+		return 0;
+	for (size_t i = 0; i < count; i++) {
+		stage(j, (uintptr_t)pages[i].from, CRN_FORM_WHOLE, pages[i].to);
+		pages[i].to = j->yielding ? yield_frame(j) : j->spares[--j->spare_count];
+	}
+	open_frames(j, pages, count);
+	j->pages += count;
+	return count;
 }
 
 static int take_copy(struct crn_journal *j, uintptr_t page, const void *old)
@@ -311,15 +327,28 @@ static int sink_take(struct crn_sink *sink, uintptr_t addr, size_t len, void *ol
 	return 0;
 }
 
-/* K = 1: nothing is kept, the frame just becomes the new content. */
-static int sink_absorb_last(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
+/* K = 1: nothing is kept, the frame just gets the new content. */
+static size_t sink_exchange_last(
+	struct crn_sink *sink, struct crn_page_copy *pages, size_t count)
 {
 	struct crn_journal *j = of_sink(sink);
 
-	crn_frame_open(j->arena, frame);
-	CRN_TRY(crn_guarded_copy(frame, live, CRN_PAGE_SIZE));
-	j->pages++;
-	return 1;
+	open_frames(j, pages, count);
+	j->pages += count;
+	return count;
+}
+
+/* In no more room than it takes. */
+static int make_tight(
+	struct crn_journal *j, size_t size, uint64_t lines, void *frame, void **delta)
+{
+	while (!(*delta = crn_fifo_room(&j->deltas, size))) {
+		if (!make_room(j))
+			return CAIRN_EMEMORY;
+	}
+	crn_delta_make(j->scratch[1], lines, frame, j->scratch[0]);
+	crn_copy(*delta, j->scratch[1], size);
+	return 0;
 }
 
 /*
@@ -330,26 +359,27 @@ static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const
 {
 	struct crn_journal *j = of_sink(sink);
 	void *delta, *now = j->scratch[0];
-	struct crn_delta_plan plan;
 	uint64_t lines;
+	size_t size;
 
 	CRN_ASSERT(j->open_kind == CRN_RECORD_KEPT && !(addr & (CRN_PAGE_SIZE - 1)));
 	CRN_TRY(staging_reserve(j, 1));
 	CRN_TRY(crn_guarded_lines(frame, live, &lines));
 	CRN_TRY(crn_guarded_copy_lines(now, live, lines));
-	crn_delta_plan(&plan, lines, frame, now);
-	if (!plan.size) {
-		stage(j, addr, CRN_FORM_WHOLE, frame);
-		j->pages++;
-		return 0;
-	}
-	while (!(delta = crn_fifo_room(&j->deltas, plan.size))) {
-		if (!make_room(j))
-			return CAIRN_EMEMORY;
-	}
 	crn_frame_open(j->arena, frame);
-	crn_delta_make(delta, &plan, frame, now);
-	crn_fifo_push(&j->deltas, plan.size);
+	size = crn_delta_bound(lines);
+	if (crn_likely(size <= CRN_DELTA_MAX && (delta = crn_fifo_rest(&j->deltas, size)))) {
+		size = crn_delta_make(delta, lines, frame, now);
+	} else {
+		size = crn_delta_plan(lines, frame, now);
+		if (!size) {
+			stage(j, addr, CRN_FORM_WHOLE, frame);
+			j->pages++;
+			return 0;
+		}
+		CRN_TRY(make_tight(j, size, lines, frame, &delta));
+	}
+	crn_fifo_push(&j->deltas, size);
 	stage(j, addr, CRN_FORM_DELTA, delta);
 	j->pages++;
 	return 1;
@@ -374,8 +404,8 @@ struct crn_sink *crn_journal_begin(struct crn_journal *j, uint64_t id)
 {
 	open_record(j, id, CRN_RECORD_KEPT);
 	j->sink.prepare = sink_prepare;
-	j->sink.absorb = sink_absorb_last;
-	j->sink.exchange = NULL;
+	j->sink.absorb = NULL;
+	j->sink.exchange = sink_exchange_last;
 	if (j->keep > 1)
 		choose_form(j, 0);
 	return &j->sink;
@@ -430,6 +460,8 @@ int crn_journal_commit(struct crn_journal *j)
 		if (j->count > j->keep - 1)
 			evict(j, false);
 		spares_trim(j, SPARES_KEPT);
+		/* Who asks for the oldest next time finds it in the cache. */
+		__builtin_prefetch(crn_record_at(j, 1));
 	}
 	j->open_kind = CRN_RECORD_NONE;
 	j->staging_count = 0;

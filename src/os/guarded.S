@@ -5,8 +5,10 @@
  * leaves the upper halves of ymm and zmm alone, so that saving the xmm registers that are used is
  * enough: the engine may not disturb the vector state of the program.
  *
- * Where crn_guarded_wide is set pages are compared by whole lines, in zmm16, which no legacy
- * instruction reaches: the upper halves of the lower registers stay as clean as they were.
+ * Where crn_guarded_registers says so pages are compared by whole lines, in zmm16, which no legacy
+ * instruction reaches: the upper halves of the lower registers stay as clean as they were. Or they
+ * are compared and copied by halves of lines, in ymm, which are saved in full: on processors on
+ * which upper halves that are in use cost legacy instructions nothing.
  */
 .macro GUARDED name
 	.globl \name, \name\()_begin, \name\()_end, \name\()_failed
@@ -16,7 +18,9 @@
 \name:
 .endm
 
-	.hidden crn_guarded_wide
+#define HALVES 1 /* enum crn_registers */
+
+	.hidden crn_guarded_registers
 	.text
 /* int crn_guarded_copy(void *to, const void *from, size_t len) */
 	GUARDED crn_guarded_copy
@@ -30,6 +34,65 @@ crn_guarded_copy_failed:
 	movl $-14, %eax
 	ret
 	.size crn_guarded_copy, . - crn_guarded_copy
+
+/* size_t crn_guarded_copy_pages(const struct crn_page_copy *copies, size_t count) */
+	GUARDED crn_guarded_copy_pages
+	movq %rdi, %r8
+	movq %rsi, %rdx
+	xorl %eax, %eax
+	cmpb $HALVES, crn_guarded_registers(%rip)
+	je crn_guarded_copy_pages_halves
+	jmp 2f
+1:	movq (%r8), %rdi
+	movq 8(%r8), %rsi
+	addq $16, %r8
+	movl $4096, %ecx
+crn_guarded_copy_pages_begin:
+	rep movsb
+crn_guarded_copy_pages_end:
+	incq %rax
+2:	cmpq %rdx, %rax
+	jne 1b
+crn_guarded_copy_pages_failed:
+	ret
+	.size crn_guarded_copy_pages, . - crn_guarded_copy_pages
+
+	GUARDED crn_guarded_copy_pages_halves
+	subq $136, %rsp
+	vmovdqu %ymm0, (%rsp)
+	vmovdqu %ymm1, 32(%rsp)
+	vmovdqu %ymm2, 64(%rsp)
+	vmovdqu %ymm3, 96(%rsp)
+	jmp 3f
+1:	movq (%r8), %rdi
+	movq 8(%r8), %rsi
+	addq $16, %r8
+	xorl %ecx, %ecx
+	.balign 16
+crn_guarded_copy_pages_halves_begin:
+2:	vmovdqa (%rsi,%rcx), %ymm0
+	vmovdqa 32(%rsi,%rcx), %ymm1
+	vmovdqa 64(%rsi,%rcx), %ymm2
+	vmovdqa 96(%rsi,%rcx), %ymm3
+	vmovdqa %ymm0, (%rdi,%rcx)
+	vmovdqa %ymm1, 32(%rdi,%rcx)
+	vmovdqa %ymm2, 64(%rdi,%rcx)
+	vmovdqa %ymm3, 96(%rdi,%rcx)
+	subl $-128, %ecx
+	cmpl $4096, %ecx
+	jne 2b
+crn_guarded_copy_pages_halves_end:
+	incq %rax
+3:	cmpq %rdx, %rax
+	jne 1b
+crn_guarded_copy_pages_halves_failed:
+	vmovdqu (%rsp), %ymm0
+	vmovdqu 32(%rsp), %ymm1
+	vmovdqu 64(%rsp), %ymm2
+	vmovdqu 96(%rsp), %ymm3
+	addq $136, %rsp
+	ret
+	.size crn_guarded_copy_pages_halves, . - crn_guarded_copy_pages_halves
 
 /* int crn_guarded_store(void *at) */
 	GUARDED crn_guarded_store
@@ -45,8 +108,9 @@ crn_guarded_store_failed:
 
 /* int crn_guarded_lines(const void *old, const void *live, uint64_t *lines) */
 	GUARDED crn_guarded_lines
-	cmpb $0, crn_guarded_wide(%rip)
-	jne crn_guarded_lines_wide
+	cmpb $HALVES, crn_guarded_registers(%rip)
+	je crn_guarded_lines_halves
+	ja crn_guarded_lines_wide
 	subq $88, %rsp
 	movaps %xmm0, (%rsp)
 	movaps %xmm1, 16(%rsp)
@@ -94,6 +158,49 @@ crn_guarded_lines_failed:
 	jmp 2b
 	.size crn_guarded_lines, . - crn_guarded_lines
 
+	GUARDED crn_guarded_lines_halves
+	subq $136, %rsp
+	vmovdqu %ymm0, (%rsp)
+	vmovdqu %ymm1, 32(%rsp)
+	vmovdqu %ymm2, 64(%rsp)
+	vmovdqu %ymm3, 96(%rsp)
+	xorl %ecx, %ecx
+	.balign 16
+crn_guarded_lines_halves_begin:
+1:	vmovdqa (%rdi,%rcx), %ymm0
+	vmovdqa 32(%rdi,%rcx), %ymm1
+	vmovdqa 64(%rdi,%rcx), %ymm2
+	vmovdqa 96(%rdi,%rcx), %ymm3
+	vpcmpeqb (%rsi,%rcx), %ymm0, %ymm0
+	vpcmpeqb 32(%rsi,%rcx), %ymm1, %ymm1
+	vpcmpeqb 64(%rsi,%rcx), %ymm2, %ymm2
+	vpcmpeqb 96(%rsi,%rcx), %ymm3, %ymm3
+	vpand %ymm1, %ymm0, %ymm0
+	vpand %ymm3, %ymm2, %ymm2
+	vpmovmskb %ymm0, %eax
+	vpmovmskb %ymm2, %r9d
+	addl $1, %eax /* carry: the line is the same */
+	rcrq $1, %r8
+	addl $1, %r9d
+	rcrq $1, %r8
+	subl $-128, %ecx
+	cmpl $4096, %ecx
+	jne 1b
+crn_guarded_lines_halves_end:
+	notq %r8
+	movq %r8, (%rdx)
+	xorl %eax, %eax
+2:	vmovdqu (%rsp), %ymm0
+	vmovdqu 32(%rsp), %ymm1
+	vmovdqu 64(%rsp), %ymm2
+	vmovdqu 96(%rsp), %ymm3
+	addq $136, %rsp
+	ret
+crn_guarded_lines_halves_failed:
+	movl $-14, %eax
+	jmp 2b
+	.size crn_guarded_lines_halves, . - crn_guarded_lines_halves
+
 	GUARDED crn_guarded_lines_wide
 	subq $72, %rsp
 	vmovdqu64 %zmm16, (%rsp)
@@ -125,7 +232,7 @@ crn_guarded_lines_wide_failed:
 	GUARDED crn_guarded_copy_lines
 	testq %rdx, %rdx
 	jz 2f
-1:	bsfq %rdx, %rcx
+1:	rep bsfq %rdx, %rcx /* tzcnt, where there is one: a bit is set */
 	shll $6, %ecx
 	leaq -1(%rdx), %rax
 	andq %rax, %rdx
@@ -174,8 +281,9 @@ crn_guarded_line_differs_failed:
  * const void *next_live)
  */
 	GUARDED crn_guarded_line
-	cmpb $0, crn_guarded_wide(%rip)
-	jne crn_guarded_line_wide
+	cmpb $HALVES, crn_guarded_registers(%rip)
+	je crn_guarded_line_halves
+	ja crn_guarded_line_wide
 	subq $72, %rsp
 	movaps %xmm0, (%rsp)
 	movaps %xmm1, 16(%rsp)
@@ -215,6 +323,37 @@ crn_guarded_line_failed:
 	shrl $6, %eax
 	ret
 	.size crn_guarded_line, . - crn_guarded_line
+
+	GUARDED crn_guarded_line_halves
+	subq $72, %rsp
+	vmovdqu %ymm0, (%rsp)
+	vmovdqu %ymm1, 32(%rsp)
+	shll $6, %edx
+	movl %edx, %ecx
+	.balign 16
+crn_guarded_line_halves_begin:
+1:	vmovdqa (%rdi,%rcx), %ymm0
+	vmovdqa 32(%rdi,%rcx), %ymm1
+	vpcmpeqb (%rsi,%rcx), %ymm0, %ymm0
+	vpcmpeqb 32(%rsi,%rcx), %ymm1, %ymm1
+	vpand %ymm1, %ymm0, %ymm0
+	vpmovmskb %ymm0, %eax
+	incl %eax
+	jnz crn_guarded_line_halves_failed
+	addl $64, %ecx
+	andl $4095, %ecx
+	cmpl %edx, %ecx
+	jne 1b
+crn_guarded_line_halves_end:
+	movl $4096, %ecx
+crn_guarded_line_halves_failed:
+	vmovdqu (%rsp), %ymm0
+	vmovdqu 32(%rsp), %ymm1
+	addq $72, %rsp
+	movl %ecx, %eax
+	shrl $6, %eax
+	ret
+	.size crn_guarded_line_halves, . - crn_guarded_line_halves
 
 	/*
 	 * Four lines at a time, for the branches; and of the next pages a half is fetched

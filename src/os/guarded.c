@@ -6,16 +6,20 @@
 #define ENTRY(name)   { name##_begin, name##_end, name##_failed }
 
 DECLARE(crn_guarded_copy);
+DECLARE(crn_guarded_copy_pages);
+DECLARE(crn_guarded_copy_pages_halves);
 DECLARE(crn_guarded_store);
 DECLARE(crn_guarded_lines);
 DECLARE(crn_guarded_copy_lines);
 DECLARE(crn_guarded_line_differs);
 DECLARE(crn_guarded_line);
+DECLARE(crn_guarded_lines_halves);
+DECLARE(crn_guarded_line_halves);
 DECLARE(crn_guarded_lines_wide);
 DECLARE(crn_guarded_line_wide);
 
 /* A restore may put it back: it was the same at every checkpoint. */
-bool crn_guarded_wide;
+uint8_t crn_guarded_registers;
 
 /* SAFETY: in a signal handler; addresses are compared. */
 uintptr_t crn_guarded_resume(uintptr_t pc)
@@ -23,10 +27,12 @@ uintptr_t crn_guarded_resume(uintptr_t pc)
 	static const struct {
 		const char *begin, *end, *failed;
 	} guarded[] = {
-		ENTRY(crn_guarded_copy), ENTRY(crn_guarded_store), ENTRY(crn_guarded_lines),
-		ENTRY(crn_guarded_copy_lines), ENTRY(crn_guarded_line_differs),
-		ENTRY(crn_guarded_line), ENTRY(crn_guarded_lines_wide),
-		ENTRY(crn_guarded_line_wide),
+		ENTRY(crn_guarded_copy), ENTRY(crn_guarded_copy_pages),
+		ENTRY(crn_guarded_copy_pages_halves), ENTRY(crn_guarded_store),
+		ENTRY(crn_guarded_lines), ENTRY(crn_guarded_copy_lines),
+		ENTRY(crn_guarded_line_differs), ENTRY(crn_guarded_line),
+		ENTRY(crn_guarded_lines_halves), ENTRY(crn_guarded_line_halves),
+		ENTRY(crn_guarded_lines_wide), ENTRY(crn_guarded_line_wide),
 	};
 
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(guarded); i++) {

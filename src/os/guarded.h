@@ -13,9 +13,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/sink.h"
 
 /* 0, or -EFAULT with `to` undefined. Either side may be the program's. */
 int crn_guarded_copy(void *to, const void *from, size_t len);
+
+/*
+ * Whole pages, one after the other, faster than one by one: how many were copied before one could
+ * not be, whose copy is undefined then. Those after it have not been touched.
+ */
+size_t crn_guarded_copy_pages(const struct crn_page_copy *copies, size_t count);
 
 /* Does a store to this byte go through? 0, or -EFAULT. It changes nothing, whoever else stores. */
 int crn_guarded_store(void *at);
@@ -36,10 +43,15 @@ unsigned crn_guarded_line(const void *old, const void *live, unsigned hint, cons
 #define CRN_LINES 64u /* of a page */
 
 /*
- * The processor has registers of a whole line (AVX-512F, BW), and the kernel keeps them: set before
- * the first session, by crn_host_probe, and the same ever after.
+ * The registers by which pages are compared and copied, which the kernel keeps: set before the
+ * first session, by crn_host_probe, and the same ever after.
  */
-extern bool crn_guarded_wide __attribute__((visibility("hidden")));
+enum crn_registers {
+	CRN_QUARTERS, /* of a line: SSE2, which is always there */
+	CRN_HALVES,   /* AVX2, where it may be mixed with SSE for nothing */
+	CRN_LINES_WHOLE, /* AVX-512F and BW */
+};
+extern uint8_t crn_guarded_registers __attribute__((visibility("hidden")));
 
 /* `old` NULL: zeros. */
 bool crn_guarded_same(const void *old, const void *live);

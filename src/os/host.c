@@ -261,18 +261,44 @@ static uint64_t hardware_caps2(void)
 	return 0;
 }
 
-#define LINE_REGISTERS	(1u << 16 | 1u << 30) /* AVX-512F and BW, in leaf 7 */
-#define LINE_STATE	0xe6u /* all of these registers, in XCR0 */
+#define AVX2	     (1u << 5) /* in leaf 7 */
+#define AVX2_STATE   0x6u /* all of these registers, in XCR0 */
+#define AVX512	     (1u << 16 | 1u << 30) /* F and BW */
+#define AVX512_STATE 0xe6u
 
-/* Are the registers of AVX-512 switched on, and part of what the kernel saves? */
-static bool keeps_line_registers(void)
+/* What is switched on, and part of what the kernel saves. */
+static unsigned kept_state(void)
 {
 	unsigned a, b, c, d;
 
 	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27 /* OSXSAVE */))
-		return false;
+		return 0;
 	__asm__ volatile("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
-	return (a & LINE_STATE) == LINE_STATE;
+	return a;
+}
+
+/*
+ * May legacy instructions follow on AVX for nothing? Other processors than these two makers' then
+ * wait for the upper halves, or merge them.
+ */
+static bool mixes_halves(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(0, &a, &b, &c, &d) &&
+		(b == 0x68747541 /* AuthenticAMD */ || b == 0x6f677948 /* HygonGenuine */);
+}
+
+/* `features`: EBX of leaf 7. */
+static enum crn_registers choose_registers(unsigned features)
+{
+	unsigned state = kept_state();
+
+	if ((features & AVX512) == AVX512 && (state & AVX512_STATE) == AVX512_STATE)
+		return CRN_LINES_WHOLE;
+	if (features & AVX2 && (state & AVX2_STATE) == AVX2_STATE && mixes_halves())
+		return CRN_HALVES;
+	return CRN_QUARTERS;
 }
 
 static void probe_processor(struct crn_host *h)
@@ -282,8 +308,7 @@ static void probe_processor(struct crn_host *h)
 
 	if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
 		h->pkeys = c & 1u << 4; /* OSPKE: the kernel has switched them on */
-		crn_guarded_wide = (b & LINE_REGISTERS) == LINE_REGISTERS &&
-			keeps_line_registers();
+		crn_guarded_registers = choose_registers(b);
 	}
 	if (__get_cpuid_count(0xd, 0, &a, &b, &c, &d))
 		h->xsave_size = b;

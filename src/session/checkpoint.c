@@ -265,6 +265,25 @@ static int image_room(cairn_t *c, struct crn_mark *m, size_t len)
 	return 0;
 }
 
+/*
+ * With a large K, what one checkpoint writes was last touched by one long ago: it is fetched while
+ * there is other work.
+ */
+#define FETCHED_MAX 1024ul
+
+static void fetch_to_write(const void *at, size_t len)
+{
+	for (size_t i = 0; i < len; i += 64)
+		__builtin_prefetch((const char *)at + i, 1);
+}
+
+/* What the next checkpoint will want. */
+static void fetch_next(const cairn_t *c)
+{
+	fetch_to_write(crn_mark_at(c, c->marks.count), sizeof(struct crn_mark));
+	__builtin_prefetch(&crn_mark_at(c, 1)->id);
+}
+
 /* Room for the image of the stack from rsp up, if the surface does not hold it. */
 static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *len)
 {
@@ -291,7 +310,9 @@ static int reserve_image(cairn_t *c, struct crn_mark *m, uintptr_t rsp, size_t *
 	*len = stack.end - rsp;
 	if (*len > STACK_IMAGE_MAX)
 		return CAIRN_EMEMORY;
-	return image_room(c, m, *len);
+	CRN_TRY(image_room(c, m, *len));
+	fetch_to_write(m->stack, CRN_MIN(*len, FETCHED_MAX));
+	return 0;
 }
 
 /* ---- Taking ---------------------------------------------------------------------------------- */
@@ -342,7 +363,7 @@ static void fill_mark(
 	m->thread = crn_self(c);
 	m->jump = *jump;
 	m->stack_len = image;
-	crn_copy(m->stack, (const void *)jump->rsp, image);
+	crn_copy_short(m->stack, (const void *)jump->rsp, image);
 	/*
 	 * Where a checkpoint makes system calls anyway, one more makes restores from handlers
 	 * exact. With hot pages alone it makes none.
@@ -406,6 +427,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 		fill_mark(c, m, id_out, jump, image);
 	c->marks.count++;
 	drop_unusable(c);
+	fetch_next(c);
 	return c->ops->caps & CRN_TRACK_KEEPS ? 0 : c->ops->interval_begin(c->tracker);
 }
 

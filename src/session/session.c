@@ -288,6 +288,12 @@ static void give_key_back(void)
 		(void)crn_pkey_free(reserve_key);
 }
 
+static void drop_key(void)
+{
+	give_key_back();
+	reserve_key = -1;
+}
+
 static int build(void *base, size_t reserved, const struct crn_host *host, uint64_t memory_max,
 	bool apart, cairn_t **out)
 {
@@ -436,8 +442,7 @@ void crn_after_fork_child(void)
 	stays = crn_faults_after_fork_child() ? CRN_ARENA_LEADING : 0;
 	end = anchor->state == CLOSED ? CRN_ARENA_LEADING : reserve_size;
 	crn_memory_leave((char *)reserve_base + stays, end - stays);
-	give_key_back();
-	reserve_key = -1;
+	drop_key();
 	anchor = NULL;
 }
 
@@ -492,8 +497,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	err = build(base, reserved, &host, o.memory_max, apart, &c);
 	if (err < 0) {
 		crn_memory_leave(base, reserved);
-		give_key_back();
-		reserve_key = -1;
+		drop_key();
 		return err;
 	}
 	c->ops = ops;

@@ -71,12 +71,17 @@ static int trace_absorb(struct crn_sink *self, uintptr_t addr, void *frame, cons
 	return got;
 }
 
-static void *trace_exchange(struct crn_sink *self, uintptr_t addr, void *old)
+static size_t trace_exchange(struct crn_sink *self, struct crn_page_copy *pages, size_t count)
 {
 	struct crn_tracing *t = (struct crn_tracing *)self;
+	size_t done = 0;
 
-	note(t, addr, CRN_PAGE_SIZE, old);
-	return t->inner->exchange(t->inner, addr, old);
+	for (; done < count; done++) {
+		note(t, (uintptr_t)pages[done].from, CRN_PAGE_SIZE, pages[done].to);
+		if (!t->inner->exchange(t->inner, &pages[done], 1))
+			break;
+	}
+	return done;
 }
 
 /* As the inner sink wants pages: prepare() may change that. */

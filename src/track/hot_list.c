@@ -6,6 +6,7 @@
 void crn_hot_list_close(struct crn_hot_list *l, struct crn_arena *arena)
 {
 	crn_block_free(arena, l->at, l->capacity * sizeof(*l->at));
+	crn_block_free(arena, l->copies, l->copy_capacity * sizeof(*l->copies));
 	*l = (struct crn_hot_list){ .at = NULL };
 }
 
@@ -32,7 +33,9 @@ struct crn_hot_entry *crn_hot_list_add(
 	if (at < l->count && l->at[at].page == page)
 		return &l->at[at];
 	if (crn_table_grow(arena, (void **)&l->at, &l->capacity, l->count, l->count + 1,
-		    sizeof(*l->at)) < 0)
+		    sizeof(*l->at)) < 0 ||
+		crn_table_grow(arena, (void **)&l->copies, &l->copy_capacity, l->copy_count,
+			l->count + 1, sizeof(*l->copies)) < 0)
 		return NULL;
 	for (size_t i = l->count; i > at; i--)
 		l->at[i] = l->at[i - 1];
@@ -103,6 +106,21 @@ bool crn_hot_compare(
 	e->streak = e->changed ? longer_streak(e) : 0;
 	e->trust = e->changed ? e->trust : 0;
 	return e->changed;
+}
+
+void crn_hot_copy_now(struct crn_hot_list *l,
+	void (*failed)(void *ctx, struct crn_hot_entry *e, void *frame), void *ctx)
+{
+	size_t done = 0, count = l->copy_count;
+
+	l->copy_count = 0;
+	for (;; done++) {
+		done += crn_guarded_copy_pages(l->copies + done, count - done);
+		if (crn_likely(done == count))
+			return;
+		failed(ctx, crn_hot_list_find(l, (uintptr_t)l->copies[done].from),
+			l->copies[done].to);
+	}
 }
 
 uint64_t crn_hot_meter_begin(struct crn_hot_list *l, bool first)

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include "base/arena.h"
 #include "base/bits.h"
+#include "os/guarded.h"
 
 #define CRN_HOT_NO_SLOT UINT32_MAX
 #define CRN_HOT_STREAK	32u
@@ -43,6 +44,12 @@ struct crn_hot_entry {
 struct crn_hot_list {
 	struct crn_hot_entry *at;
 	size_t count, capacity;
+	/*
+	 * At the end of an interval: the frames have changed hands and these have still to be
+	 * filled, all at once. In between the caches would lose the tables to each copy.
+	 */
+	struct crn_page_copy *copies;
+	size_t copy_count, copy_capacity; /* >= count */
 	/*
 	 * Something else than the end of an interval may have changed what `where` holds: no `old`
 	 * is true until it has been read again. Else a checkpoint touches the list alone, not
@@ -88,6 +95,22 @@ static inline bool crn_hot_look(
 	}
 	return crn_hot_compare(e, old, next);
 }
+
+/*
+ * Room for copies of all pages of the list but those that are waiting already. The first `count` of
+ * what has been put there are to be made before the interval has ended.
+ */
+static inline struct crn_page_copy *crn_hot_copies(struct crn_hot_list *l)
+{
+	return l->copies + l->copy_count;
+}
+static inline void crn_hot_copy_later(struct crn_hot_list *l, size_t count)
+{
+	l->copy_count += count;
+}
+/* Make these copies. `failed` is told of each page that cannot be read; its frame is undefined. */
+void crn_hot_copy_now(struct crn_hot_list *l,
+	void (*failed)(void *ctx, struct crn_hot_entry *e, void *frame), void *ctx);
 
 /*
  * The bits of pages that have changed, on their way to the strategy's map: those of one word of it

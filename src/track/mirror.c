@@ -67,7 +67,7 @@ static struct crn_mirror_node *leaf_of(struct crn_mirror *m, uintptr_t addr)
 }
 
 /* All writing to nodes: under CAIRN_PROTECT each is closed, as all frames are. */
-static void slot_set(struct crn_mirror *m, void **slot, void *to)
+void crn_mirror_slot_set(struct crn_mirror *m, void **slot, void *to)
 {
 	crn_frame_open(m->env->arena, (void *)crn_page_down((uintptr_t)slot));
 	*slot = to;
@@ -81,7 +81,7 @@ static int cover_leaf(struct crn_mirror *m, uintptr_t addr)
 		void **slot = &n->slot[slot_index(addr, level)];
 
 		if (!*slot)
-			slot_set(m, slot, node_alloc(m));
+			crn_mirror_slot_set(m, slot, node_alloc(m));
 		if (!*slot)
 			return CAIRN_EMEMORY; /* empty nodes are found again by the next cover */
 		n = *slot;
@@ -137,7 +137,7 @@ static void load(struct crn_mirror *m, void **slot, const void *live)
 	if (!crn_is_bare(err))
 		m->env->lost(m->env, (uintptr_t)live, err);
 	crn_frame_free(m->env->arena, *slot);
-	slot_set(m, slot, NULL);
+	crn_mirror_slot_set(m, slot, NULL);
 	m->page_count--;
 }
 
@@ -152,7 +152,7 @@ int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool d
 		if (!live)
 			continue;
 		if (!*slot) {
-			slot_set(m, slot, crn_frame_alloc(m->env->arena));
+			crn_mirror_slot_set(m, slot, crn_frame_alloc(m->env->arena));
 			if (!*slot)
 				return CAIRN_EMEMORY;
 			m->page_count++;
@@ -164,7 +164,7 @@ int crn_mirror_fill(struct crn_mirror *m, uintptr_t begin, uintptr_t end, bool d
 
 static void renew(struct crn_mirror *m, void **slot, const void *live)
 {
-	slot_set(m, slot, live ? crn_frame_alloc(m->env->arena) : NULL);
+	crn_mirror_slot_set(m, slot, live ? crn_frame_alloc(m->env->arena) : NULL);
 	if (!live)
 		return;
 	CRN_ASSERT(*slot); /* the sink's prepare() promised it */
@@ -172,12 +172,14 @@ static void renew(struct crn_mirror *m, void **slot, const void *live)
 	load(m, slot, live);
 }
 
-static void exchange(struct crn_mirror *m, void **slot, void *old, uintptr_t page,
-	const void *live, struct crn_sink *sink)
+static void exchange(
+	struct crn_mirror *m, void **slot, void *old, uintptr_t page, struct crn_sink *sink)
 {
-	slot_set(m, slot, sink->exchange(sink, page, old));
-	CRN_ASSERT(*slot); /* the sink's prepare() promised it */
-	load(m, slot, live);
+	struct crn_page_copy copy = { .to = old, .from = (const void *)page };
+	size_t done = sink->exchange(sink, &copy, 1);
+
+	CRN_ASSERT(done); /* the sink's prepare() promised it */
+	crn_mirror_slot_set(m, slot, copy.to);
 }
 
 /* 1: the frame has stayed where it is. */
@@ -196,7 +198,8 @@ static int turn_page(struct crn_mirror *m, void **slot, void *old, uintptr_t pag
 		return 0;
 	}
 	if (sink->exchange && live) {
-		exchange(m, slot, old, page, live, sink);
+		exchange(m, slot, old, page, sink);
+		load(m, slot, live);
 		return 0;
 	}
 	if (sink->absorb && live)
@@ -246,13 +249,6 @@ int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_
 {
 	int kept = 0;
 
-	/* turn_page's way of nearly every hot page. */
-	if (crn_likely(*old && sink->exchange && !doubtful && !m->replaced.count &&
-		    !crn_page_closed(m->env, page))) {
-		exchange(m, slot, *old, page, (const void *)page, sink);
-		*old = *slot;
-		return 0;
-	}
 	if (crn_likely(!m->replaced.count))
 		CRN_TRY(kept = turn_page(m, slot, *old, page, doubtful, sink));
 	else
@@ -260,6 +256,11 @@ int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_
 	if (!kept)
 		*old = *slot;
 	return 0;
+}
+
+void crn_mirror_load(struct crn_mirror *m, void **slot, uintptr_t page)
+{
+	load(m, slot, (const void *)page);
 }
 
 int crn_mirror_show(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink)
@@ -323,7 +324,7 @@ static int give_range(struct crn_mirror *m, uintptr_t begin, uintptr_t end, stru
 			void **slot = crn_mirror_slot(m, page);
 
 			CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, *slot, true));
-			slot_set(m, slot, NULL);
+			crn_mirror_slot_set(m, slot, NULL);
 			m->page_count--;
 		}
 	}
@@ -424,7 +425,7 @@ static bool drop_under(struct crn_mirror *m, struct crn_mirror_node *n, unsigned
 			continue;
 		}
 		crn_frame_free(m->env->arena, child);
-		slot_set(m, &n->slot[i], NULL);
+		crn_mirror_slot_set(m, &n->slot[i], NULL);
 	}
 	return empty;
 }
@@ -449,7 +450,7 @@ void crn_mirror_drop(struct crn_mirror *m, uintptr_t begin, uintptr_t end)
 			void **slot = crn_mirror_slot(m, page);
 
 			crn_frame_free(m->env->arena, *slot);
-			slot_set(m, slot, NULL);
+			crn_mirror_slot_set(m, slot, NULL);
 			m->page_count--;
 		}
 	}
@@ -482,11 +483,11 @@ int crn_mirror_put(struct crn_mirror *m, uintptr_t page, const void *content)
 			crn_frame_free(m->env->arena, *slot);
 			m->page_count--;
 		}
-		slot_set(m, slot, NULL);
+		crn_mirror_slot_set(m, slot, NULL);
 		return 0;
 	}
 	if (!*slot) {
-		slot_set(m, slot, crn_frame_alloc(m->env->arena));
+		crn_mirror_slot_set(m, slot, crn_frame_alloc(m->env->arena));
 		if (!*slot)
 			return CAIRN_EMEMORY;
 		m->page_count++;

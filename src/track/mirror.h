@@ -74,6 +74,9 @@ int crn_mirror_turn(
 /* The same for one page whose slot is known, and what it holds; *old is what it holds then. */
 int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_t page,
 	bool doubtful, struct crn_sink *sink);
+/* A part of that, for who does many at once: another frame, and its content. */
+void crn_mirror_slot_set(struct crn_mirror *m, void **slot, void *frame);
+void crn_mirror_load(struct crn_mirror *m, void **slot, uintptr_t page);
 
 /* Show the sink the content of the pages at interval_begin, keeping it. */
 int crn_mirror_show(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink);

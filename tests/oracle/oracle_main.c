@@ -311,6 +311,13 @@ struct arguments {
 	uint32_t keep;
 };
 
+/* The engine finds no protection key, as on a processor that has none, and closes page by page. */
+static void take_all_keys(void)
+{
+	while (pkey_alloc(0, 0) >= 0)
+		;
+}
+
 static void parse(int argc, char **argv, struct arguments *a)
 {
 	static const struct option options[] = {
@@ -324,6 +331,7 @@ static void parse(int argc, char **argv, struct arguments *a)
 		{ "steps", required_argument, NULL, 'n' },
 		{ "explicit", no_argument, NULL, 'e' },
 		{ "protect", no_argument, NULL, 'p' },
+		{ "no-keys", no_argument, NULL, 'K' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "list", no_argument, NULL, 'l' },
 		{ 0 },
@@ -361,6 +369,9 @@ static void parse(int argc, char **argv, struct arguments *a)
 			break;
 		case 'p':
 			protect = true;
+			break;
+		case 'K':
+			take_all_keys();
 			break;
 		case 'v':
 			verbose = true;

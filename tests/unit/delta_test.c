@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The delta of two pages: format, limits, both directions, and the vector registers left alone. All
- * of it by the registers that every processor has, and by those of a whole line if there are any.
+ * The delta of two pages: format, limits, both directions; copies of pages; and the vector
+ * registers left alone. All of it by the registers that every processor has, and by larger ones if
+ * there are any.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -21,7 +22,7 @@
 
 static uint64_t a[WORDS] __attribute__((aligned(4096)));
 static uint64_t b[WORDS] __attribute__((aligned(4096)));
-static uint64_t out[CRN_DELTA_MAX / 8] __attribute__((aligned(64)));
+static uint64_t out[WORDS + 9] __attribute__((aligned(64))); /* a delta of everything */
 
 static void fill(void)
 {
@@ -29,21 +30,26 @@ static void fill(void)
 		a[i] = b[i] = i * 0x9e3779b97f4a7c15;
 }
 
-/* Make the delta a -> b; a becomes b. Returns its size. */
+/* Make the delta a -> b; a becomes b. Returns its size, or 0. No more is written than may be. */
 static size_t make(void)
 {
-	struct crn_delta_plan plan;
-
+	size_t size, bound, end;
 	uint64_t lines;
 
 	assert_int_equal(crn_guarded_lines(a, b, &lines), 0);
-	crn_delta_plan(&plan, lines, a, b);
-	if (plan.size) {
-		crn_delta_make(out, &plan, a, b);
-		assert_int_equal(crn_delta_size(out), plan.size);
-		assert_memory_equal(a, b, sizeof(a));
-	}
-	return plan.size;
+	size = crn_delta_plan(lines, a, b);
+	bound = crn_delta_bound(lines);
+	if (!size)
+		return 0;
+	assert_true(size <= bound && bound <= sizeof(out));
+	memset(out, 0xa5, sizeof(out));
+	assert_int_equal(crn_delta_make(out, lines, a, b), size);
+	assert_int_equal(crn_delta_size(out), size);
+	assert_memory_equal(a, b, sizeof(a));
+	end = CRN_MIN(bound, size + 8);
+	for (size_t i = end / 8; i < sizeof(out) / 8; i++)
+		assert_true(out[i] == 0xa5a5a5a5a5a5a5a5);
+	return size;
 }
 
 static void equal_pages_are_one_word(void **state)
@@ -165,6 +171,26 @@ static void resume(int sig, siginfo_t *info, void *context)
 	*pc = (greg_t)crn_guarded_resume((uintptr_t)*pc);
 }
 
+static void pages_before_it_are_copied(const void *none)
+{
+	static uint64_t to[3][WORDS] __attribute__((aligned(4096)));
+	struct crn_page_copy copies[] = { { to[0], b }, { to[1], none }, { to[2], b } };
+
+	for (unsigned good = 0; good <= 3; good++) {
+		copies[1].from = good == 3 ? a : none;
+		fill();
+		a[5] = ~a[5];
+		memset(to, 0, sizeof(to));
+		assert_int_equal(crn_guarded_copy_pages(copies, good),
+			good == 3 ? 3 : CRN_MIN(good, 1u));
+		for (unsigned i = 0; i < WORDS; i++)
+			assert_true(to[0][i] == (good ? b[i] : 0) &&
+				to[2][i] == (good == 3 ? b[i] : 0));
+		if (good == 3)
+			assert_memory_equal(to[1], a, sizeof(a));
+	}
+}
+
 static void unreadable_pages_are_failures(void **state)
 {
 	struct sigaction action = { .sa_sigaction = resume, .sa_flags = SA_SIGINFO }, before;
@@ -175,15 +201,66 @@ static void unreadable_pages_are_failures(void **state)
 	sigaction(SIGSEGV, &action, &before);
 	assert_int_equal(crn_guarded_lines(a, none, &lines), -EFAULT);
 	assert_int_equal(crn_guarded_line(a, none, 5, a, none), 5);
+	pages_before_it_are_copied(none);
 	sigaction(SIGSEGV, &before, NULL);
+	munmap(none, CRN_PAGE_SIZE);
+}
+
+/* ---- Registers of half a line ------------------------------------------------------------- */
+
+/* What fn leaves of those that it uses. */
+__attribute__((target("avx2"))) static void call_halves(void *fn, const void *first,
+	const void *second, void *third, uint8_t before[128], uint8_t after[128])
+{
+	__asm__ volatile("vmovdqu (%[in]), %%ymm0\n\tvmovdqu 32(%[in]), %%ymm1\n\t"
+			 "vmovdqu 64(%[in]), %%ymm2\n\tvmovdqu 96(%[in]), %%ymm3\n\t"
+			 "mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
+			 "mov %%rdi, %%rcx\n\tmov %%rsi, %%r8\n\t"
+			 "call *%[fn]\n\tmov %%r12, %%rsp\n\t"
+			 "vmovdqu %%ymm0, (%[out])\n\tvmovdqu %%ymm1, 32(%[out])\n\t"
+			 "vmovdqu %%ymm2, 64(%[out])\n\tvmovdqu %%ymm3, 96(%[out])\n\t"
+			 : "+D"(first), "+S"(second), "+d"(third)
+			 : [in] "r"(before), [out] "b"(after), [fn] "r"(fn)
+			 : "rax", "rcx", "r8", "r9", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2",
+			 "xmm3", "memory", "cc");
+}
+
+static void half_registers_survive(void **state)
+{
+	struct sigaction action = { .sa_sigaction = resume, .sa_flags = SA_SIGINFO }, segv;
+	void *none = mmap(NULL, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const void *const lives[] = { b, none };
+	uint8_t before[128], after[128];
+	uint64_t lines;
+
+	if (crn_guarded_registers != CRN_HALVES)
+		skip();
+	fill();
+	b[17] = ~b[17];
+	for (unsigned i = 0; i < sizeof(before); i++)
+		before[i] = (uint8_t)(i * 37 + 11);
+	sigaction(SIGSEGV, &action, &segv);
+	for (unsigned i = 0; i < 2; i++) {
+		struct crn_page_copy copy = { .to = out, .from = lives[i] };
+
+		call_halves((void *)crn_guarded_lines, a, lives[i], &lines, before, after);
+		assert_memory_equal(before, after, sizeof(before));
+		call_halves((void *)crn_guarded_line, a, lives[i], NULL, before, after);
+		assert_memory_equal(before, after, sizeof(before));
+		call_halves((void *)crn_guarded_copy_pages, &copy, (void *)1, NULL, before, after);
+		assert_memory_equal(before, after, sizeof(before));
+	}
+	sigaction(SIGSEGV, &segv, NULL);
 	munmap(none, CRN_PAGE_SIZE);
 }
 
 /* ---- Registers of a whole line ------------------------------------------------------------- */
 
-static bool has_wide(void)
+static bool has(enum crn_registers kind)
 {
-	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+	if (kind == CRN_LINES_WHOLE)
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+	return kind != CRN_HALVES || __builtin_cpu_supports("avx2");
 }
 
 /* What fn leaves of the registers that it uses. */
@@ -212,7 +289,7 @@ static void wide_registers_survive(void **state)
 	uint8_t before[64], after[64];
 	uint64_t lines;
 
-	if (!crn_guarded_wide)
+	if (crn_guarded_registers != CRN_LINES_WHOLE)
 		skip();
 	fill();
 	b[17] = ~b[17];
@@ -241,10 +318,16 @@ int main(void)
 		cmocka_unit_test(vector_registers_survive),
 		cmocka_unit_test(first_line_from_a_hint),
 		cmocka_unit_test(unreadable_pages_are_failures),
+		cmocka_unit_test(half_registers_survive),
 		cmocka_unit_test(wide_registers_survive),
 	};
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = 0;
 
-	crn_guarded_wide = has_wide();
-	return crn_guarded_wide ? failed + cmocka_run_group_tests(tests, NULL, NULL) : failed;
+	for (uint8_t kind = CRN_QUARTERS; kind <= CRN_LINES_WHOLE; kind++) {
+		if (!has(kind))
+			continue;
+		crn_guarded_registers = kind;
+		failed += cmocka_run_group_tests(tests, NULL, NULL);
+	}
+	return failed;
 }

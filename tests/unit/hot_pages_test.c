@@ -153,8 +153,8 @@ static struct rig *rig_with_chooser(const struct crn_tracker_ops *ops, uint32_t 
 	r->env.keep = keep;
 	if (keep > 16)
 		r->sink.absorb = sink_absorb;
-	else if (keep > 1)
-		r->sink.exchange = sink_exchange;
+	else
+		r->sink.exchange = keep > 1 ? sink_exchange : sink_exchange_last;
 	memcpy(r->before, r->begin, BYTES);
 	return r;
 }

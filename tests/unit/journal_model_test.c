@@ -137,6 +137,41 @@ static void hand_copy(struct world *w, struct crn_sink *sink, unsigned i)
 	EXPECT(sink->take(sink, (uintptr_t)page_of(w, i), CRN_PAGE_SIZE, copy, true) == 0);
 }
 
+static void exchange(struct world *w, struct crn_sink *sink, struct crn_page_copy *pages,
+	size_t count)
+{
+	struct crn_page_copy were[PAGES];
+
+	memcpy(were, pages, count * sizeof(*pages));
+	EXPECT(sink->exchange(sink, pages, count) == count);
+	for (size_t n = 0; n < count; n++) {
+		size_t i = (size_t)((char *)pages[n].from - (char *)page_of(w, 0)) / CRN_PAGE_SIZE;
+
+		EXPECT(pages[n].to && (pages[n].to == were[n].to) == (w->keep == 1));
+		EXPECT(pages[n].from == were[n].from);
+		w->mirror[i] = pages[n].to;
+		w->dirty[i] = false;
+		memcpy(w->mirror[i], pages[n].from, CRN_PAGE_SIZE);
+	}
+}
+
+static struct crn_page_copy frame_of(struct world *w, unsigned i)
+{
+	return (struct crn_page_copy){ .to = w->mirror[i], .from = page_of(w, i) };
+}
+
+/* All at once that have a frame. */
+static void exchange_all(struct world *w, struct crn_sink *sink)
+{
+	struct crn_page_copy pages[PAGES];
+	size_t count = 0;
+
+	for (unsigned i = 0; i < PAGES; i++)
+		if (w->dirty[i] && w->mirror[i])
+			pages[count++] = frame_of(w, i);
+	exchange(w, sink, pages, count);
+}
+
 static void hand_over(struct world *w, struct crn_sink *sink, unsigned i)
 {
 	void *frame = w->mirror[i];
@@ -146,9 +181,9 @@ static void hand_over(struct world *w, struct crn_sink *sink, unsigned i)
 		return;
 	}
 	if (frame && sink->exchange) {
-		w->mirror[i] = sink->exchange(sink, (uintptr_t)page_of(w, i), frame);
-		EXPECT(w->mirror[i] && w->mirror[i] != frame);
-		memcpy(w->mirror[i], page_of(w, i), CRN_PAGE_SIZE);
+		struct crn_page_copy page = frame_of(w, i);
+
+		exchange(w, sink, &page, 1);
 		return;
 	}
 	if (frame && sink->absorb && below(8)) {
@@ -184,6 +219,8 @@ static int interval_end(struct world *w, struct crn_sink *sink)
 	CRN_TRY(sink->prepare(sink, count, w->keep == 1 ? bare + 1 : bare));
 	if (w->keep > 1 && w->keep <= CRN_JOURNAL_WHOLE_MAX && count)
 		forms[sink->exchange != NULL]++;
+	if (sink->exchange && below(2))
+		exchange_all(w, sink);
 	for (unsigned n = 0; n < PAGES; n++) {
 		unsigned i = (start + n) % PAGES;
 

@@ -115,15 +115,38 @@ static int sink_absorb(struct crn_sink *s, uintptr_t addr, void *frame, const vo
 	return 1;
 }
 
-static void *sink_exchange(struct crn_sink *s, uintptr_t addr, void *old)
+/* Three at most, the others are left to take(); all, for who relies on what prepare() promises. */
+static size_t sink_exchange(struct crn_sink *s, struct crn_page_copy *pages, size_t count)
 {
 	struct rig *r = rig_of_sink(s);
-	void *fresh = crn_frame_alloc(r->arena);
 
-	assert_non_null(fresh);
-	assert_int_equal(sink_take(s, addr, CRN_PAGE_SIZE, old, true), 0);
-	r->exchanged++;
-	return fresh;
+	if (!(r->ops->caps & CRN_TRACK_MIRROR))
+		count = CRN_MIN(count, (size_t)3);
+	for (size_t i = 0; i < count; i++) {
+		void *fresh = crn_frame_alloc(r->arena);
+
+		assert_non_null(fresh);
+		assert_int_equal(sink_take(s, (uintptr_t)pages[i].from, CRN_PAGE_SIZE, pages[i].to,
+					 true), 0);
+		memset(fresh, 0xa5, CRN_PAGE_SIZE);
+		pages[i].to = fresh;
+		r->exchanged++;
+	}
+	return count;
+}
+
+/* K = 1: nothing is kept, and what is in the frames is not needed any more. */
+static size_t sink_exchange_last(struct crn_sink *s, struct crn_page_copy *pages, size_t count)
+{
+	struct rig *r = rig_of_sink(s);
+
+	for (size_t i = 0; i < count; i++) {
+		assert_int_equal(sink_take(s, (uintptr_t)pages[i].from, CRN_PAGE_SIZE, pages[i].to,
+					 false), 0);
+		memset(pages[i].to, 0xa5, CRN_PAGE_SIZE);
+		r->exchanged++;
+	}
+	return count;
 }
 
 static struct rig *rig_new(const struct crn_tracker_ops *ops, uint32_t flags, uint64_t memory_max)

@@ -10,6 +10,7 @@
  * may vanish while it is compared.
  */
 #include "track/async/async.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "os/clock.h"
 #include "os/guarded.h"
@@ -222,21 +223,86 @@ static void tell_written(struct crn_async *t)
 			t->env->predictor->written(t->env, p);
 }
 
+/* The copy of which is all that there is to be done, once its frame has changed hands. */
+static bool is_plain(const struct crn_async *t, const struct crn_hot_entry *e)
+{
+	return crn_likely(e->old) && !crn_page_closed(t->env, e->page);
+}
+
+/*
+ * Of [e, end): those that have changed, and are plain, get frames to be filled. True if some that
+ * have changed are left.
+ */
+static bool exchange_hot(struct crn_async *t, struct crn_hot_entry *e, struct crn_hot_entry *end,
+	struct crn_sink *sink)
+{
+	struct crn_page_copy *copies = crn_hot_copies(&t->hot);
+	size_t count = 0, changed = 0, done;
+	void *first;
+
+	for (struct crn_hot_entry *at = e; at < end; at++) {
+		changed += at->changed;
+		if (at->changed && is_plain(t, at))
+			copies[count++] = (struct crn_page_copy){ at->old, (void *)at->page };
+	}
+	if (!count)
+		return changed;
+	first = copies->to;
+	done = sink->exchange(sink, copies, count);
+	CRN_ASSERT(done == count); /* the sink's prepare() promised it */
+	crn_hot_copy_later(&t->hot, count);
+	changed -= count;
+	if (copies->to == first)
+		return changed; /* all frames have stayed */
+	for (; count; e++) {
+		if (!e->changed || !is_plain(t, e))
+			continue;
+		e->old = copies->to;
+		crn_mirror_slot_set(&t->mirror, e->where, e->old);
+		copies++;
+		count--;
+	}
+	return changed;
+}
+
 /* From hot page *i on, those below `limit` that have changed. */
 static int hand_over_hot(
 	struct crn_async *t, size_t *i, uintptr_t limit, bool unsteady, struct crn_sink *sink)
 {
 	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
+	bool plain = sink->exchange && !unsteady && !t->mirror.replaced.count;
+	struct crn_hot_entry *at = t->hot.at + *i, *end = t->hot.at + t->hot.count;
+	bool more = true;
 
-	for (; *i < t->hot.count && t->hot.at[*i].page < limit; ++*i) {
-		struct crn_hot_entry *e = &t->hot.at[*i];
-
-		if (e->changed)
+	if (at < end && end[-1].page >= limit)
+		for (end = at; end->page < limit; end++)
+			;
+	*i = (size_t)(end - t->hot.at);
+	if (crn_likely(plain))
+		more = exchange_hot(t, at, end, sink);
+	for (; more && at < end; at++)
+		if (at->changed && !(plain && is_plain(t, at)))
 			CRN_TRY(crn_mirror_turn_slot(
-				&t->mirror, e->where, &e->old, e->page, unsteady, sink));
-	}
-	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, meter, *i == t->hot.count);
+				&t->mirror, at->where, &at->old, at->page, unsteady, sink));
+	(void)crn_hot_meter_end(&t->hot, meter, false);
 	return 0;
+}
+
+/* It is closed, or gone. */
+static void not_copied(void *ctx, struct crn_hot_entry *e, void *frame)
+{
+	struct crn_async *t = ctx;
+
+	crn_mirror_load(&t->mirror, e->where, e->page);
+	e->old = *(void **)e->where;
+}
+
+static void copy_hot(struct crn_async *t)
+{
+	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
+
+	crn_hot_copy_now(&t->hot, not_copied, t);
+	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, meter, true);
 }
 
 /* As crn_mirror_prepare does for the others. */
@@ -249,16 +315,11 @@ static int try_closed(struct crn_async *t)
 }
 
 /* By address: what has been written, and the hot pages between. */
-static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *sink)
+static int hand_over_all(struct crn_async *t, struct crn_sink *sink)
 {
 	bool unsteady = crn_async_unsteady(t);
 	size_t hot = 0;
 
-	if (t->env->closed)
-		CRN_TRY(try_closed(t));
-	CRN_TRY(crn_mirror_prepare(
-		&t->mirror, &t->dirty, &t->gone, tally.changed, tally.bare, sink));
-	t->eager += tally.changed;
 	for (size_t i = 0; i < t->dirty.count; i++) {
 		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
 
@@ -266,7 +327,21 @@ static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *s
 		CRN_TRY(crn_mirror_turn(&t->mirror, begin, end,
 			unsteady || crn_async_doubtful(t, begin, end), sink));
 	}
-	CRN_TRY(hand_over_hot(t, &hot, UINTPTR_MAX, unsteady, sink));
+	return hand_over_hot(t, &hot, UINTPTR_MAX, unsteady, sink);
+}
+
+static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *sink)
+{
+	int err;
+
+	if (t->env->closed)
+		CRN_TRY(try_closed(t));
+	CRN_TRY(crn_mirror_prepare(
+		&t->mirror, &t->dirty, &t->gone, tally.changed, tally.bare, sink));
+	t->eager += tally.changed;
+	err = hand_over_all(t, sink);
+	copy_hot(t);
+	CRN_TRY(err);
 	crn_range_list_shrink(&t->dirty, 0);
 	CRN_TRY(crn_mirror_give(&t->mirror, &t->gone, sink));
 	t->owed = t->unsteady = false;

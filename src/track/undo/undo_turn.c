@@ -20,6 +20,9 @@ static void set(undo_word *w, uintptr_t value)
 	atomic_store_explicit(w, value, memory_order_relaxed);
 }
 
+/* What a page is goes on being so when its content changes hands. */
+#define STAYS (UNDO_OPEN | UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC | UNDO_THERE)
+
 /* ---- One page ------------------------------------------------------------------------- */
 
 /* The sink refused what it had been prepared for: the content is lost, the page goes on. */
@@ -62,16 +65,14 @@ static void *swap_frame(
 	struct crn_undo_pages *u, uintptr_t word, uintptr_t page, struct crn_sink *sink, int *err)
 {
 	void *frame = undo_frame(word), *fresh;
+	struct crn_page_copy copy = { .to = frame, .from = (const void *)page };
 
-	if (frame && !(word & UNDO_LOST) && sink->exchange) {
-		/*
-		 * NULL: more pages stay open than prepare() was told of. Under a feed stores go on
-		 * meanwhile, and some of them may not be over (images_protected).
-		 */
-		fresh = sink->exchange(sink, page, frame);
-		if (fresh)
-			return fresh;
-	}
+	/*
+	 * More pages may stay open than prepare() was told of. Under a feed stores go on meanwhile,
+	 * and some of them may not be over (images_protected).
+	 */
+	if (frame && !(word & UNDO_LOST) && sink->exchange && sink->exchange(sink, &copy, 1))
+		return copy.to;
 	*err = give(u, word, page, sink, false);
 	fresh = crn_frame_alloc(u->env->arena);
 	if (fresh)
@@ -83,21 +84,20 @@ static void *swap_frame(
 static inline void renew(
 	struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *fresh)
 {
-	uintptr_t keep =
-		get(w) & (UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC | UNDO_THERE);
+	uintptr_t keep = get(w) & STAYS;
 	int err;
 
 	if (!fresh) {
-		set(w, keep | UNDO_OPEN | UNDO_LOST);
+		set(w, keep | UNDO_LOST);
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
 	} else if ((err = undo_read_page(fresh, page)) < 0) {
 		crn_frame_free(u->env->arena, fresh);
 		atomic_fetch_sub(&u->frame_count, 1);
-		set(w, keep | UNDO_OPEN | (crn_is_bare(err) ? UNDO_ZERO : UNDO_LOST));
+		set(w, keep | (crn_is_bare(err) ? UNDO_ZERO : UNDO_LOST));
 		if (!crn_is_bare(err))
 			u->env->lost(u->env, page, err);
 	} else {
-		set(w, keep | UNDO_OPEN | (uintptr_t)fresh);
+		set(w, keep | (uintptr_t)fresh);
 	}
 }
 
@@ -205,16 +205,55 @@ static int hand_over_saved(struct crn_undo_pages *u, size_t count, struct crn_si
 	return err;
 }
 
-/* Whole pages change hands: as undo_turn, without a look at what is not so of a hot page. */
-static bool exchange_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct crn_sink *sink)
+/* The copy of which is all that there is to be done, once its frame has changed hands. */
+static inline bool is_plain(const struct crn_hot_entry *e)
 {
-	void *fresh = sink->exchange(sink, e->page, e->old);
+	return e->changed && crn_likely(e->old);
+}
 
-	if (!fresh)
-		return false;
-	renew(u, e->where, e->page, fresh);
+/*
+ * Whole pages change hands: as undo_turn, without a look at what is not so of a hot page, and all
+ * copies are made together. True if some are left, which `changed` still says.
+ */
+static bool exchange_hot(struct crn_undo_pages *u, struct crn_sink *sink)
+{
+	struct crn_page_copy *copies = crn_hot_copies(&u->hot);
+	struct crn_hot_entry *e = u->hot.at, *end = e + u->hot.count;
+	size_t count = 0, changed = 0, done;
+	void *first;
+
+	for (; e < end; e++) {
+		changed += e->changed;
+		if (is_plain(e))
+			copies[count++] = (struct crn_page_copy){ e->old, (void *)e->page };
+	}
+	if (!count)
+		return changed;
+	first = copies->to;
+	done = sink->exchange(sink, copies, count);
+	u->eager += done;
+	crn_hot_copy_later(&u->hot, done);
+	if (done == changed && copies->to == first)
+		return false; /* all frames have stayed */
+	for (e = u->hot.at, count = done; count; e++) {
+		if (!is_plain(e))
+			continue;
+		if (copies->to != e->old) {
+			e->old = copies->to;
+			set(e->where, (get(e->where) & STAYS) | (uintptr_t)e->old);
+		}
+		e->changed = false;
+		copies++;
+		count--;
+	}
+	return done < changed;
+}
+
+/* It is closed, or gone: renew() finds out. */
+static void not_copied(void *ctx, struct crn_hot_entry *e, void *frame)
+{
+	renew(ctx, e->where, e->page, frame);
 	e->old = undo_old(e->where);
-	return true;
 }
 
 static int turn_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct crn_sink *sink)
@@ -222,12 +261,8 @@ static int turn_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct cr
 	int err = -EFAULT;
 
 	u->eager++;
-	if (crn_likely(e->old)) {
-		if (sink->exchange && exchange_hot(u, e, sink))
-			return 0;
-		if (sink->absorb)
-			err = turn_absorbing(u, e->where, e->page, e->old, sink);
-	}
+	if (crn_likely(e->old && sink->absorb))
+		err = turn_absorbing(u, e->where, e->page, e->old, sink);
 	if (err != -EFAULT)
 		return err;
 	err = undo_turn(u, e->where, e->page, sink);
@@ -238,14 +273,16 @@ static int turn_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct cr
 int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 {
 	uint64_t begin = crn_hot_meter_begin(&u->hot, false);
+	bool more = !sink->exchange || exchange_hot(u, sink);
 	int err = 0;
 
-	for (size_t i = 0; i < u->hot.count; i++) {
+	for (size_t i = 0; more && i < u->hot.count; i++) {
 		struct crn_hot_entry *e = &u->hot.at[i];
 		int got = e->changed ? turn_hot(u, e, sink) : 0;
 
 		err = err < 0 ? err : got;
 	}
+	crn_hot_copy_now(&u->hot, not_copied, u);
 	if (crn_likely(u->env->predictor))
 		u->env->predictor->price_hot = crn_hot_meter_end(&u->hot, begin, true);
 	return err;
