@@ -89,9 +89,9 @@ typedef int (*crn_seal_fn)(void *arg, void *at, size_t len, bool closed);
 int crn_frames_seal(struct crn_arena *a, crn_seal_fn seal, void *arg);
 /* All of them are open, and stay so. */
 void crn_frames_unseal(struct crn_arena *a);
-/* Nothing if frames are not sealed. Too many at once open all of them. */
 /* Are frames closed between calls, so that they are to be opened to be written to? */
 bool crn_frames_sealed(const struct crn_arena *a);
+/* Nothing if frames are not sealed. Too many at once open all of them. */
 void crn_frame_open(struct crn_arena *a, void *frame);
 void crn_frames_close(struct crn_arena *a);
 

@@ -265,10 +265,10 @@ static size_t sink_exchange(
 {
 	struct crn_journal *j = of_sink(sink);
 
-	/* More may come than was prepared for, when handlers save pages meanwhile. */
-	count = CRN_MIN(count, j->spare_count + j->yielding);
 	if (staging_reserve(j, count) < 0)
 		return 0;
+	/* More may come than was prepared for, when handlers save pages meanwhile. */
+	count = CRN_MIN(count, j->spare_count + j->yielding);
 	for (size_t i = 0; i < count; i++) {
 		stage(j, (uintptr_t)pages[i].from, CRN_FORM_WHOLE, pages[i].to);
 		pages[i].to = j->yielding ? yield_frame(j) : j->spares[--j->spare_count];
@@ -346,6 +346,7 @@ static int make_tight(
 		if (!make_room(j))
 			return CAIRN_EMEMORY;
 	}
+	crn_frame_open(j->arena, frame);
 	crn_delta_make(j->scratch[1], lines, frame, j->scratch[0]);
 	crn_copy(*delta, j->scratch[1], size);
 	return 0;
@@ -366,9 +367,9 @@ static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const
 	CRN_TRY(staging_reserve(j, 1));
 	CRN_TRY(crn_guarded_lines(frame, live, &lines));
 	CRN_TRY(crn_guarded_copy_lines(now, live, lines));
-	crn_frame_open(j->arena, frame);
 	size = crn_delta_bound(lines);
 	if (crn_likely(size <= CRN_DELTA_MAX && (delta = crn_fifo_rest(&j->deltas, size)))) {
+		crn_frame_open(j->arena, frame);
 		size = crn_delta_make(delta, lines, frame, now);
 	} else {
 		size = crn_delta_plan(lines, frame, now);

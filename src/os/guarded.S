@@ -7,8 +7,7 @@
  *
  * Where crn_guarded_registers says so pages are compared by whole lines, in zmm16, which no legacy
  * instruction reaches: the upper halves of the lower registers stay as clean as they were. Or they
- * are compared and copied by halves of lines, in ymm, which are saved in full: on processors on
- * which upper halves that are in use cost legacy instructions nothing.
+ * are compared and copied by halves of lines, in ymm: BORROW_HALVES to RETURN_HALVES.
  */
 .macro GUARDED name
 	.globl \name, \name\()_begin, \name\()_end, \name\()_failed
@@ -19,6 +18,52 @@
 .endm
 
 #define HALVES 1 /* enum crn_registers */
+
+/*
+ * ymm0 to ymm3, and %r11b. Upper halves that have been written to make all legacy instructions
+ * after them depend on them, even if they are zeros: so if all of the program's are, they are left
+ * clean, and else as they were. Flags change; %rsp is 136 lower in between.
+ */
+.macro BORROW_HALVES
+	subq $136, %rsp
+	vmovdqu %ymm0, (%rsp)
+	vmovdqu %ymm1, 32(%rsp)
+	vmovdqu %ymm2, 64(%rsp)
+	vmovdqu %ymm3, 96(%rsp)
+	vpor %ymm4, %ymm0, %ymm0
+	vpor %ymm5, %ymm1, %ymm1
+	vpor %ymm6, %ymm2, %ymm2
+	vpor %ymm7, %ymm3, %ymm3
+	vpor %ymm8, %ymm0, %ymm0
+	vpor %ymm9, %ymm1, %ymm1
+	vpor %ymm10, %ymm2, %ymm2
+	vpor %ymm11, %ymm3, %ymm3
+	vpor %ymm12, %ymm0, %ymm0
+	vpor %ymm13, %ymm1, %ymm1
+	vpor %ymm14, %ymm2, %ymm2
+	vpor %ymm15, %ymm3, %ymm3
+	vpor %ymm1, %ymm0, %ymm0
+	vpor %ymm3, %ymm2, %ymm2
+	vpor %ymm2, %ymm0, %ymm0
+	vextracti128 $1, %ymm0, %xmm0
+	vptest %xmm0, %xmm0
+	setz %r11b /* all upper halves are zeros */
+.endm
+.macro RETURN_HALVES
+	testb %r11b, %r11b
+	jz 8f
+	vzeroupper
+	movups (%rsp), %xmm0
+	movups 32(%rsp), %xmm1
+	movups 64(%rsp), %xmm2
+	movups 96(%rsp), %xmm3
+	jmp 9f
+8:	vmovdqu (%rsp), %ymm0
+	vmovdqu 32(%rsp), %ymm1
+	vmovdqu 64(%rsp), %ymm2
+	vmovdqu 96(%rsp), %ymm3
+9:	addq $136, %rsp
+.endm
 
 	.hidden crn_guarded_registers
 	.text
@@ -58,11 +103,7 @@ crn_guarded_copy_pages_failed:
 	.size crn_guarded_copy_pages, . - crn_guarded_copy_pages
 
 	GUARDED crn_guarded_copy_pages_halves
-	subq $136, %rsp
-	vmovdqu %ymm0, (%rsp)
-	vmovdqu %ymm1, 32(%rsp)
-	vmovdqu %ymm2, 64(%rsp)
-	vmovdqu %ymm3, 96(%rsp)
+	BORROW_HALVES
 	jmp 3f
 1:	movq (%r8), %rdi
 	movq 8(%r8), %rsi
@@ -86,11 +127,7 @@ crn_guarded_copy_pages_halves_end:
 3:	cmpq %rdx, %rax
 	jne 1b
 crn_guarded_copy_pages_halves_failed:
-	vmovdqu (%rsp), %ymm0
-	vmovdqu 32(%rsp), %ymm1
-	vmovdqu 64(%rsp), %ymm2
-	vmovdqu 96(%rsp), %ymm3
-	addq $136, %rsp
+	RETURN_HALVES
 	ret
 	.size crn_guarded_copy_pages_halves, . - crn_guarded_copy_pages_halves
 
@@ -159,11 +196,7 @@ crn_guarded_lines_failed:
 	.size crn_guarded_lines, . - crn_guarded_lines
 
 	GUARDED crn_guarded_lines_halves
-	subq $136, %rsp
-	vmovdqu %ymm0, (%rsp)
-	vmovdqu %ymm1, 32(%rsp)
-	vmovdqu %ymm2, 64(%rsp)
-	vmovdqu %ymm3, 96(%rsp)
+	BORROW_HALVES
 	xorl %ecx, %ecx
 	.balign 16
 crn_guarded_lines_halves_begin:
@@ -190,11 +223,7 @@ crn_guarded_lines_halves_end:
 	notq %r8
 	movq %r8, (%rdx)
 	xorl %eax, %eax
-2:	vmovdqu (%rsp), %ymm0
-	vmovdqu 32(%rsp), %ymm1
-	vmovdqu 64(%rsp), %ymm2
-	vmovdqu 96(%rsp), %ymm3
-	addq $136, %rsp
+2:	RETURN_HALVES
 	ret
 crn_guarded_lines_halves_failed:
 	movl $-14, %eax
@@ -325,9 +354,7 @@ crn_guarded_line_failed:
 	.size crn_guarded_line, . - crn_guarded_line
 
 	GUARDED crn_guarded_line_halves
-	subq $72, %rsp
-	vmovdqu %ymm0, (%rsp)
-	vmovdqu %ymm1, 32(%rsp)
+	BORROW_HALVES
 	shll $6, %edx
 	movl %edx, %ecx
 	.balign 16
@@ -347,9 +374,7 @@ crn_guarded_line_halves_begin:
 crn_guarded_line_halves_end:
 	movl $4096, %ecx
 crn_guarded_line_halves_failed:
-	vmovdqu (%rsp), %ymm0
-	vmovdqu 32(%rsp), %ymm1
-	addq $72, %rsp
+	RETURN_HALVES
 	movl %ecx, %eax
 	shrl $6, %eax
 	ret

@@ -18,6 +18,10 @@ DECLARE(crn_guarded_line_halves);
 DECLARE(crn_guarded_lines_wide);
 DECLARE(crn_guarded_line_wide);
 
+/* In guarded.S. */
+_Static_assert(CRN_QUARTERS < CRN_HALVES && CRN_HALVES == 1 && CRN_HALVES < CRN_LINES_WHOLE,
+	"the order of crn_registers");
+
 /* A restore may put it back: it was the same at every checkpoint. */
 uint8_t crn_guarded_registers;
 

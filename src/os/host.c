@@ -277,18 +277,6 @@ static unsigned kept_state(void)
 	return a;
 }
 
-/*
- * May legacy instructions follow on AVX for nothing? Other processors than these two makers' then
- * wait for the upper halves, or merge them.
- */
-static bool mixes_halves(void)
-{
-	unsigned a, b, c, d;
-
-	return __get_cpuid(0, &a, &b, &c, &d) &&
-		(b == 0x68747541 /* AuthenticAMD */ || b == 0x6f677948 /* HygonGenuine */);
-}
-
 /* `features`: EBX of leaf 7. */
 static enum crn_registers choose_registers(unsigned features)
 {
@@ -296,7 +284,7 @@ static enum crn_registers choose_registers(unsigned features)
 
 	if ((features & AVX512) == AVX512 && (state & AVX512_STATE) == AVX512_STATE)
 		return CRN_LINES_WHOLE;
-	if (features & AVX2 && (state & AVX2_STATE) == AVX2_STATE && mixes_halves())
+	if (features & AVX2 && (state & AVX2_STATE) == AVX2_STATE)
 		return CRN_HALVES;
 	return CRN_QUARTERS;
 }

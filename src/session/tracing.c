@@ -77,9 +77,11 @@ static size_t trace_exchange(struct crn_sink *self, struct crn_page_copy *pages,
 	size_t done = 0;
 
 	for (; done < count; done++) {
-		note(t, (uintptr_t)pages[done].from, CRN_PAGE_SIZE, pages[done].to);
+		void *old = pages[done].to; /* it stays as it is until the copies are made */
+
 		if (!t->inner->exchange(t->inner, &pages[done], 1))
 			break;
+		note(t, (uintptr_t)pages[done].from, CRN_PAGE_SIZE, old);
 	}
 	return done;
 }

@@ -114,7 +114,7 @@ void crn_hot_copy_now(struct crn_hot_list *l,
 	size_t done = 0, count = l->copy_count;
 
 	l->copy_count = 0;
-	for (;; done++) {
+	for (; done < count; done++) {
 		done += crn_guarded_copy_pages(l->copies + done, count - done);
 		if (crn_likely(done == count))
 			return;

@@ -4,6 +4,7 @@
  * registers left alone. All of it by the registers that every processor has, and by larger ones if
  * there are any.
  */
+#include <cpuid.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -208,47 +209,91 @@ static void unreadable_pages_are_failures(void **state)
 
 /* ---- Registers of half a line ------------------------------------------------------------- */
 
-/* What fn leaves of those that it uses. */
-__attribute__((target("avx2"))) static void call_halves(void *fn, const void *first,
-	const void *second, void *third, uint8_t before[128], uint8_t after[128])
+/* Does XGETBV say which registers are in use? */
+static bool tells_use(void)
 {
-	__asm__ volatile("vmovdqu (%[in]), %%ymm0\n\tvmovdqu 32(%[in]), %%ymm1\n\t"
+	unsigned a1, b1, c1, d1;
+
+	return __get_cpuid_count(0xd, 1, &a1, &b1, &c1, &d1) && a1 & 4;
+}
+
+#define HALVES 5u /* ymm0 to ymm3, which are used, and one that is not */
+
+/*
+ * What fn leaves of these, of which `before` has the lower halves alone if it is `clean`. Are any
+ * upper halves in use then, so that instructions of SSE have to look after them?
+ */
+__attribute__((target("avx2,xsave"))) static bool call_halves(void *fn, const void *first,
+	const void *second, void *third, uint8_t before[HALVES][32], uint8_t after[HALVES][32],
+	bool clean)
+{
+	unsigned in_use = 4, high;
+
+	__asm__ volatile("vzeroupper\n\ttest %[clean], %[clean]\n\tjz 1f\n\t"
+			 "movups (%[in]), %%xmm0\n\tmovups 32(%[in]), %%xmm1\n\t"
+			 "movups 64(%[in]), %%xmm2\n\tmovups 96(%[in]), %%xmm3\n\t"
+			 "movups 128(%[in]), %%xmm9\n\tjmp 2f\n\t"
+			 "1: vmovdqu (%[in]), %%ymm0\n\tvmovdqu 32(%[in]), %%ymm1\n\t"
 			 "vmovdqu 64(%[in]), %%ymm2\n\tvmovdqu 96(%[in]), %%ymm3\n\t"
-			 "mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
+			 "vmovdqu 128(%[in]), %%ymm9\n\t"
+			 "2: mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
 			 "mov %%rdi, %%rcx\n\tmov %%rsi, %%r8\n\t"
 			 "call *%[fn]\n\tmov %%r12, %%rsp\n\t"
-			 "vmovdqu %%ymm0, (%[out])\n\tvmovdqu %%ymm1, 32(%[out])\n\t"
-			 "vmovdqu %%ymm2, 64(%[out])\n\tvmovdqu %%ymm3, 96(%[out])\n\t"
 			 : "+D"(first), "+S"(second), "+d"(third)
-			 : [in] "r"(before), [out] "b"(after), [fn] "r"(fn)
-			 : "rax", "rcx", "r8", "r9", "r10", "r11", "r12", "xmm0", "xmm1", "xmm2",
-			 "xmm3", "memory", "cc");
+			 : [in] "r"(before), [fn] "r"(fn), [clean] "r"((uint64_t)clean)
+			 : "rax", "rcx", "r8", "r9", "r10", "r11", "r12", "memory", "cc");
+	if (tells_use())
+		__asm__ volatile("xgetbv" : "=a"(in_use), "=d"(high) : "c"(1));
+	__asm__ volatile("vmovdqu %%ymm0, (%[out])\n\tvmovdqu %%ymm1, 32(%[out])\n\t"
+			 "vmovdqu %%ymm2, 64(%[out])\n\tvmovdqu %%ymm3, 96(%[out])\n\t"
+			 "vmovdqu %%ymm9, 128(%[out])\n\tvzeroupper\n\t"
+			 :
+			 : [out] "r"(after)
+			 : "xmm0", "xmm1", "xmm2", "xmm3", "xmm9", "memory");
+	return in_use & 4;
+}
+
+/* `upper`: the one register of which the upper half is not zeros; HALVES: all; more: none. */
+static void try_halves(const void *live, unsigned upper)
+{
+	struct crn_page_copy copy = { .to = out, .from = live };
+	const struct {
+		void *fn;
+		const void *first, *second;
+	} calls[] = {
+		{ (void *)crn_guarded_lines, a, live },
+		{ (void *)crn_guarded_line, a, live },
+		{ (void *)crn_guarded_copy_pages, &copy, (void *)1 },
+	};
+	uint8_t before[HALVES][32], after[HALVES][32];
+	bool clean = upper > HALVES;
+	uint64_t lines;
+
+	for (unsigned i = 0; i < sizeof(before); i++)
+		before[i / 32][i % 32] =
+			i % 32 < 16 || upper == HALVES || i / 32 == upper ? i * 37 + 11 : 0;
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(calls); i++) {
+		bool used = call_halves(calls[i].fn, calls[i].first, calls[i].second,
+			i == 1 ? NULL : &lines, before, after, clean);
+
+		assert_memory_equal(before, after, sizeof(before));
+		assert_true(used == !clean || !tells_use());
+	}
 }
 
 static void half_registers_survive(void **state)
 {
 	struct sigaction action = { .sa_sigaction = resume, .sa_flags = SA_SIGINFO }, segv;
 	void *none = mmap(NULL, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	const void *const lives[] = { b, none };
-	uint8_t before[128], after[128];
-	uint64_t lines;
 
 	if (crn_guarded_registers != CRN_HALVES)
 		skip();
 	fill();
 	b[17] = ~b[17];
-	for (unsigned i = 0; i < sizeof(before); i++)
-		before[i] = (uint8_t)(i * 37 + 11);
 	sigaction(SIGSEGV, &action, &segv);
-	for (unsigned i = 0; i < 2; i++) {
-		struct crn_page_copy copy = { .to = out, .from = lives[i] };
-
-		call_halves((void *)crn_guarded_lines, a, lives[i], &lines, before, after);
-		assert_memory_equal(before, after, sizeof(before));
-		call_halves((void *)crn_guarded_line, a, lives[i], NULL, before, after);
-		assert_memory_equal(before, after, sizeof(before));
-		call_halves((void *)crn_guarded_copy_pages, &copy, (void *)1, NULL, before, after);
-		assert_memory_equal(before, after, sizeof(before));
+	for (unsigned upper = 0; upper <= HALVES + 1; upper++) {
+		try_halves(b, upper);
+		try_halves(none, upper);
 	}
 	sigaction(SIGSEGV, &segv, NULL);
 	munmap(none, CRN_PAGE_SIZE);

@@ -403,6 +403,31 @@ static void vanished(void **state)
 	rig_free(r);
 }
 
+/* A page that stays open, and then becomes zeros while nothing else is written, has changed. */
+static void zeroed_on(const struct crn_tracker_ops *ops)
+{
+	struct rig *r = rig_new(ops, 0, 64 << 20);
+	uint8_t *page = r->live + 9 * CRN_PAGE_SIZE;
+
+	r->env.keep = 8;
+	r->sink.exchange = sink_exchange;
+	assert_int_equal(r->ops->page.set_hot(r->t, (uintptr_t)page, 1, true), 0);
+	page[5] = 7;
+	end_interval(r);
+	memset(page, 0, CRN_PAGE_SIZE);
+	end_interval(r);
+	page[5] = 7;
+	end_interval(r);
+	assert_int_equal(r->taken, 3);
+	rig_free(r);
+}
+
+static void zeroed(void **state)
+{
+	zeroed_on(&crn_tracker_mprotect);
+	zeroed_on(&crn_tracker_uffd);
+}
+
 /* vm.max_map_count is reached: pages stay open, nothing is lost. */
 static void crowded(void **state)
 {
@@ -527,6 +552,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(forks_mprotect),
 		cmocka_unit_test(forks_uffd),
 		cmocka_unit_test(vanished),
+		cmocka_unit_test(zeroed),
 		cmocka_unit_test(held),
 		cmocka_unit_test(crowded),
 		cmocka_unit_test(late_mprotect),

@@ -49,16 +49,6 @@
 /* Somebody may be where he can write unseen for long: so often it is looked again. */
 #define SETTLE_TRIES 3
 
-static uintptr_t get(const undo_word *w)
-{
-	return atomic_load_explicit(w, memory_order_relaxed);
-}
-
-static void set(undo_word *w, uintptr_t value)
-{
-	atomic_store_explicit(w, value, memory_order_relaxed);
-}
-
 /* ---- What has been written ------------------------------------------------------------------ */
 
 void crn_images_lost(struct crn_undo_pages *u, uintptr_t page, int why)
@@ -75,7 +65,7 @@ static void lose(struct crn_undo_pages *u, undo_word *w, uintptr_t page, int why
 
 	/* Let there be something that the next image can be of, if the page was dropped. */
 	(void)crn_guarded_copy(&byte, (const void *)page, 1);
-	set(w, (get(w) & (UNDO_SEALED | UNDO_EXEC)) | UNDO_OPEN | UNDO_LOST);
+	undo_set(w, (undo_get(w) & (UNDO_SEALED | UNDO_EXEC)) | UNDO_OPEN | UNDO_LOST);
 	undo_note_saved(u, page);
 	crn_images_lost(u, page, why);
 }
@@ -91,7 +81,7 @@ static void note_image(void *arg, const struct crn_image *image)
 	if (!a)
 		return;
 	w = undo_word_of(a, image->page);
-	word = get(w);
+	word = undo_get(w);
 	if (word & UNDO_OPEN)
 		return; /* not the first */
 	u->faults++;
@@ -113,7 +103,7 @@ static void note_image(void *arg, const struct crn_image *image)
 		atomic_fetch_add(&u->frame_count, 1);
 	}
 	word &= UNDO_EXEC; /* and whoever sealed it has opened it */
-	set(w, word | UNDO_OPEN | (frame ? (uintptr_t)frame : UNDO_ZERO));
+	undo_set(w, word | UNDO_OPEN | (frame ? (uintptr_t)frame : UNDO_ZERO));
 	undo_note_saved(u, image->page);
 }
 
@@ -126,7 +116,7 @@ static void judge_strange(struct crn_undo_pages *u)
 		for (uintptr_t p = run->begin; p < run->end; p += CRN_PAGE_SIZE) {
 			struct undo_area *a = undo_find(u, p);
 
-			if (a && !(get(undo_word_of(a, p)) & UNDO_OPEN))
+			if (a && !(undo_get(undo_word_of(a, p)) & UNDO_OPEN))
 				lose(u, undo_word_of(a, p), p, CAIRN_EFAILED);
 		}
 	}
@@ -162,7 +152,7 @@ static int find_unreported(struct crn_undo_pages *u, struct undo_area *a)
 		CRN_TRY((int)CRN_MIN(n, 0));
 		for (long i = 0; i < n; i++) {
 			for (uintptr_t p = runs[i].begin; p < runs[i].end; p += CRN_PAGE_SIZE) {
-				if (!(get(undo_word_of(a, p)) & UNDO_OPEN))
+				if (!(undo_get(undo_word_of(a, p)) & UNDO_OPEN))
 					CRN_TRY(crn_range_list_add(
 						&u->unreported, p, p + CRN_PAGE_SIZE));
 			}
@@ -228,7 +218,7 @@ static int scan(struct crn_undo_pages *u)
 		for (uintptr_t p = run->begin; p < run->end; p += CRN_PAGE_SIZE) {
 			undo_word *w = undo_word_of(undo_find(u, p), p);
 
-			if (!(get(w) & UNDO_OPEN))
+			if (!(undo_get(w) & UNDO_OPEN))
 				lose(u, w, p, CAIRN_EFAILED);
 		}
 	}

@@ -8,16 +8,6 @@
 #include "os/userfault.h"
 #include "track/async/images.h"
 
-static uintptr_t get(const undo_word *w)
-{
-	return atomic_load_explicit(w, memory_order_relaxed);
-}
-
-static void set(undo_word *w, uintptr_t value)
-{
-	atomic_store_explicit(w, value, memory_order_relaxed);
-}
-
 /* ---- Protecting and opening ----------------------------------------------------------- */
 
 static int change(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, bool protect)
@@ -41,7 +31,7 @@ static int note_strange(struct crn_undo_pages *u, const struct crn_page_run *run
 	struct undo_area *a = undo_find(u, run->begin);
 
 	for (uintptr_t p = run->begin; p < run->end; p += CRN_PAGE_SIZE) {
-		if (!(get(undo_word_of(a, p)) & UNDO_OPEN))
+		if (!(undo_get(undo_word_of(a, p)) & UNDO_OPEN))
 			CRN_TRY(crn_range_list_add(&u->strange, p, p + CRN_PAGE_SIZE));
 	}
 	return 0;
@@ -81,7 +71,7 @@ static void prefer_image(void *arg, const struct crn_image *image)
 		return;
 	a = undo_find(o->u, image->page);
 	w = undo_word_of(a, image->page);
-	word = get(w);
+	word = undo_get(w);
 	if (word & UNDO_BUSY)
 		return; /* not the first */
 	if (image->old && image->calm && undo_frame(word) &&
@@ -92,7 +82,7 @@ static void prefer_image(void *arg, const struct crn_image *image)
 		word = (word & (UNDO_FLAGS & ~UNDO_ZERO)) | UNDO_LOST;
 		crn_images_lost(o->u, image->page, CAIRN_EFAILED);
 	}
-	set(w, word | UNDO_BUSY);
+	undo_set(w, word | UNDO_BUSY);
 }
 
 /* The pages have been copied and listed just now. */
@@ -104,7 +94,8 @@ static int open_pages(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end, 
 	if (!u->feed->ops->late(u->feed, prefer_image, &o))
 		crn_images_lost(u, begin, CAIRN_EFAILED);
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		set(undo_word_of(a, page), get(undo_word_of(a, page)) & ~(uintptr_t)UNDO_BUSY);
+		undo_set(undo_word_of(a, page),
+			undo_get(undo_word_of(a, page)) & ~(uintptr_t)UNDO_BUSY);
 	return change(u, begin, end, false);
 }
 
@@ -114,7 +105,7 @@ static int mark_empty(struct crn_undo_pages *u, struct undo_area *a, bool mark)
 	struct crn_page_run runs[64];
 
 	for (uintptr_t p = a->begin; mark && p < a->end; p += CRN_PAGE_SIZE)
-		set(undo_word_of(a, p), get(undo_word_of(a, p)) | UNDO_EMPTY);
+		undo_set(undo_word_of(a, p), undo_get(undo_word_of(a, p)) | UNDO_EMPTY);
 	for (uintptr_t cursor = a->begin; cursor < a->end;) {
 		struct crn_scan look = {
 			.start = cursor,
@@ -131,8 +122,8 @@ static int mark_empty(struct crn_undo_pages *u, struct undo_area *a, bool mark)
 		cursor = look.walk_end;
 		for (long i = 0; i < n; i++) {
 			for (uintptr_t p = runs[i].begin; p < runs[i].end; p += CRN_PAGE_SIZE)
-				set(undo_word_of(a, p),
-					get(undo_word_of(a, p)) & ~(uintptr_t)UNDO_EMPTY);
+				undo_set(undo_word_of(a, p),
+					undo_get(undo_word_of(a, p)) & ~(uintptr_t)UNDO_EMPTY);
 		}
 	}
 	return 0;
@@ -148,7 +139,7 @@ static void images_end(struct crn_undo_pages *u, struct undo_area *a)
 static int make_present(struct undo_area *a)
 {
 	for (uintptr_t p = a->begin; p < a->end; p += CRN_PAGE_SIZE)
-		set(undo_word_of(a, p), get(undo_word_of(a, p)) & ~(uintptr_t)UNDO_EMPTY);
+		undo_set(undo_word_of(a, p), undo_get(undo_word_of(a, p)) & ~(uintptr_t)UNDO_EMPTY);
 	(void)crn_memory_populate_read((void *)a->begin, a->end - a->begin);
 	return 0;
 }
@@ -183,7 +174,7 @@ static void keep_open(void *arg, const struct crn_image *image)
 	uintptr_t end = image->page + CRN_PAGE_SIZE;
 	struct undo_area *a = undo_find(u, image->page);
 
-	if (a && get(undo_word_of(a, image->page)) & UNDO_OPEN &&
+	if (a && undo_get(undo_word_of(a, image->page)) & UNDO_OPEN &&
 		crn_range_list_add(&u->open, image->page, end) < 0)
 		crn_images_lost(u, image->page, CAIRN_EMEMORY);
 }

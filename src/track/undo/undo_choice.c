@@ -11,23 +11,13 @@
 #include "os/guarded.h"
 #include "track/undo/undo_pages.h"
 
-static uintptr_t get(const undo_word *w)
-{
-	return atomic_load_explicit(w, memory_order_relaxed);
-}
-
-static void set(undo_word *w, uintptr_t value)
-{
-	atomic_store_explicit(w, value, memory_order_relaxed);
-}
-
 /* ---- What has changed ---------------------------------------------------------------- */
 
 /* One without a frame: the old content is zeros, or lost. */
 static bool bare_has_changed(
 	struct crn_hot_entry *e, const struct crn_hot_entry *next, struct undo_look *look)
 {
-	uintptr_t word = get(e->where);
+	uintptr_t word = undo_get(e->where);
 
 	e->changed = word & UNDO_LOST || crn_hot_look(e, NULL, next);
 	look->bare += e->changed && !undo_frame(word);
@@ -80,16 +70,16 @@ bool undo_ask(struct crn_undo_pages *u, size_t count)
 		uintptr_t page = u->saved[i];
 		undo_word *w = undo_word_of(undo_find(u, page), page);
 
-		if (get(w) & UNDO_HOT)
+		if (undo_get(w) & UNDO_HOT)
 			continue;
-		if (!(get(w) & UNDO_NEAR)) {
+		if (!(undo_get(w) & UNDO_NEAR)) {
 			p->written(u->env, page);
 			continue;
 		}
 		/* Opened along with another: not written, there is nothing to hand over. */
-		if (undo_unchanged(get(w), page))
-			set(w, get(w) | UNDO_SAME);
-		p->granted(u->env, page, !(get(w) & UNDO_SAME));
+		if (undo_unchanged(undo_get(w), page))
+			undo_set(w, undo_get(w) | UNDO_SAME);
+		p->granted(u->env, page, !(undo_get(w) & UNDO_SAME));
 	}
 	return p->decide(u->env);
 }
@@ -99,12 +89,12 @@ bool undo_ask(struct crn_undo_pages *u, size_t count)
 static void evict(struct crn_undo_pages *u, struct crn_hot_entry *e)
 {
 	undo_word *w = e->where;
-	uintptr_t word = get(w) & ~(uintptr_t)(UNDO_HOT | UNDO_LISTED | UNDO_SAME);
+	uintptr_t word = undo_get(w) & ~(uintptr_t)(UNDO_HOT | UNDO_LISTED | UNDO_SAME);
 
 	e->slot = CRN_HOT_NO_SLOT;
 	if (e->pinned)
 		return;
-	set(w, word | (e->changed ? 0 : UNDO_SAME));
+	undo_set(w, word | (e->changed ? 0 : UNDO_SAME));
 	undo_note_saved(u, e->page);
 	e->where = NULL;
 }
@@ -133,7 +123,7 @@ static void refuse(struct crn_undo_pages *u, uintptr_t page)
 /* An open page goes on the list. */
 static void list(struct crn_undo_pages *u, undo_word *w, uintptr_t page, uint32_t slot)
 {
-	uintptr_t word = get(w);
+	uintptr_t word = undo_get(w);
 	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, u->env->arena, page, w);
 
 	if (!e) {
@@ -145,7 +135,7 @@ static void list(struct crn_undo_pages *u, undo_word *w, uintptr_t page, uint32_
 		return;
 	e->old = undo_old(w);
 	e->changed = !(word & UNDO_SAME);
-	set(w, (word | UNDO_HOT | UNDO_LISTED) & ~(uintptr_t)(UNDO_SAME | UNDO_NEAR));
+	undo_set(w, (word | UNDO_HOT | UNDO_LISTED) & ~(uintptr_t)(UNDO_SAME | UNDO_NEAR));
 }
 
 void undo_heed(struct crn_undo_pages *u)
@@ -156,7 +146,7 @@ void undo_heed(struct crn_undo_pages *u)
 	evict_listed(u);
 	for (size_t i = 0; u->env->predictor->promoted(u->env, i, &page, &slot); i++) {
 		struct undo_area *a = undo_find(u, page);
-		uintptr_t word = a ? get(undo_word_of(a, page)) : 0;
+		uintptr_t word = a ? undo_get(undo_word_of(a, page)) : 0;
 
 		if (!a || a->hot || word & UNDO_SEALED)
 			refuse(u, page);
@@ -185,7 +175,7 @@ static struct undo_area *next_clean_run(
 
 	for (; u->env->predictor->promoted(u->env, *i, &page, &slot); (*i)++) {
 		there = undo_find(u, page);
-		word = there && !there->hot ? get(undo_word_of(there, page)) : UNDO_OPEN;
+		word = there && !there->hot ? undo_get(undo_word_of(there, page)) : UNDO_OPEN;
 		if (a && (there != a || page != *end || word & (UNDO_OPEN | UNDO_SEALED)))
 			break;
 		if (word & (UNDO_OPEN | UNDO_SEALED))
@@ -209,7 +199,7 @@ static void list_run(struct crn_undo_pages *u, const struct undo_area *a, size_t
 
 		if (page < begin)
 			continue;
-		if ((get(w) & (UNDO_OPEN | UNDO_LOST)) == UNDO_OPEN)
+		if ((undo_get(w) & (UNDO_OPEN | UNDO_LOST)) == UNDO_OPEN)
 			list(u, w, page, slot);
 		else
 			refuse(u, page);
@@ -224,7 +214,7 @@ static void drop_listed(struct crn_undo_pages *u)
 	for (size_t i = 0; i < count; i++) {
 		uintptr_t page = u->saved[i];
 
-		if (!(get(undo_word_of(undo_find(u, page), page)) & UNDO_LISTED))
+		if (!(undo_get(undo_word_of(undo_find(u, page), page)) & UNDO_LISTED))
 			u->saved[kept++] = page;
 	}
 	atomic_store(&u->saved_count, kept);
@@ -262,9 +252,9 @@ bool undo_cool(struct crn_undo_pages *u)
 		uintptr_t page = u->saved[i];
 		struct undo_area *a = undo_find(u, page);
 		undo_word *w = undo_word_of(a, page);
-		uintptr_t word = get(w), keep = word & (UNDO_SEALED | UNDO_EXEC);
+		uintptr_t word = undo_get(w), keep = word & (UNDO_SEALED | UNDO_EXEC);
 
-		set(w, word & ~(uintptr_t)UNDO_SAME);
+		undo_set(w, word & ~(uintptr_t)UNDO_SAME);
 		if (!(word & UNDO_SAME) || word & UNDO_SEALED || undo_in_flight(u, page) ||
 			a->guard->protect(u, page, page + CRN_PAGE_SIZE, word & UNDO_EXEC) < 0) {
 			u->saved[kept++] = page;
@@ -281,7 +271,7 @@ bool undo_cool(struct crn_undo_pages *u)
 		if (a->own)
 			undo_cut_note_page(u, a, page);
 		undo_frame_drop(u, word);
-		set(w, keep);
+		undo_set(w, keep);
 	}
 	atomic_store(&u->saved_count, kept);
 	return true;

@@ -13,16 +13,6 @@
 #include "os/pagemap.h"
 #include "track/undo/undo_pages.h"
 
-static uintptr_t get(const undo_word *w)
-{
-	return atomic_load_explicit(w, memory_order_relaxed);
-}
-
-static void set(undo_word *w, uintptr_t value)
-{
-	atomic_store_explicit(w, value, memory_order_relaxed);
-}
-
 void undo_note_saved(struct crn_undo_pages *u, uintptr_t page)
 {
 	size_t at = atomic_fetch_add(&u->saved_count, 1);
@@ -51,7 +41,7 @@ static bool was_cut(const struct crn_undo_pages *u, uintptr_t page)
 void undo_save_page(
 	struct crn_undo_pages *u, undo_word *w, uintptr_t page, uintptr_t flags)
 {
-	uintptr_t word = get(w) | UNDO_OPEN | flags;
+	uintptr_t word = undo_get(w) | UNDO_OPEN | flags;
 	void *frame = crn_frame_alloc(u->env->arena);
 	int err;
 
@@ -81,13 +71,13 @@ void undo_save_page(
 		if (u->env->seal)
 			u->env->seal(u->env, frame, true);
 	}
-	set(w, word | undo_told_doubt(u, page));
+	undo_set(w, word | undo_told_doubt(u, page));
 	undo_note_saved(u, page);
 }
 
 static bool clean(const undo_word *w)
 {
-	return !(get(w) & (UNDO_OPEN | UNDO_SEALED));
+	return !(undo_get(w) & (UNDO_OPEN | UNDO_SEALED));
 }
 
 /* What userfaultfd guards is looked at page by page, before it is saved. */
@@ -114,16 +104,17 @@ static int open_wider(struct crn_undo_pages *u, struct undo_area *a, uintptr_t *
 
 		while (side != 1 && from > a->begin &&
 			clean(undo_word_of(a, from - CRN_PAGE_SIZE)) &&
-			(get(undo_word_of(a, from - CRN_PAGE_SIZE)) & UNDO_EXEC) == exec)
+			(undo_get(undo_word_of(a, from - CRN_PAGE_SIZE)) & UNDO_EXEC) == exec)
 			from -= CRN_PAGE_SIZE;
 		while (side != 0 && to < a->end && clean(undo_word_of(a, to)) &&
-			(get(undo_word_of(a, to)) & UNDO_EXEC) == exec)
+			(undo_get(undo_word_of(a, to)) & UNDO_EXEC) == exec)
 			to += CRN_PAGE_SIZE;
 		for (uintptr_t page = from; page < to; page += CRN_PAGE_SIZE)
 			if (clean(undo_word_of(a, page)))
 				undo_save_page(u, undo_word_of(a, page), page, UNDO_HOT);
 			else
-				set(undo_word_of(a, page), get(undo_word_of(a, page)) | UNDO_HOT);
+				undo_set(undo_word_of(a, page),
+					undo_get(undo_word_of(a, page)) | UNDO_HOT);
 		note_exchanged(u, a, from, *begin);
 		note_exchanged(u, a, *end, to);
 		*begin = from;
@@ -149,11 +140,11 @@ int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 	if (a->hot)
 		return 0;
 	for (uintptr_t page = begin; page < end;) {
-		uintptr_t from = page, exec = get(undo_word_of(a, page)) & UNDO_EXEC, to;
+		uintptr_t from = page, exec = undo_get(undo_word_of(a, page)) & UNDO_EXEC, to;
 		int err;
 
 		for (; page < end && clean(undo_word_of(a, page)); page += CRN_PAGE_SIZE) {
-			if ((get(undo_word_of(a, page)) & UNDO_EXEC) != exec)
+			if ((undo_get(undo_word_of(a, page)) & UNDO_EXEC) != exec)
 				break;
 			undo_save_page(u, undo_word_of(a, page), page, 0);
 		}
@@ -234,9 +225,9 @@ static int make_hot(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
 		undo_word *w = undo_word_of(a, page);
 
-		if (get(w) & UNDO_OPEN && !(get(w) & UNDO_SEALED))
-			set(w, get(w) | UNDO_HOT);
-		if (get(w) & UNDO_LISTED)
+		if (undo_get(w) & UNDO_OPEN && !(undo_get(w) & UNDO_SEALED))
+			undo_set(w, undo_get(w) | UNDO_HOT);
+		if (undo_get(w) & UNDO_LISTED)
 			crn_hot_list_find(&u->hot, page)->pinned = true;
 	}
 	return 0;
@@ -250,7 +241,7 @@ static int make_cold(struct crn_undo_pages *u, struct undo_area *a, uintptr_t be
 	if (a->hot)
 		return 0;
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		set(undo_word_of(a, page), get(undo_word_of(a, page)) & ~flags);
+		undo_set(undo_word_of(a, page), undo_get(undo_word_of(a, page)) & ~flags);
 	for (; i < u->hot.count && u->hot.at[i].page < end; i++) {
 		undo_note_saved(u, u->hot.at[i].page);
 		u->hot.at[i].where = NULL;
@@ -275,7 +266,7 @@ int undo_set_hot(void *t, uintptr_t addr, size_t len, bool hot)
 static int seal(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		set(undo_word_of(a, page), get(undo_word_of(a, page)) | UNDO_SEALED);
+		undo_set(undo_word_of(a, page), undo_get(undo_word_of(a, page)) | UNDO_SEALED);
 	return 0;
 }
 
@@ -285,7 +276,7 @@ static int unseal(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
 		undo_word *w = undo_word_of(a, page);
 
-		set(w, get(w) & ~(uintptr_t)UNDO_SEALED);
+		undo_set(w, undo_get(w) & ~(uintptr_t)UNDO_SEALED);
 		if (clean(w) && !a->hot)
 			undo_save_page(u, w, page, 0);
 	}
@@ -301,14 +292,15 @@ static int unseal(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin
 static int mark_exec(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		set(undo_word_of(a, page), get(undo_word_of(a, page)) | UNDO_EXEC);
+		undo_set(undo_word_of(a, page), undo_get(undo_word_of(a, page)) | UNDO_EXEC);
 	return 0;
 }
 
 static int clear_exec(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		set(undo_word_of(a, page), get(undo_word_of(a, page)) & ~(uintptr_t)UNDO_EXEC);
+		undo_set(undo_word_of(a, page),
+			undo_get(undo_word_of(a, page)) & ~(uintptr_t)UNDO_EXEC);
 	return 0;
 }
 
@@ -328,7 +320,7 @@ int undo_protection(void *t, uintptr_t addr, size_t len, int prot)
 static void mark(struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		set(undo_word_of(a, page), get(undo_word_of(a, page)) | UNDO_THERE);
+		undo_set(undo_word_of(a, page), undo_get(undo_word_of(a, page)) | UNDO_THERE);
 	a->low = CRN_MIN(a->low, crn_pages(begin - a->begin));
 	a->high = CRN_MAX(a->high, crn_pages(end - a->begin));
 }
@@ -360,7 +352,7 @@ size_t undo_hot_area_count(struct crn_undo_pages *u, struct undo_area *a, size_t
 
 	mark_populated(u, a);
 	for (size_t i = a->low; i < a->high; i++) {
-		uintptr_t word = get(&a->words[i]);
+		uintptr_t word = undo_get(&a->words[i]);
 
 		count += word & UNDO_THERE || undo_frame(word);
 		*bare += word & UNDO_THERE && !undo_frame(word);
@@ -374,7 +366,7 @@ int undo_hot_area_turn(struct crn_undo_pages *u, struct undo_area *a, struct crn
 	int err = 0;
 
 	for (size_t i = a->low; i < a->high; i++) {
-		uintptr_t word = get(&a->words[i]), page = a->begin + (i << CRN_PAGE_SHIFT);
+		uintptr_t word = undo_get(&a->words[i]), page = a->begin + (i << CRN_PAGE_SHIFT);
 		void *frame = undo_frame(word);
 		int got = 0;
 
@@ -387,10 +379,10 @@ int undo_hot_area_turn(struct crn_undo_pages *u, struct undo_area *a, struct crn
 			atomic_fetch_sub(&u->frame_count, 1);
 			if (got < 0)
 				crn_frame_free(u->env->arena, frame);
-			set(&a->words[i], (word & UNDO_FLAGS) | UNDO_ZERO);
+			undo_set(&a->words[i], (word & UNDO_FLAGS) | UNDO_ZERO);
 		}
-		set(&a->words[i], get(&a->words[i]) & ~(uintptr_t)UNDO_THERE);
-		if (undo_frame(get(&a->words[i]))) {
+		undo_set(&a->words[i], undo_get(&a->words[i]) & ~(uintptr_t)UNDO_THERE);
+		if (undo_frame(undo_get(&a->words[i]))) {
 			low = CRN_MIN(low, i);
 			high = i + 1;
 		}
@@ -407,9 +399,9 @@ int undo_hot_area_show(struct crn_undo_pages *u, struct undo_area *a, struct crn
 
 	mark_populated(u, a);
 	for (size_t i = a->low; i < a->high; i++) {
-		uintptr_t word = get(&a->words[i]), page = a->begin + (i << CRN_PAGE_SHIFT);
+		uintptr_t word = undo_get(&a->words[i]), page = a->begin + (i << CRN_PAGE_SHIFT);
 
-		set(&a->words[i], word & ~(uintptr_t)UNDO_THERE);
+		undo_set(&a->words[i], word & ~(uintptr_t)UNDO_THERE);
 		if (err < 0 || word & UNDO_LOST || !(word & UNDO_THERE || undo_frame(word)) ||
 			undo_unchanged(word, page))
 			continue;
@@ -425,7 +417,7 @@ int undo_hot_area_begin(struct crn_undo_pages *u, struct undo_area *a)
 	int err;
 
 	for (size_t i = 0; i < pages; i++)
-		set(&a->words[i], UNDO_OPEN | UNDO_HOT | UNDO_ZERO);
+		undo_set(&a->words[i], UNDO_OPEN | UNDO_HOT | UNDO_ZERO);
 	a->low = pages;
 	a->high = 0;
 	CRN_TRY(crn_frame_reserve(arena, undo_hot_area_count(u, a, &bare)));
@@ -433,7 +425,7 @@ int undo_hot_area_begin(struct crn_undo_pages *u, struct undo_area *a)
 		uintptr_t page = a->begin + (i << CRN_PAGE_SHIFT);
 		void *frame = NULL;
 
-		if (get(&a->words[i]) & UNDO_THERE)
+		if (undo_get(&a->words[i]) & UNDO_THERE)
 			frame = crn_frame_alloc(arena);
 		err = frame ? undo_read_page(frame, page) : 0;
 		if (err < 0) {
@@ -444,7 +436,8 @@ int undo_hot_area_begin(struct crn_undo_pages *u, struct undo_area *a)
 			return err;
 		if (frame)
 			atomic_fetch_add(&u->frame_count, 1);
-		set(&a->words[i], UNDO_OPEN | UNDO_HOT | (frame ? (uintptr_t)frame : UNDO_ZERO));
+		undo_set(&a->words[i],
+			UNDO_OPEN | UNDO_HOT | (frame ? (uintptr_t)frame : UNDO_ZERO));
 	}
 	return 0;
 }
@@ -459,7 +452,7 @@ static int collect_part(
 	if (a->hot)
 		mark_populated(u, a);
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
-		uintptr_t word = get(undo_word_of(a, page));
+		uintptr_t word = undo_get(undo_word_of(a, page));
 		const void *frame = undo_frame(word);
 
 		/* After a rewind pages are open but as they were: what counts is the content. */
@@ -468,7 +461,7 @@ static int collect_part(
 		count += !crn_guarded_same(frame, (const void *)page);
 	}
 	for (size_t i = a->low; a->hot && i < a->high; i++)
-		set(&a->words[i], get(&a->words[i]) & ~(uintptr_t)UNDO_THERE);
+		undo_set(&a->words[i], undo_get(&a->words[i]) & ~(uintptr_t)UNDO_THERE);
 	return count;
 }
 

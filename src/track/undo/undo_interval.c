@@ -13,16 +13,6 @@
 #include "os/thread.h"
 #include "track/undo/undo_pages.h"
 
-static uintptr_t get(const undo_word *w)
-{
-	return atomic_load_explicit(w, memory_order_relaxed);
-}
-
-static void set(undo_word *w, uintptr_t value)
-{
-	atomic_store_explicit(w, value, memory_order_relaxed);
-}
-
 /* Shell's sort, with Ciura's gaps: in place, no recursion, quick on what is nearly sorted. */
 static void sort_pages(_Atomic uintptr_t *pages, size_t count)
 {
@@ -57,7 +47,8 @@ static void look_at_all(struct crn_undo_pages *u, struct undo_look *look, bool q
 
 	*look = (struct undo_look){ .count = saved };
 	for (size_t i = 0; i < saved; i++) {
-		uintptr_t page = u->saved[i], word = get(undo_word_of(undo_find(u, page), page));
+		uintptr_t page = u->saved[i];
+		uintptr_t word = undo_get(undo_word_of(undo_find(u, page), page));
 
 		look->bare += (word & UNDO_HOT || undo_in_flight(u, page)) && !undo_frame(word);
 	}
@@ -176,7 +167,7 @@ int undo_interval_begin(void *t)
 
 static void *frame_of(struct crn_undo_pages *u, uintptr_t page)
 {
-	return undo_frame(get(undo_word_of(undo_find(u, page), page)));
+	return undo_frame(undo_get(undo_word_of(undo_find(u, page), page)));
 }
 
 static int show_saved(struct crn_undo_pages *u, struct crn_sink *sink)
@@ -197,7 +188,7 @@ static int show_saved(struct crn_undo_pages *u, struct crn_sink *sink)
 		uintptr_t page = u->saved[down ? count - 1 - i : i], word;
 
 		a = undo_area_of(u, a, page);
-		word = get(undo_word_of(a, page));
+		word = undo_get(undo_word_of(a, page));
 		if (word & UNDO_LOST)
 			continue;
 		CRN_TRY(sink->take(sink, page, CRN_PAGE_SIZE, undo_frame(word), false));
@@ -208,7 +199,7 @@ static int show_saved(struct crn_undo_pages *u, struct crn_sink *sink)
 static int show_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 {
 	for (size_t i = 0; i < u->hot.count; i++) {
-		uintptr_t word = get(u->hot.at[i].where);
+		uintptr_t word = undo_get(u->hot.at[i].where);
 
 		if (!(word & UNDO_LOST) &&
 			(u->hot.at[i].touched || !undo_unchanged(word, u->hot.at[i].page)))
@@ -239,7 +230,7 @@ int undo_undo(void *t, struct crn_sink *sink)
  */
 static void *frame_for(struct crn_undo_pages *u, undo_word *w)
 {
-	void *frame = undo_frame(get(w));
+	void *frame = undo_frame(undo_get(w));
 
 	if (frame)
 		return frame;
@@ -251,18 +242,18 @@ static void *frame_for(struct crn_undo_pages *u, undo_word *w)
 
 static int rewrite(struct crn_undo_pages *u, undo_word *w, const void *content)
 {
-	uintptr_t keep = get(w) & (UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC);
+	uintptr_t keep = undo_get(w) & (UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC);
 	void *frame = content ? frame_for(u, w) : NULL;
 
 	if (content && !frame)
 		return CAIRN_EMEMORY;
 	if (content) {
 		crn_copy_page(frame, content);
-		set(w, keep | UNDO_OPEN | (uintptr_t)frame);
+		undo_set(w, keep | UNDO_OPEN | (uintptr_t)frame);
 		return 0;
 	}
-	undo_frame_drop(u, get(w));
-	set(w, keep | UNDO_OPEN | UNDO_ZERO);
+	undo_frame_drop(u, undo_get(w));
+	undo_set(w, keep | UNDO_OPEN | UNDO_ZERO);
 	return 0;
 }
 
@@ -277,7 +268,7 @@ int undo_rebase(void *t, uintptr_t page, const void *content)
 	if (!a) {
 		err = CAIRN_ENOTAREA;
 	} else {
-		if (!(get(undo_word_of(a, page)) & UNDO_OPEN))
+		if (!(undo_get(undo_word_of(a, page)) & UNDO_OPEN))
 			err = undo_open_range(u, a, page, page + CRN_PAGE_SIZE);
 		if (err >= 0)
 			err = rewrite(u, undo_word_of(a, page), content);

@@ -76,6 +76,17 @@ enum undo_flags {
 
 typedef _Atomic uintptr_t undo_word;
 
+/* In no order beside other words: the gate, or UNDO_BUSY, keeps everybody else away. */
+static inline uintptr_t undo_get(const undo_word *w)
+{
+	return atomic_load_explicit(w, memory_order_relaxed);
+}
+
+static inline void undo_set(undo_word *w, uintptr_t value)
+{
+	atomic_store_explicit(w, value, memory_order_relaxed);
+}
+
 static inline void *undo_frame(uintptr_t word)
 {
 	return (void *)(word & ~(uintptr_t)UNDO_FLAGS);
@@ -401,7 +412,7 @@ struct undo_look {
 /* The frame of an open page; NULL if the old content is zeros, or lost. */
 static inline void *undo_old(const undo_word *w)
 {
-	uintptr_t word = atomic_load_explicit(w, memory_order_relaxed);
+	uintptr_t word = undo_get(w);
 
 	return word & UNDO_LOST ? NULL : undo_frame(word);
 }

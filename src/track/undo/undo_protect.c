@@ -15,16 +15,6 @@
 #define PIECE      (2ul << 20)
 #define DENSE_RUNS 4
 
-static uintptr_t get(const undo_word *w)
-{
-	return atomic_load_explicit(w, memory_order_relaxed);
-}
-
-static void set(undo_word *w, uintptr_t value)
-{
-	atomic_store_explicit(w, value, memory_order_relaxed);
-}
-
 static bool mapped(struct crn_undo_pages *u, uintptr_t page)
 {
 	struct crn_mapping m;
@@ -43,7 +33,7 @@ static void protect_singly(
 		undo_word *w = undo_word_of(a, page);
 		int err;
 
-		if (!(get(w) & UNDO_OPEN))
+		if (!(undo_get(w) & UNDO_OPEN))
 			continue;
 		err = a->guard->protect(u, page, page + CRN_PAGE_SIZE, exec);
 		if (err >= 0)
@@ -53,11 +43,11 @@ static void protect_singly(
 			 * The mapping has gone away, perhaps another one is in its place: nothing
 			 * to protect until the session notices.
 			 */
-			set(w, get(w) | UNDO_SEALED);
+			undo_set(w, undo_get(w) | UNDO_SEALED);
 			undo_whole_lost(u, a);
 			continue;
 		}
-		set(w, (get(w) | UNDO_HOT) & ~(uintptr_t)UNDO_SAME);
+		undo_set(w, (undo_get(w) | UNDO_HOT) & ~(uintptr_t)UNDO_SAME);
 		if (!atomic_exchange(&u->limit_told, 1))
 			crn_warn("the kernel's limit of mappings (vm.max_map_count) is reached: "
 				 "pages stay open and are copied at every checkpoint");
@@ -72,12 +62,12 @@ static bool joins(const struct crn_undo_pages *u, const struct undo_area *a, uin
 
 	if (next >= a->end)
 		return false;
-	next_word = get(undo_word_of(a, next));
+	next_word = undo_get(undo_word_of(a, next));
 	if (next_word & (UNDO_HOT | UNDO_SEALED) || (next_word & UNDO_EXEC) != exec ||
 		undo_in_flight(u, next))
 		return false;
 	for (; end < next; end += CRN_PAGE_SIZE) {
-		uintptr_t word = get(undo_word_of(a, end));
+		uintptr_t word = undo_get(undo_word_of(a, end));
 
 		if (word & (UNDO_OPEN | UNDO_SEALED) || (word & UNDO_EXEC) != exec)
 			return false;
@@ -89,7 +79,7 @@ static bool joins(const struct crn_undo_pages *u, const struct undo_area *a, uin
 static size_t count_run(const struct crn_undo_pages *u, const struct undo_area *a, size_t i,
 	size_t count, uintptr_t *end)
 {
-	uintptr_t exec = get(undo_word_of(a, u->saved[i])) & UNDO_EXEC;
+	uintptr_t exec = undo_get(undo_word_of(a, u->saved[i])) & UNDO_EXEC;
 	uintptr_t gap = a->guard->dense || u->env->areas_alone ? 0 : GAP_PAGES * CRN_PAGE_SIZE;
 	size_t n = 1;
 
@@ -107,7 +97,7 @@ static size_t count_dense(const struct crn_undo_pages *u, const struct undo_area
 	size_t count, uintptr_t *end)
 {
 	uintptr_t limit = (u->saved[i] & ~(PIECE - 1)) + PIECE, before;
-	uintptr_t exec = get(undo_word_of(a, u->saved[i])) & UNDO_EXEC;
+	uintptr_t exec = undo_get(undo_word_of(a, u->saved[i])) & UNDO_EXEC;
 	size_t n = 1, runs = 1;
 
 	if (!a->guard->dense)
@@ -135,7 +125,7 @@ size_t undo_protect_saved(struct crn_undo_pages *u, size_t count)
 		size_t n;
 
 		a = undo_area_of(u, a, begin);
-		word = get(undo_word_of(a, begin));
+		word = undo_get(undo_word_of(a, begin));
 		if (word & (UNDO_HOT | UNDO_SEALED) || undo_in_flight(u, begin)) {
 			i++;
 			open++;

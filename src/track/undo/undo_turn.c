@@ -10,16 +10,6 @@
 #include "os/guarded.h"
 #include "track/undo/undo_pages.h"
 
-static uintptr_t get(const undo_word *w)
-{
-	return atomic_load_explicit(w, memory_order_relaxed);
-}
-
-static void set(undo_word *w, uintptr_t value)
-{
-	atomic_store_explicit(w, value, memory_order_relaxed);
-}
-
 /* What a page is goes on being so when its content changes hands. */
 #define STAYS (UNDO_OPEN | UNDO_HOT | UNDO_LISTED | UNDO_SEALED | UNDO_EXEC | UNDO_THERE)
 
@@ -84,20 +74,20 @@ static void *swap_frame(
 static inline void renew(
 	struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *fresh)
 {
-	uintptr_t keep = get(w) & STAYS;
+	uintptr_t keep = undo_get(w) & STAYS;
 	int err;
 
 	if (!fresh) {
-		set(w, keep | UNDO_LOST);
+		undo_set(w, keep | UNDO_LOST);
 		u->env->lost(u->env, page, CAIRN_EMEMORY);
 	} else if ((err = undo_read_page(fresh, page)) < 0) {
 		crn_frame_free(u->env->arena, fresh);
 		atomic_fetch_sub(&u->frame_count, 1);
-		set(w, keep | (crn_is_bare(err) ? UNDO_ZERO : UNDO_LOST));
+		undo_set(w, keep | (crn_is_bare(err) ? UNDO_ZERO : UNDO_LOST));
 		if (!crn_is_bare(err))
 			u->env->lost(u->env, page, err);
 	} else {
-		set(w, keep | (uintptr_t)fresh);
+		undo_set(w, keep | (uintptr_t)fresh);
 	}
 }
 
@@ -127,33 +117,33 @@ static int turn_absorbing(struct crn_undo_pages *u, undo_word *w, uintptr_t page
 
 int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
 {
-	void *frame = undo_frame(get(w));
+	void *frame = undo_frame(undo_get(w));
 	int err = frame && sink->absorb ? turn_absorbing(u, w, page, frame, sink) : -EFAULT;
 
 	if (err != -EFAULT)
 		return err;
 	err = 0;
-	renew(u, w, page, swap_frame(u, get(w), page, sink, &err));
+	renew(u, w, page, swap_frame(u, undo_get(w), page, sink, &err));
 	return err;
 }
 
 /* The interval of a page that is protected again ends. */
 static int hand(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
 {
-	uintptr_t word = get(w);
+	uintptr_t word = undo_get(w);
 	int given = 1;
 
 	/*
-	 * With K = 1, or a feed (images.c), no difference: the frame itself goes, still warm.
+	 * With a feed (images.c) no difference: the frame itself goes, still warm.
 	 * Another thread may have written since it was looked at, until it was protected.
 	 */
 	if (!(word & UNDO_SAME) || !undo_unchanged(word, page))
-		given = give(u, word, page, sink, u->env->keep > 1 && !u->feed);
+		given = give(u, word, page, sink, !u->feed);
 	if (given > 0) {
 		undo_frame_drop(u, word);
 		given = 0;
 	}
-	set(w, word & (UNDO_SEALED | UNDO_EXEC));
+	undo_set(w, word & (UNDO_SEALED | UNDO_EXEC));
 	return given;
 }
 
@@ -165,8 +155,9 @@ static bool list(struct crn_undo_pages *u, undo_word *w, uintptr_t page)
 	if (!e)
 		return false; /* it is found in saved[] again */
 	e->pinned = true;
+	e->old = undo_old(w);
 	e->changed = false; /* handed over already */
-	set(w, get(w) | UNDO_LISTED);
+	undo_set(w, undo_get(w) | UNDO_LISTED);
 	return true;
 }
 
@@ -186,14 +177,14 @@ static int hand_over_saved(struct crn_undo_pages *u, size_t count, struct crn_si
 
 		a = undo_area_of(u, a, page);
 		w = undo_word_of(a, page);
-		if (get(w) & UNDO_LISTED)
+		if (undo_get(w) & UNDO_LISTED)
 			continue; /* comes with the hot ones */
-		if (get(w) & UNDO_HOT) {
+		if (undo_get(w) & UNDO_HOT) {
 			got = undo_turn(u, w, page, sink);
 			if (!list(u, w, page))
 				u->saved[kept++] = page;
 		} else if (undo_in_flight(u, page)) {
-			set(w, get(w) & ~(uintptr_t)UNDO_SAME); /* not from here on */
+			undo_set(w, undo_get(w) & ~(uintptr_t)UNDO_SAME); /* not from here on */
 			got = undo_turn(u, w, page, sink);
 			u->saved[kept++] = page;
 		} else {
@@ -240,7 +231,7 @@ static bool exchange_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 			continue;
 		if (copies->to != e->old) {
 			e->old = copies->to;
-			set(e->where, (get(e->where) & STAYS) | (uintptr_t)e->old);
+			undo_set(e->where, (undo_get(e->where) & STAYS) | (uintptr_t)e->old);
 		}
 		e->changed = false;
 		copies++;
