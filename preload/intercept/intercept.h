@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of intercept/ share; agent.h is what the other rooms use.
+ * What the files of intercept/ share; agent.h is what the other folders use.
  *
  *	stubs.c, gate.S, layout.h   the way from a system call to the agent and back
  *	dispatch.c       calls that no patch covers

@@ -25,6 +25,7 @@ struct dirent_head {
 	char name[];
 } __attribute__((packed));
 
+/* Set by the agent alone, whose image is no part of a surface. */
 static int kept = -1;
 
 void crn_proc_keep(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cairn_stats: the figures that the rooms count, put together. */
+/* cairn_stats: the figures that all parts count, put together. */
 #include "session/engine.h"
 #include "base/copy.h"
 #include "base/log.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening and closing the engine. The only mutable static of the library is the pointer to it: a
- * restore that puts .data back cannot hurt, and after fork the child finds zeros behind it
- * (MADV_WIPEONFORK), which means: no engine.
+ * Opening and closing the engine. Its state lies behind one pointer, `anchor`: a restore that puts
+ * .data back cannot hurt, and after fork the child finds zeros behind it (MADV_WIPEONFORK), which
+ * means: no engine. The few other mutable statics say why a restore of them does no harm.
  */
 #include "session/engine.h"
 #include "session/files.h"

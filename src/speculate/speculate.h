@@ -14,10 +14,10 @@
  *			crn_speculation_evicted(): protect these runs again; their slots are free
  *			crn_speculation_promoted(): hot from now on; remember each one's slot
  *
- * A slot is a small number that names a hot page between this room and the tracker, so that no page
+ * A slot is a small number that names a hot page to strategy and tracker, so that no page
  * costs a look-up at a checkpoint: the tracker keeps it beside the page and sets one bit. Evictions
  * are applied before promotions, which may use the same slots again. With N hot pages that all
- * changed and nothing else, a checkpoint costs this room a few cycles a page.
+ * changed and nothing else, a checkpoint costs the strategy a few cycles a page.
  *
  * Memory that cannot be had costs predictions, never correctness: a page that could not be noted is
  * simply cold. Every call but crn_speculation_near needs the caller's lock.
