@@ -72,7 +72,8 @@ static void find_userfault(struct finding *out, size_t *n, const struct crn_host
 
 	detail(f, works ? "%s" : "%s%s", works ? ways[h->uffd_way] : reason(h->uffd_error),
 		works ? "" : filtered(h, h->uffd_error));
-	f->cost = "no async, no uffd: fork (50 times the cost) or mprotect (4 times)";
+	f->cost = "no async, no uffd: fork (80 times the cost and more) or mprotect "
+		  "(about 4.5 times)";
 	f->enable = h->uffd_error == -ENOSYS ? "a kernel with CONFIG_USERFAULTFD; in a container, "
 					       "a seccomp profile that allows it"
 					     : "sysctl vm.unprivileged_userfaultfd=1, or access to "
@@ -160,7 +161,8 @@ static void find_processor(struct finding *out, size_t *n, const struct crn_host
 	struct finding *f = add(out, n, "pkeys", h->pkeys, 0);
 
 	detail(f, "%s", h->pkeys ? "protection keys are there" : "no protection keys");
-	f->cost = "--protect uses mprotect: two system calls more at each checkpoint";
+	f->cost = "CAIRN_PROTECT in a program of your own uses mprotect: two system calls more at "
+		  "each checkpoint";
 	f->enable = NULL;
 
 	f = add(out, n, "fsgsbase", h->fsgsbase, 0);
@@ -267,7 +269,7 @@ static void find_bpf_feeds(struct feed_finding *bpf, struct feed_finding *images
 				: "adds a twelfth to every page fault of the host, for each session"
 		      : h->bpf ? "the kernel does not tell its types" : reason(h->bpf_error));
 	snprintf(images->detail, sizeof(images->detail), "%s",
-		works ? "adds half to a fault's cost; no mirror: half the memory; explicit areas"
+		works ? "adds half to a fault's cost; no mirror, but up to 16 MiB; explicit areas"
 		      : bpf->detail);
 }
 
@@ -281,7 +283,7 @@ static void find_perf_feed(struct feed_finding *perf, const struct crn_host *h)
 	else if (!h->perf_others)
 		perf->enable = "for `auto`: CAP_PERFMON, to see the writes of other processes";
 	snprintf(perf->detail, sizeof(perf->detail), "%s%s",
-		works ? "adds half to a fault's cost; 248 KiB of locked memory per thread"
+		works ? "adds half to a fault's cost; 216 KiB of locked memory per thread"
 		      : h->perf_faults ? "no tracepoints of locks: " : "",
 		works ? h->perf_others ? "" : "; by name only" : reason(h->perf_error));
 }

@@ -85,7 +85,7 @@ struct profile_task {
 	struct profile_task *next;
 	struct profile_process *process;
 	pid_t tid;
-	bool live, in_call, exits_call;
+	bool live, in_call;
 	struct profile_wait *current;
 	uint64_t entered_ns, slept_ns; /* when it entered its call; when it was last asleep */
 	struct profile_wait waits[PROFILE_WAITS_MAX];

@@ -23,7 +23,6 @@
 #include "runnable.h"
 #include "session/session.h"
 
-#define EXIT_OPTION  2
 #define KEEP_MAX     65536
 #define KEEP_RECOVER 8
 #define TIMER_MS_MAX 86400000ul
@@ -526,7 +525,7 @@ static int check_options(const struct crn_config *c)
 		fprintf(stderr, "cairn run: %s\n", wrong);
 	else if (check_oracle(c->strategy) && (!*c->trace || check_trace(c->trace)))
 		return 0;
-	return EXIT_OPTION;
+	return CRN_EXIT_USAGE;
 }
 
 int cmd_run(int argc, char **argv)
