@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The agent: Cairn inside an unmodified program. This header is the interface between its rooms:
+ * The agent: Cairn inside an unmodified program. This header is the interface between its folders:
  *
  *	intercept/   gets every system call here, before and after it runs, and every signal
  *	effects/     knows from effects.def what each call does to the world; journals its inverse
@@ -147,8 +147,8 @@ struct crn_thread {
 	bool clears_handlers;
 	/* in an after-hook: the call, whose result the context will hold */
 	struct crn_call *call;
-	/* about to end; the slot is free when the kernel no longer knows tid */
 	uintptr_t descriptor; /* the thread pointer it was born with; 0: the first thread */
+	/* about to end; the slot is free when the kernel no longer knows tid */
 	bool exiting;
 	long last_nr;                /* of the last system call that was begun */
 	uint64_t r11;                /* of the program, at the entry of a function that is a site */

@@ -15,7 +15,7 @@
  *	epoll_mirror.c  every epoll set's items, because the kernel tells neither disarmed masks nor data by descriptor
  *	address_space.c the program's limit of it, which the engine's does not count against
  *	reaped.c        children waited for since the checkpoint, told of again after a restore
- *	hold*.c         what is sent, kept until a checkpoint covers it (hold.h)
+ *	hold*.c, held*.c  what is sent, kept until a checkpoint covers it (hold.h)
  *	discarded_input.c  input that the program gets rid of without reading it
  *	hooks_*.c       one hook per kind of call
  *	interval.c      checkpoint taken / restore asked / restore done

@@ -141,7 +141,7 @@ void crn_hold_write(const struct crn_held *p);
 
 /* ---- hold_credit.c --------------------------------------------------------------------------- */
 
-/* The same, and whether there is room here. */
+/* May `n` bytes for this stream socket be held, and is there room? */
 bool crn_hold_may_take(int fd, struct crn_fd *f, size_t n);
 /* Does its close wait for the peer (SO_LINGER)? Then it cannot be made later, in a hook. */
 bool crn_hold_lingers(int fd);

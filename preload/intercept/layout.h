@@ -52,7 +52,7 @@
 /*
  * A trampoline, near the function whose entry jumps to it:
  *
- *	  0  movl $1, %gs:CRN_T_IN_AGENT; mov %r11, %gs:CRN_T_R11; lea trampoline, %r11; jmp *enter
+ *	  0  movl $1, %gs:CRN_T_IN_AGENT; mov %r11, %gs:(r11); lea trampoline, %r11; jmp *enter
  *	 40  the instructions that the jump displaced; jmp *back     <- CRN_TRAMPOLINE_RETURN
  *	104  enter: crn_enter_function; back: behind the displaced instructions; index of the site
  */

@@ -362,7 +362,7 @@ void crn_rt_save_old(uintptr_t addr, size_t len, const void *old);
 /* So many hooks have run in the open interval that it may be one for page mode. */
 void crn_rt_long(void);
 
-/* The same of few bytes, which are saved already as a rule: of a program's wrappers. */
+/* crn_rt_range of few bytes, which are saved already as a rule: of a program's wrappers. */
 static inline void crn_rt_keep(uintptr_t addr, size_t len)
 {
 	const struct crn_rt_shape *s = &__cairn_shape;

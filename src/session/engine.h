@@ -381,16 +381,16 @@ int crn_shared_forget(cairn_t *c, uintptr_t begin, uintptr_t end);
 /* ---- surface.c */
 /* Read the map into c->fresh. */
 int crn_surface_read(cairn_t *c);
-/* Read what of [begin, end) is mapped, as parts of an explicit area, into c->fresh. */
-int crn_surface_read_range(cairn_t *c, uintptr_t begin, uintptr_t end);
-/* CRN_AREA_HOT if a thread's descriptor lies there, as of the last look, and that matters; or 0. */
-uint32_t crn_surface_hot(const cairn_t *c, uintptr_t begin, uintptr_t end);
 /*
  * The same, if nothing has changed outside [begin, end): pieces there are taken from c->layout.
  * Only where crn_surface_has_parts.
  */
 int crn_surface_read_part(cairn_t *c, uintptr_t begin, uintptr_t end);
 bool crn_surface_has_parts(const cairn_t *c);
+/* Read what of [begin, end) is mapped, as parts of an explicit area, into c->fresh. */
+int crn_surface_read_range(cairn_t *c, uintptr_t begin, uintptr_t end);
+/* CRN_AREA_HOT if a thread's descriptor lies there, as of the last look, and that matters; or 0. */
+uint32_t crn_surface_hot(const cairn_t *c, uintptr_t begin, uintptr_t end);
 /* While maps are read: [begin, end) of a mapping is a piece, but for what is never tracked. */
 int crn_surface_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags, uintptr_t begin,
 	uintptr_t end);
