@@ -54,7 +54,7 @@ Options Options::parse(const char *text)
 	Options o;
 	SmallVector<StringRef, 16> items;
 	struct { const char *key; bool *to; } const switches[] = {
-		{ "save", &o.save }, { "link", &o.link }, { "off", &o.off },
+		{ "save", &o.save }, { "link", &o.link }, 
 		{ "lto", &o.lto }, { "profile", &o.profile },
 		{ "may-lack-sites", &o.may_lack_sites }, { "sites-long", &o.sites_long },
 		{ "guard", &o.guard }, { "threads", &o.threads },

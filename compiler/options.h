@@ -25,7 +25,6 @@ struct Options {
 	bool epoch = false;       // a tag is the number of its interval, else 1 (enum crn_rt_tags)
 	bool save = true;         // false: tags are read, nothing is ever saved (LMC, Figure 10)
 	bool link = false;        // the final link of a program: all of its code is in the module
-	bool off = false;         // do nothing
 	bool lto = false;         // units get their hooks when all are linked
 	bool profile = false;     // count loops, and put no hooks in (loop_counters.h)
 	bool sites_long = false;  // intervals of the profile's sites are long

@@ -94,7 +94,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 	{
 		Options o = Options::parse(std::getenv("CAIRN_PASS"));
 
-		if (o.off || o.profile || m.getModuleFlag(done_flag))
+		if (o.profile || m.getModuleFlag(done_flag))
 			return PreservedAnalyses::all();
 		m.addModuleFlag(Module::Max, done_flag, 1);
 		Report report(o);
@@ -154,7 +154,7 @@ struct LoopPass : PassInfoMixin<LoopPass> {
 	{
 		Options o = Options::parse(std::getenv("CAIRN_PASS"));
 
-		if (o.off || m.getModuleFlag(loops_flag) || (!o.profile && wanted_loops().empty()))
+		if (m.getModuleFlag(loops_flag) || (!o.profile && wanted_loops().empty()))
 			return PreservedAnalyses::all();
 		m.addModuleFlag(Module::Max, loops_flag, 1);
 		Report report(o);
@@ -174,7 +174,7 @@ struct FacetPass : PassInfoMixin<FacetPass> {
 	{
 		Options o = Options::parse(std::getenv("CAIRN_PASS"));
 
-		if (o.off || o.profile || !o.wrap || !keep_facet_ranges(m))
+		if (o.profile || !o.wrap || !keep_facet_ranges(m))
 			return PreservedAnalyses::all();
 		return PreservedAnalyses::none();
 	}

@@ -18,7 +18,6 @@ struct crn_sites {
 	uint64_t taken;     /* checkpoints, for whatever reason */
 	uint64_t outputs, failed, nested;
 	uint64_t stat_tsc;  /* when the engine's figures were last copied */
-	int32_t stat_fd;
 };
 
 /* Checkpoints taken so far. */

@@ -32,7 +32,6 @@ int crn_stat_open(struct crn_sites *sites)
 	/* A child writes into a page of its own. */
 	crn_sys3(SYS_madvise, addr, CRN_STAT_SIZE, MADV_DONTFORK);
 	crn_fd_engine(fd, true);
-	sites->stat_fd = fd;
 	page = (struct crn_stat_page *)addr;
 	page->version = CRN_STAT_VERSION;
 	page->pid = crn_agent->pid;
