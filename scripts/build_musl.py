@@ -110,7 +110,7 @@ def main() -> int:
     target = args.build.resolve() / "lib" / "cairn-musl"
     try:
         if not shutil.which("dpkg-source"):
-            raise BuildError("dpkg-dev is not installed (scripts/install_deps.sh programs)")
+            raise BuildError("dpkg-dev is not installed (scripts/install_deps.sh compiler)")
         if args.again or not target.exists():
             build(args.build.resolve() / "bin" / "cairn-cc", target)
     except BuildError as error:
