@@ -246,9 +246,11 @@ static pid_t child;
 
 static void setup_child(void)
 {
+	outside->value[0] = 0;
 	child = fork();
 	if (!child) {
-		usleep(30000);
+		for (int ms = 0; ms < 60000 && !outside->value[0]; ms++)
+			usleep(1000);
 		_exit(7);
 	}
 	CHECK(child > 0);
@@ -260,6 +262,7 @@ static void body_unwanted(bool again)
 
 	outside->count++;
 	CHECK(signal(SIGCHLD, SIG_IGN) == SIG_DFL);
+	outside->value[0] = 1;
 	nanosleep(&some, NULL);
 	crash_once();
 	CHECK(waitpid(child, NULL, 0) == -1 && errno == ECHILD);
