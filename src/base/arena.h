@@ -22,7 +22,7 @@
  *
  *	open blocks end <= blocks begin; blocks end <= frames_begin
  *	committed  <= memory_max           (bytes that may hold data)
- *	frames_total == frames_free + frames owned by mirror, trackers and journal
+ *	pages of [frames_begin, end) == free_count + frames owned by mirror, trackers and journal
  *
  * Thread-safety: the caller holds the session's lock, or is the only thread, or (frames only, from
  * a write-fault handler) uses crn_frame_alloc, which is lock-free and async-signal-safe.
