@@ -109,7 +109,7 @@ static void summary_json(const struct crn_stat_page *p)
 	const struct cairn_stats *s = &p->engine;
 	char line[2048];
 	size_t n = crn_format(line, sizeof(line),
-		"{\"pid\": %d, \"tracker\": \"%s\", \"hits\": %lu, \"checkpoints\": %lu, "
+		"{\"pid\": %d, \"tracker\": \"%s\", \"keep\": %u, \"hits\": %lu, \"checkpoints\": %lu, "
 		"\"outputs\": %lu, \"failed\": %lu, "
 		"\"nested\": %lu, \"recoveries\": %lu, \"refused\": %lu, \"resets\": %lu, "
 		"\"pages_saved\": %lu, "
@@ -121,8 +121,8 @@ static void summary_json(const struct crn_stat_page *p)
 		"\"surface_bytes\": %lu, "
 		"\"engine_bytes\": %lu, \"engine_bytes_max\": %lu, \"held\": %lu, "
 		"\"feed\": \"%s\", \"feed_why\": \"%s\", \"scans\": %lu}\n",
-		p->pid, s->tracker, p->hits, p->checkpoints, p->outputs, p->failed, p->nested,
-		p->recoveries, p->refused, p->resets, s->pages_saved, s->pages_restored,
+		p->pid, s->tracker, p->keep, p->hits, p->checkpoints, p->outputs, p->failed,
+		p->nested, p->recoveries, p->refused, p->resets, s->pages_saved, s->pages_restored,
 		s->checkpoint_ns, p->recovery_ns, s->strategy, s->strategy_why, s->pages_eager,
 		s->faults,
 		s->hot_pages, s->overcopied, s->undercopied, s->promotions, s->evictions,
