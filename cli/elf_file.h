@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct elf_file {
 	const uint8_t *bytes;
@@ -26,6 +27,14 @@ enum elf_kind {
 	ELF_STATIC, /* no program interpreter */
 	ELF_DYNAMIC,
 };
+
+/* What such a file is called: the last component of its path. */
+static inline const char *elf_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
 
 /* 0 or -errno. A file that is no valid 64-bit x86 ELF gives -ENOEXEC. */
 int elf_open(struct elf_file *f, const char *path);

@@ -38,12 +38,11 @@ static bool search_file(struct search *s, const char *path)
 static bool search_loaded(void *arg, const char *name, const char *path)
 {
 	struct search *s = arg;
-	const char *slash = strrchr(path, '/');
 
 	if (s->object && !loaded_is(s->object, name, path))
 		return false;
 	s->object_seen = true;
-	snprintf(s->out->object, sizeof(s->out->object), "%s", slash ? slash + 1 : path);
+	snprintf(s->out->object, sizeof(s->out->object), "%s", elf_base_name(path));
 	return search_file(s, path);
 }
 

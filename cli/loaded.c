@@ -8,23 +8,17 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "elf_file.h"
 
 extern char **environ;
-
-static const char *file_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
 
 bool loaded_is(const char *wanted, const char *name, const char *path)
 {
 	size_t n = strlen(wanted);
-	const char *file = file_name(name);
+	const char *file = elf_base_name(name);
 
-	return !strcmp(wanted, file) || !strcmp(wanted, file_name(path)) || !strcmp(wanted, path) ||
-		(!strncmp(wanted, file, n) && file[n] == '.');
+	return !strcmp(wanted, file) || !strcmp(wanted, elf_base_name(path)) ||
+		!strcmp(wanted, path) || (!strncmp(wanted, file, n) && file[n] == '.');
 }
 
 /* "\tlibz.so.1 => /lib/libz.so.1 (0x7f...)", "\t/lib64/ld.so (0x...)"; the rest has no file. */

@@ -3,6 +3,7 @@
 #include <argp.h>
 #include <string.h>
 #include "commands.h"
+#include "elf_file.h"
 #include "loop_profile.h"
 #include "profile.h"
 
@@ -18,13 +19,6 @@ struct arguments {
 	const char *path;
 	bool json, sites;
 };
-
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
 
 static double seconds(uint64_t ns)
 {
@@ -211,7 +205,7 @@ static int print_sites(const struct loop_profile *p, const struct loop_classes *
 				"load, or more time\n", p->path);
 		return 1;
 	}
-	fprintf(out, "%s\n", base_name(p->head.program));
+	fprintf(out, "%s\n", elf_base_name(p->head.program));
 	for (uint32_t i = 0; i < all->site_count; i++)
 		fprintf(out, "%s\n", p->points[all->sites[i]].text);
 	return 0;

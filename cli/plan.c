@@ -362,7 +362,6 @@ static void scan_close(struct scan *s, struct elf_file *f)
 static int add_object(struct plan_builder *b, const char *path)
 {
 	struct crn_plan_object *o = &b->objects[b->object_count];
-	const char *slash = strrchr(path, '/');
 	const uint8_t *id;
 	struct elf_file f;
 	struct scan s;
@@ -383,7 +382,7 @@ static int add_object(struct plan_builder *b, const char *path)
 		memcpy(o->build_id, id, id_size);
 		o->text_begin = (uint32_t)(s.base & ~4095ull);
 		o->text_end = (uint32_t)((s.base + s.size + 4095) & ~4095ull);
-		strncpy(o->name, slash ? slash + 1 : path, sizeof(o->name) - 1);
+		strncpy(o->name, elf_base_name(path), sizeof(o->name) - 1);
 		e = plan_text(b, &s);
 		if (e < 0)
 			b->site_count = o->sites_first;
@@ -396,13 +395,12 @@ static int add_object(struct plan_builder *b, const char *path)
 
 static int add_loaded(struct dl_phdr_info *info, size_t size, void *ctx)
 {
-	const char *name = info->dlpi_name, *slash = strrchr(name, '/');
+	const char *name = elf_base_name(info->dlpi_name);
 
 	(void)size;
-	slash = slash ? slash + 1 : name;
-	if (!strncmp(slash, "libc.so", 7) || !strncmp(slash, "ld-linux", 8) ||
-		!strncmp(slash, "libpthread", 10) || !strncmp(slash, "ld-musl", 7))
-		(void)add_object(ctx, name);
+	if (!strncmp(name, "libc.so", 7) || !strncmp(name, "ld-linux", 8) ||
+		!strncmp(name, "libpthread", 10) || !strncmp(name, "ld-musl", 7))
+		(void)add_object(ctx, info->dlpi_name);
 	return 0;
 }
 

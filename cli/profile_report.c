@@ -2,14 +2,8 @@
 /* The report of `cairn profile`, for people and as JSON. */
 #include <stdlib.h>
 #include <string.h>
+#include "elf_file.h"
 #include "profile_classes.h"
-
-static const char *base_name(const char *path)
-{
-	const char *slash = path ? strrchr(path, '/') : NULL;
-
-	return slash ? slash + 1 : path ? path : "?";
-}
 
 /* Without the version: epoll_wait@@GLIBC_2.3.2 */
 static int symbol_length(const struct profile_frame *f)
@@ -59,8 +53,10 @@ static void print_row(const struct profile_row *r, double seconds, FILE *out)
 			r->sleeps ? "waits in" : "calls", profile_call_name(r->wait->nr), r->rate,
 			seconds > 0 ? (double)r->ns / 1e7 / seconds / r->threads : 0);
 	for (unsigned i = 0; i <= last; i++) {
+		const char *object = s->frames[i].object;
+
 		frame_text(&s->frames[i], text, sizeof(text));
-		fprintf(out, "      %-40s %s\n", text, base_name(s->frames[i].object));
+		fprintf(out, "      %-40s %s\n", text, object ? elf_base_name(object) : "?");
 	}
 	if (r->at[0])
 		fprintf(out, "  --at %s\n", r->at);
