@@ -20,12 +20,6 @@ static uint32_t pages[PAGES];
 static char *area, *untracked, *copies;
 static size_t area_bytes;
 
-static void check(int ret, const char *what)
-{
-	if (ret < 0)
-		fail(what, cairn_strerror(ret));
-}
-
 /* In blocks of their own: each with the caches that it makes for itself. */
 static void measure_rewind(cairn_t *session, uint64_t id, struct series *s, bool count)
 {

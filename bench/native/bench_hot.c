@@ -55,12 +55,6 @@ struct round {
 	size_t count;
 };
 
-static void check(int ret, const char *what)
-{
-	if (ret < 0)
-		fail(what, cairn_strerror(ret));
-}
-
 static uint32_t rnd(uint32_t below)
 {
 	seed ^= seed << 13;

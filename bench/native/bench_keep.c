@@ -22,12 +22,6 @@ static uint32_t pages[PAGES];
 static char *area, *copies;
 static size_t area_bytes;
 
-static void check(int ret, const char *what)
-{
-	if (ret < 0)
-		fail(what, cairn_strerror(ret));
-}
-
 static int run(size_t t, size_t k)
 {
 	struct cairn_options options = CAIRN_OPTIONS_INIT;

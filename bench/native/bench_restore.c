@@ -33,12 +33,6 @@ static int repeats(size_t tracker)
 	return toy ? 3 : strcmp(trackers[tracker], "fork") == 0 ? 20 : 200;
 }
 
-static void check(int ret, const char *what)
-{
-	if (ret < 0)
-		fail(what, cairn_strerror(ret));
-}
-
 /* Every page must be as it was: a restore that is fast because it does nothing is not one. */
 static void check_pages(uint32_t count)
 {

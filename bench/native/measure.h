@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <x86intrin.h>
 
+#include "cairn/cairn.h"
+
 #define PAGE 4096ul
 #define MIB  (1024ul * 1024)
 
@@ -75,5 +77,12 @@ void pick_pages(uint32_t *pages, size_t count, size_t total, uint32_t seed);
 void touch_pages(char *base, const uint32_t *pages, size_t count);
 
 _Noreturn void fail(const char *what, const char *why);
+
+/* What a call of the library has returned: exits if it is an error. */
+static inline void check(int ret, const char *what)
+{
+	if (ret < 0)
+		fail(what, cairn_strerror(ret));
+}
 
 #endif
