@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "servers"))
+    SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "servers")]
 
 from lmc_programs import BuildError, asked, built, built_checked
 from lmc_recipes import RECIPES, Recipe

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-STORE = ROOT / "build-programs"
+from debian_source import STORE
 
 NOTHING = "nothing saved"  # such a program can open no session
 

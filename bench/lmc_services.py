@@ -18,10 +18,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from heavy_servers import ApacheServer, BindServer, PostgresServer, program_path
-from lmc_recipes import STORE
-from loads import PER_CONNECTION, PROGRAMS, ab_load
-from servers import LighttpdServer, NginxServer, RedisServer, Server, ServerError
+from debian_source import STORE
+from heavy_servers import ApacheServer, BindServer, PostgresServer
+from loads import PER_CONNECTION, PROGRAMS, Needing, ab_load
+from servers import FileServer, LighttpdServer, NginxServer, RedisServer, Server, ServerError
 from throughput import requests_per_second
 
 FTP_CLIENTS = 10
@@ -66,7 +66,7 @@ class BuiltPostgres(PostgresServer):
         return str(STORE / "postgres" / "installed" / "programs" / "initdb")
 
 
-class ProftpdServer(Server):
+class ProftpdServer(FileServer):
     """A process for each connection; one user, whose home is the folder of files."""
 
     CONFIGURATION = """
@@ -97,10 +97,6 @@ TimeoutIdle 0
     )
     stop_signal = signal.SIGTERM
 
-    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
-        super().__init__(folder, under)
-        self.www = www
-
     def prepare(self) -> None:
         who = pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
         group = "nogroup" if os.geteuid() == 0 else str(who.pw_gid)
@@ -117,7 +113,7 @@ TimeoutIdle 0
         return ["-n", "-q", "-c", str(self.folder / "proftpd.conf")]
 
 
-class SessionServer(Server):
+class SessionServer(FileServer):
     """A program that serves one connection, which is its standard input and output; as of inetd."""
 
     words: tuple[str, ...] = ()
@@ -134,10 +130,6 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
         sessions.append(subprocess.Popen(sys.argv[2:], stdin=client, stdout=client))
         client.close()
 """
-
-    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
-        super().__init__(folder, under)
-        self.www = www
 
     def command(self) -> list[str]:
         listener = [sys.executable, "-c", self.LISTENER, str(self.port)]
@@ -174,7 +166,7 @@ def ftp_load(server: Server, requests: int) -> float:
 
 
 @dataclass(frozen=True)
-class Service:
+class Service(Needing):
     """`sizes`: KiB of the file that is asked for; 0: no files."""
 
     make: Callable[[Path, list[str], Path], Server]
@@ -184,12 +176,6 @@ class Service:
     quick: int
     sizes: tuple[int, ...] = (0,)
     needs: tuple[str, ...] = ()
-
-    def missing(self) -> str | None:
-        for program in self.needs:
-            if not program_path(program):
-                return f"{program} is not installed"
-        return None
 
     def start(self, folder: Path, under: list[str], kib: int) -> Server:
         www = folder.parent / f"www{kib}"

@@ -24,11 +24,13 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts" / "servers"))
+    SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
+    sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "servers")]
 
+from debian_source import STORE
 from lmc_programs import Builder, BuildError, asked, built, newest
 from lmc_programs import missing as missing_program
-from lmc_recipes import STORE, Recipe
+from lmc_recipes import Recipe
 from lmc_servers import Point, one_run
 from lmc_servers import line as line_of
 from lmc_services import SERVICES

@@ -24,8 +24,20 @@ PER_CONNECTION = 10
 CLIENTS = 10
 
 
+class Needing:
+    """What needs programs of Debian's to be measured."""
+
+    needs: tuple[str, ...]
+
+    def missing(self) -> str | None:
+        for program in self.needs:
+            if not program_path(program):
+                return f"{program} is not installed"
+        return None
+
+
 @dataclass(frozen=True)
-class Program:
+class Program(Needing):
     name: str
     needs: tuple[str, ...]
     unit: str
@@ -33,12 +45,6 @@ class Program:
     load: Callable[[Server, int], float]  # so many requests; requests per second
     full: int  # requests of a load as in the paper
     quick: int
-
-    def missing(self) -> str | None:
-        for program in self.needs:
-            if not program_path(program):
-                return f"{program} is not installed"
-        return None
 
 
 def _run(command: list[str], what: str) -> str:

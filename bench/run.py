@@ -32,7 +32,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent / "scripts" / "servers"))
+sys.path[:0] = [str(HERE.parent / "scripts"), str(HERE.parent / "scripts" / "servers")]
 
 import bounds  # noqa: E402
 import hmmsearch  # noqa: E402

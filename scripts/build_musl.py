@@ -15,15 +15,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "bench"))
-from lmc_programs import STORE, BuildError, fetch  # noqa: E402
+from debian_source import ROOT, STORE, BuildError, compiler, fetch
 
 PATIENCE = 1800  # seconds: the machine may be busy
 NAMES = "abcdef"
@@ -50,19 +47,6 @@ RENAMED = (
     ("src/thread/pthread_create.lo", "__unmapself", "__cairn_unmapself"),
     ("src/thread/pthread_cancel.lo", "__syscall_cp_asm", "__cairn_syscall_cp"),
 )
-
-
-def compiler(cairn_cc: Path) -> tuple[str, str]:
-    """The clang that cairn-cc calls, and its version."""
-    if not cairn_cc.exists():
-        raise BuildError(f"no {cairn_cc}: scripts/install_deps.sh compiler, and build again")
-    question = [cairn_cc, "-###", "-x", "c", "-c", "/dev/null"]
-    said = subprocess.run(question, capture_output=True, text=True).stderr
-    clang = re.search(r'"(/[^"]*clang[^"]*)"', said)
-    version = re.search(r"clang version (\d+)", said)
-    if not clang or not version:
-        raise BuildError(f"{cairn_cc} -### names no clang")
-    return clang[1], version[1]
 
 
 def run(folder: Path, *command: str) -> None:

@@ -15,12 +15,12 @@ import struct
 import subprocess
 from pathlib import Path
 
-from servers import PATIENCE, Server, ServerError, for_everybody, search_path
+from servers import PATIENCE, FileServer, Server, ServerError, for_everybody, search_path
 
 WORKERS = 10
 
 
-class ApacheServer(Server):
+class ApacheServer(FileServer):
     """The prefork module with ten workers, as in the papers; keep-alive without a limit."""
 
     program = "apache2"
@@ -51,10 +51,6 @@ KeepAliveTimeout 5
     Require all granted
 </Directory>
 """
-
-    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
-        super().__init__(folder, under)
-        self.www = www
 
     def prepare(self) -> None:
         load = "".join(

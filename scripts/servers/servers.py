@@ -264,7 +264,15 @@ class MemcachedServer(Server):
         return ["-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-t", "1", *user]
 
 
-class NginxServer(Server):
+class FileServer(Server):
+    """One that hands out the files of folder www."""
+
+    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
+        super().__init__(folder, under)
+        self.www = www
+
+
+class NginxServer(FileServer):
     """Master and two workers, which drop to another user when started as root, as Debian's does."""
 
     program = "nginx"
@@ -295,10 +303,6 @@ http {{
 }}
 """
 
-    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
-        super().__init__(folder, under)
-        self.www = www
-
     def prepare(self) -> None:
         user = "user www-data;" if os.geteuid() == 0 else ""
         text = self.CONFIGURATION.format(
@@ -314,13 +318,9 @@ http {{
         return ["-p", f"{self.folder}/", "-c", str(self.folder / "nginx.conf")]
 
 
-class LighttpdServer(Server):
+class LighttpdServer(FileServer):
     program = "lighttpd"
     requests_per_connection = 1000  # lighttpd's default
-
-    def __init__(self, folder: Path, under: list[str], www: Path) -> None:
-        super().__init__(folder, under)
-        self.www = www
 
     def prepare(self) -> None:
         (self.folder / "lighttpd.conf").write_text(
