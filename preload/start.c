@@ -13,6 +13,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "os/descriptor.h"
+#include "os/log_writer.h"
 #include "os/memory.h"
 #include "os/signal.h"
 #include "os/thread.h"

@@ -12,6 +12,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "os/descriptor.h"
+#include "os/log_writer.h"
 #include "recover/recover.h"
 
 static const char *signal_name(int sig)

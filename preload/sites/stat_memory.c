@@ -6,6 +6,7 @@
 #include "effects/hold.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/log_writer.h"
 #include "os/sys.h"
 #include "recover/recover.h"
 #include "session/session.h"

@@ -89,12 +89,4 @@ int crn_file_number(const char *path, int64_t *out);
  */
 long crn_environment(const char *name, char *buf, size_t size);
 
-/*
- * Send the engine's log lines to descriptor CAIRN_LOG_FD of the environment if that is open, else
- * to a high duplicate of descriptor 2 as it is now, unless that and descriptor 0 are one socket: a
- * peer. CAIRN_LOG (error, warn, info, debug) sets the level; default warn. The descriptor, or
- * -errno (then nothing is logged). Calling it again changes nothing.
- */
-int crn_log_start(void);
-
 #endif

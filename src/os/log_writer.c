@@ -10,6 +10,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "os/descriptor.h"
+#include "os/log_writer.h"
 #include "os/sys.h"
 
 static int log_fd = -1;

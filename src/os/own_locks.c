@@ -7,6 +7,7 @@
 #include "base/copy.h"
 #include "base/status.h"
 #include "os/descriptor.h"
+#include "os/other_task.h"
 #include "os/proc.h"
 #include "os/signal.h"
 #include "os/sys.h"
@@ -68,8 +69,6 @@ int crn_own_locks(uint64_t begin, uint64_t last)
 	return 0;
 }
 
-#define CLONE_CHILD 0x00004100u /* VM | VFORK; no signal at its end */
-
 struct errand {
 	int (*fn)(void *arg);
 	void *arg;
@@ -104,7 +103,7 @@ static long by_child(struct errand *e)
 			 "ud2\n"
 			 "1:"
 			 : "=a"(pid)
-			 : "a"(SYS_clone), "D"(CLONE_CHILD), "S"(0), "d"(0), "r"(r10), "r"(r8),
+			 : "a"(SYS_clone), "D"(CRN_CLONE_CHILD), "S"(0), "d"(0), "r"(r10), "r"(r8),
 			 [errand] "b"(e), [run] "r"(&run_in_child), [exit] "i"(SYS_exit)
 			 : "rcx", "r11", "memory");
 	while (pid > 0 && crn_sys4(SYS_wait4, pid, 0, 0x40000000 /* __WALL */, 0) == -EINTR)

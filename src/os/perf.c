@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
-#include "os/stores.h"
+#include "os/other_task.h"
 #include "os/sys.h"
 #include "os/thread.h"
 

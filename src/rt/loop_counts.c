@@ -20,6 +20,7 @@
 #include "cairn/cairn.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/log_writer.h"
 #include "os/memory.h"
 #include "os/shared_file.h"
 #include "os/thread.h"

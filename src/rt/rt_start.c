@@ -7,8 +7,8 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "os/descriptor.h"
 #include "os/exec.h"
+#include "os/log_writer.h"
 #include "os/memory.h"
 #include "rt/program_maps.h"
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cairn/cairn.h"
 #include "os/descriptor.h"
+#include "os/log_writer.h"
 #include "os/thread.h"
 #include "rt/rt.h"
 

@@ -11,8 +11,8 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "os/clock.h"
-#include "os/descriptor.h"
 #include "os/keeper.h"
+#include "os/log_writer.h"
 #include "os/memory.h"
 #include "os/pkey.h"
 #include "os/thread.h"
@@ -33,7 +33,8 @@ static size_t reserve_size;
  */
 static int reserve_key = -1;
 
-cairn_t *crn_session_current(void)
+/* The process's engine, or NULL. */
+static cairn_t *current(void)
 {
 	return anchor && anchor->state == ALIVE ? anchor->session : NULL;
 }
@@ -157,7 +158,7 @@ int crn_lock(cairn_t *c)
 	uint32_t keys, before;
 	int err;
 
-	if (!c || crn_session_current() != c)
+	if (!c || current() != c)
 		return -EINVAL;
 	keys = anchor->keys;
 	before = crn_pkey_open(keys); /* nothing behind `c` can be read before that */
@@ -453,7 +454,7 @@ int crn_session_open(cairn_t **out, const struct cairn_options *options,
 	char why[CRN_STRATEGY_WHY];
 	struct cairn_options o;
 	struct crn_host host;
-	cairn_t *c = crn_session_current();
+	cairn_t *c = current();
 	size_t reserved;
 	void *base;
 	bool whole, apart;

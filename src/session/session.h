@@ -119,9 +119,6 @@ size_t crn_session_reserved(void);
  */
 void crn_after_fork_child(void);
 
-/* The process's engine, or NULL. */
-cairn_t *crn_session_current(void);
-
 /*
  * cairn_open for the agent: every tracker may have every surface, and the program's own cairn_open
  * joins it. omit names the agent's own memory, which is left out from the start, because a tracker

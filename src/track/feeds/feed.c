@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "os/clock.h"
 #include "os/memory.h"
-#include "os/stores.h"
+#include "os/other_task.h"
 #include "os/thread.h"
 #include "os/userfault.h"
 

@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
-#include "os/stores.h"
+#include "os/other_task.h"
 
 #define RING_BYTES ((1 + CRN_PERF_LOCK_PAGES) * CRN_PAGE_SIZE)
 #define SLOT_BYTES (2 * RING_BYTES)

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storing one byte by another agent than the calling thread, done when the call returns, to see
- * whether a tracker or feed notices it. Results are 0 or positive, or -errno. No signal and no
- * trace is left.
+ * Another task that shares our memory, a thread or a child like vfork's, does one thing and is gone
+ * when the call returns. Events of perf are opened so, and whatever else must not be tied to the
+ * calling thread. Or it stores one byte, to see whether a tracker or feed notices it. Results are 0
+ * or positive, or -errno. No signal and no trace is left.
  */
-#ifndef CRN_OS_STORES_H
-#define CRN_OS_STORES_H
+#ifndef CRN_OS_OTHER_TASK_H
+#define CRN_OS_OTHER_TASK_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#define CRN_CLONE_CHILD 0x00004100u /* VM | VFORK; no signal at its end */
 
 int crn_store_by_kernel(volatile uint8_t *at); /* in a system call, like read(2) */
 int crn_store_by_thread(volatile uint8_t *at);

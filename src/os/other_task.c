@@ -3,12 +3,11 @@
 #include "base/bits.h"
 #include "os/memory.h"
 #include "os/signal.h"
-#include "os/stores.h"
+#include "os/other_task.h"
 #include "os/sys.h"
 
 _Static_assert(offsetof(struct crn_call, result) == 48, "the offsets below");
 
-#define CLONE_CHILD  0x00004100u /* VM | VFORK; no signal at its end */
 #define CLONE_THREAD 0x00054f00u /* VM | FS | FILES | SIGHAND | VFORK | THREAD | SYSVSEM */
 
 int crn_store_by_kernel(volatile uint8_t *at)
@@ -75,7 +74,7 @@ int crn_store_by_thread(volatile uint8_t *at)
 
 int crn_store_by_child(volatile uint8_t *at)
 {
-	long pid = cloned(CLONE_CHILD, at, NULL);
+	long pid = cloned(CRN_CLONE_CHILD, at, NULL);
 	int status;
 
 	while (pid > 0 && crn_sys4(SYS_wait4, pid, &status, 0x40000000 /* __WALL */, 0) == -EINTR)
@@ -86,7 +85,7 @@ int crn_store_by_child(volatile uint8_t *at)
 int crn_lock_by_thread(void *page)
 {
 	struct crn_call call = { .nr = SYS_madvise,
-		.args = { (long)page, CRN_PAGE_SIZE, 22 /* MADV_POPULATE_READ */ } };
+		.args = { (long)page, CRN_PAGE_SIZE, MADV_POPULATE_READ } };
 	int err = crn_call_by_thread(&call);
 
 	return err < 0 ? err : call.tid;
