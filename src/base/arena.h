@@ -114,7 +114,7 @@ enum crn_arena_part {
 /* The committed memory of a part; may be empty. */
 void crn_arena_part(
 	const struct crn_arena *a, enum crn_arena_part part, uintptr_t *begin, uintptr_t *end);
-/* Frames that somebody owns. */
+/* Frames that somebody owns. For tests. */
 uint64_t crn_arena_frames_used(const struct crn_arena *a);
 /* Walk the free list and compare all counts; traps. The arena must be at rest. */
 void crn_arena_check(const struct crn_arena *a);

@@ -173,7 +173,7 @@ struct crn_speculation *crn_speculation_rival(const struct crn_speculation *s, s
 
 /*
  * A sentence, if the strategy has given up (an oracle whose profile does not match the run); it
- * then behaves like none. NULL: all is well.
+ * then behaves like none. NULL: all is well. For tests: it is logged, too.
  */
 const char *crn_speculation_trouble(const struct crn_speculation *s);
 
