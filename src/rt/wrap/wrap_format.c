@@ -29,14 +29,6 @@ struct arguments {
 	bool many; /* more than there is room for */
 };
 
-static const char *read_number(const char *at, size_t *number)
-{
-	*number = 0;
-	while (*at >= '0' && *at <= '9')
-		*number = *number * 10 + (size_t)(*at++ - '0');
-	return at;
-}
-
 /* The next argument, or the one of that number. */
 static size_t take(struct arguments *a, size_t number, enum taken how)
 {
@@ -54,7 +46,7 @@ static size_t take(struct arguments *a, size_t number, enum taken how)
 /* N$ of an argument; else what was read is left, for it is a width. */
 static const char *read_place(const char *at, size_t *place)
 {
-	const char *rest = read_number(at, place);
+	const char *rest = crn_read_number(at, place);
 
 	if (*rest == '$' && *place)
 		return rest + 1;
@@ -68,7 +60,7 @@ static const char *read_width(const char *at, struct arguments *a)
 	size_t place;
 
 	if (*at != '*')
-		return read_number(at, &place);
+		return crn_read_number(at, &place);
 	at = read_place(at + 1, &place);
 	(void)take(a, place, WORD);
 	return at;

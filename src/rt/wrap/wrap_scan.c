@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "rt/wrap/reach.h"
 #include "rt/wrap/wrap.h"
+#include "rt/wrap/wrap_format.h"
 
 #define SCAN_STRING 4096
 #define POINTERS    64
@@ -29,14 +30,6 @@ struct conversion {
 	size_t width;   /* 0: none given */
 	unsigned place; /* of its argument; 0: the next one */
 };
-
-static const char *read_number(const char *at, size_t *number)
-{
-	*number = 0;
-	while (*at >= '0' && *at <= '9')
-		*number = *number * 10 + (size_t)(*at++ - '0');
-	return at;
-}
 
 /* hh h l ll q L j z t, and what they make of a number's size. */
 static const char *read_size(const char *at, struct conversion *c)
@@ -72,7 +65,7 @@ static const char *skip_set(const char *at)
 static const char *read_conversion(const char *at, struct conversion *c)
 {
 	size_t number;
-	const char *rest = read_number(at, &number);
+	const char *rest = crn_read_number(at, &number);
 
 	*c = (struct conversion){ .assigns = true };
 	if (*rest == '$' && number) {
@@ -81,7 +74,7 @@ static const char *read_conversion(const char *at, struct conversion *c)
 	}
 	for (; *at == '*' || *at == '\'' || *at == 'I'; at++)
 		c->assigns &= *at != '*';
-	at = read_number(at, &c->width);
+	at = crn_read_number(at, &c->width);
 	if (*at == 'm') {
 		c->allocates = true;
 		at++;
