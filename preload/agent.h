@@ -28,6 +28,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include "cairn/cairn.h"
+#include "os/signal.h"
 
 /* General registers of a thread at a system call, as the program sees them. Order is the stub's. */
 struct crn_regs {
@@ -220,9 +221,8 @@ void crn_call_vfork_begins(struct crn_thread *t);
 void crn_call_thread_ends(struct crn_thread *t);
 
 /* intercept/signals.c: which signals the program is given in this interval, by which action. */
-struct crn_sigaction;
 void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info,
-	const struct crn_sigaction *act);
+	const struct crn_ksigaction *act);
 
 /*
  * recover/fault.c. A SIGSEGV, SIGBUS, SIGFPE or SIGILL that the program raised itself. Runs on an
@@ -250,14 +250,8 @@ void crn_context_capture(struct crn_thread *t, struct crn_context *out);
 _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx);
 
 /* What the program believes its action for a signal is (intercept/signals.c keeps the truth). */
-struct crn_sigaction { /* the kernel's layout */
-	uintptr_t handler;
-	unsigned long flags;
-	uintptr_t restorer;
-	uint64_t mask;
-};
-void crn_sigaction_get(int sig, struct crn_sigaction *out);
-void crn_sigaction_put(int sig, const struct crn_sigaction *in); /* undo of rt_sigaction */
+void crn_sigaction_get(int sig, struct crn_ksigaction *out);
+void crn_sigaction_put(int sig, const struct crn_ksigaction *in); /* undo of rt_sigaction */
 bool crn_on_program_altstack(const struct crn_thread *t, uint64_t rsp);
 
 /* --context: where the number comes from that tells one kind of work from another. */
@@ -349,7 +343,8 @@ struct crn_agent {
 	bool session_refused;        /* sites/: it could not be opened; not tried again */
 	bool frozen_children;        /* intercept/: the engine has children: tracker fork */
 	bool quiet_children;         /* intercept/: the program has some that send no SIGCHLD */
-	struct crn_legacy *legacy;   /* effects/: of a forked child, until its session is open */
+	/* effects/: of a forked child, until its session is open */
+	struct crn_left_input *left_input;
 };
 extern struct crn_agent *crn_agent __attribute__((visibility("hidden")));
 

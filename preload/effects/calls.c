@@ -321,9 +321,9 @@ static void after_with_session(struct crn_call *call, const struct crn_row *row)
 static void inherit(struct crn_call *call)
 {
 	crn_site_commit(call);
-	if (crn_agent->legacy)
+	if (crn_agent->left_input)
 		crn_warn("replayed input was pending at the fork: this child does not see it");
-	crn_agent->legacy = NULL;
+	crn_agent->left_input = NULL;
 }
 
 enum crn_verdict crn_call_before(struct crn_call *call)
@@ -347,7 +347,7 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 	if (gives_up_rights(call))
 		crn_site_rights_end();
 	if (!crn_agent->sites) {
-		if (crn_agent->legacy)
+		if (crn_agent->left_input)
 			inherit(call);
 		else if (crn_agent->config.recover && row->effect == CRN_EFFECT_INPUT)
 			crn_site_first_input(call);

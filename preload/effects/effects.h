@@ -248,7 +248,7 @@ enum crn_inverse_kind {
 	CRN_INV_KEEP,       /* the delayed munmap [a, a+b) is not wanted any more */
 	CRN_INV_BREAK,      /* the kernel's program break to a */
 	CRN_INV_PROTECT,    /* [a, a+b) to protection c */
-	CRN_INV_ACTION,     /* signal fd: text = struct crn_sigaction */
+	CRN_INV_ACTION,     /* signal fd: text = struct crn_ksigaction */
 	/* a: so many signals of the interval came before; b: its own was pending (ITIMER) */
 	CRN_INV_ITIMER,     /* interval timer fd: text = struct itimerval */
 	CRN_INV_TIMER,      /* POSIX timer fd: text = struct itimerspec */
@@ -553,11 +553,6 @@ struct crn_effects {
 	struct crn_maps maps;       /* kept open for protections; fd -1: not open */
 	char maps_buffer[CRN_MAPS_BUFFER];
 };
-
-static inline struct crn_effects *crn_effects_state(void)
-{
-	return crn_agent->effects;
-}
 
 void crn_effects_lock(void);
 void crn_effects_unlock(void);

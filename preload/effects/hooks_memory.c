@@ -15,16 +15,11 @@
 #include <sys/stat.h>
 #include "effects/effects.h"
 #include "effects/hooks.h"
+#include "os/memory.h"
 #include "session/session.h"
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
-#endif
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
 #endif
 
 static bool overlaps_delayed(uintptr_t addr, size_t len)

@@ -179,7 +179,7 @@ static enum crn_verdict birth_before(struct crn_call *call)
 	}
 	if (!crn_agent->effects->pending_count || (flags & CLONE_THREAD))
 		return CRN_CALL_RUN_THEN;
-	if ((flags & CLONE_VM) || !crn_legacy_leave())
+	if ((flags & CLONE_VM) || !crn_input_leave())
 		crn_warn("a child is born while replayed input is pending; it will not see that "
 			 "input");
 	return CRN_CALL_RUN_THEN;
@@ -190,7 +190,7 @@ static void birth_after(struct crn_call *call)
 {
 	if (call->scratch[0])
 		crn_fds_shared(false);
-	crn_agent->legacy = NULL;
+	crn_agent->left_input = NULL;
 }
 const struct crn_hook crn_hook_birth = {birth_before, birth_after};
 

@@ -16,6 +16,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "os/descriptor.h"
+#include "os/memory.h"
 #include "os/proc.h"
 #include "effects/effects.h"
 #include "effects/hooks.h"
@@ -44,9 +45,6 @@
 #endif
 #ifndef MAP_DROPPABLE
 #define MAP_DROPPABLE 0x08
-#endif
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
 #endif
 
 /* ---- refusals -------------------------------------------------------------------------------- */
@@ -170,7 +168,7 @@ static bool drops_signal(int sig, uintptr_t action)
 {
 	const uint64_t idle = 1ull << (SIGCHLD - 1) | 1ull << (SIGCONT - 1) |
 		1ull << (SIGURG - 1) | 1ull << (SIGWINCH - 1);
-	struct crn_sigaction act;
+	struct crn_ksigaction act;
 	uint64_t pending = 0, signal = 1ull << (sig - 1);
 
 	if (crn_user_read(&act, action, sizeof(act)) < 0)
@@ -198,7 +196,7 @@ static enum crn_verdict sigaction_before(struct crn_call *call)
 		crn_call_raise(call);
 	inv = crn_inverse_add(call, CRN_INV_ACTION, (int)call->args[0]);
 	if (inv)
-		crn_sigaction_get((int)call->args[0], (struct crn_sigaction *)inv->text);
+		crn_sigaction_get((int)call->args[0], (struct crn_ksigaction *)inv->text);
 	return CRN_CALL_RUN;
 }
 const struct crn_hook crn_hook_sigaction = {sigaction_before, NULL};
@@ -222,8 +220,8 @@ static void timer_after(struct crn_call *call, enum crn_inverse_kind kind, int w
 	if (!inv)
 		return;
 	crn_copy(inv->text, call->scratch, 32);
-	inv->a = kind == CRN_INV_TIMERFD ? crn_effects_state()->pool_used
-					 : crn_effects_state()->signal_count;
+	inv->a = kind == CRN_INV_TIMERFD ? crn_agent->effects->pool_used
+					 : crn_agent->effects->signal_count;
 	if (kind != CRN_INV_ITIMER)
 		return;
 	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
@@ -361,7 +359,7 @@ const struct crn_hook crn_hook_umask = {NULL, umask_after};
  */
 static enum crn_verdict chdir_before(struct crn_call *call)
 {
-	struct crn_effects *e = crn_effects_state();
+	struct crn_effects *e = crn_agent->effects;
 	int fd = -1;
 
 	call->scratch[0] = 0;
@@ -376,7 +374,7 @@ static enum crn_verdict chdir_before(struct crn_call *call)
 
 static void chdir_after(struct crn_call *call)
 {
-	struct crn_effects *e = crn_effects_state();
+	struct crn_effects *e = crn_agent->effects;
 	int fd = (int)call->scratch[0] - 1;
 	struct crn_inverse *inv;
 

@@ -6,19 +6,19 @@
  * process that takes from the stream leaves its process id there. The child finds the copy at its
  * first call, opens its session there, and adopts it.
  *
- *	mapping  | struct crn_legacy | streams | claims | the pool up to pool_used |
+ *	mapping  | struct crn_left_input | streams | claims | the pool up to pool_used |
  *
  * The mapping is shared, so it is in no surface. It stays mapped, because all this happens only
  * between a recovery and the moment at which the input has been read.
  */
 #include <sched.h>
-#include <sys/mman.h>
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/effects.h"
 #include "effects/inherited_input.h"
+#include "os/memory.h"
 
-struct crn_legacy {
+struct crn_left_input {
 	uint32_t stream_count, pool_used;
 	struct crn_stream *streams;
 	uint8_t *pool;
@@ -42,18 +42,18 @@ bool crn_stream_claim(struct crn_stream *s)
 	return !crn_stream_is_gone(s);
 }
 
-bool crn_legacy_leave(void)
+bool crn_input_leave(void)
 {
 	struct crn_effects *e = crn_agent->effects;
 	size_t streams = e->stream_count * sizeof(struct crn_stream),
 	       claims = (e->stream_count * sizeof(uint32_t) + 7) & ~7ul;
-	long at = crn_sys6(SYS_mmap, 0, sizeof(struct crn_legacy) + streams + claims + e->pool_used,
-		PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct crn_legacy *l = (struct crn_legacy *)at;
+	struct crn_left_input *l;
 	uint32_t *words;
+	void *at;
 
-	if ((unsigned long)at >= -4095ul)
+	if (crn_memory_map_shared(&at, sizeof(*l) + streams + claims + e->pool_used) < 0)
 		return false;
+	l = at;
 	crn_maps_changed(crn_agent->session);
 	l->stream_count = e->stream_count;
 	l->pool_used = e->pool_used;
@@ -65,16 +65,16 @@ bool crn_legacy_leave(void)
 			e->streams[i].claim = &words[i];
 	crn_copy(l->streams, e->streams, streams);
 	crn_copy(l->pool, e->pool, e->pool_used);
-	crn_agent->legacy = l;
+	crn_agent->left_input = l;
 	return true;
 }
 
-void crn_legacy_adopt(void)
+void crn_input_adopt(void)
 {
 	struct crn_effects *e = crn_agent->effects;
-	const struct crn_legacy *l = crn_agent->legacy;
+	const struct crn_left_input *l = crn_agent->left_input;
 
-	crn_agent->legacy = NULL;
+	crn_agent->left_input = NULL;
 	if (!l)
 		return;
 	crn_copy(e->streams, l->streams, l->stream_count * sizeof(*l->streams));

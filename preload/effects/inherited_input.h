@@ -11,8 +11,8 @@ bool crn_stream_is_gone(const struct crn_stream *s);
 bool crn_stream_claim(struct crn_stream *s);
 
 /* In the parent, before a fork: false if there is no memory. */
-bool crn_legacy_leave(void);
+bool crn_input_leave(void);
 /* In the child, when its session is opened. */
-void crn_legacy_adopt(void);
+void crn_input_adopt(void);
 
 #endif

@@ -90,7 +90,7 @@ static int allocate(struct crn_effects *e)
 		return CAIRN_EMEMORY;
 	if (!crn_agent->config.commit_each)
 		CRN_TRY(crn_hold_open(e));
-	crn_legacy_adopt();
+	crn_input_adopt();
 	return crn_maps_open(&e->maps, e->maps_buffer);
 }
 
@@ -194,16 +194,8 @@ int crn_effects_check(void)
 	return e && e->open && !e->unrecoverable[0] ? 0 : CAIRN_EFAILED;
 }
 
-/* A fault that the program raised itself comes again by itself, if at all. */
-static bool is_own_fault(int sig, const siginfo_t *info)
-{
-	return info->si_code > 0 &&
-		(sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
-			sig == SIGTRAP);
-}
-
 /* Its handler was one for one signal: it is the handler again when that comes again. */
-static void note_reset(int sig, const struct crn_sigaction *act)
+static void note_reset(int sig, const struct crn_ksigaction *act)
 {
 	struct crn_inverse *inv = crn_inverse_add(NULL, CRN_INV_ACTION, sig);
 
@@ -212,10 +204,10 @@ static void note_reset(int sig, const struct crn_sigaction *act)
 }
 
 void crn_signal_delivered(struct crn_thread *t, int sig, const siginfo_t *info,
-	const struct crn_sigaction *act)
+	const struct crn_ksigaction *act)
 {
 	struct crn_effects *e = crn_agent ? crn_agent->effects : NULL;
-	bool resets = act->flags & SA_RESETHAND, own = is_own_fault(sig, info);
+	bool resets = act->flags & SA_RESETHAND, own = crn_signal_is_own_fault(sig, info);
 
 	if (!e || !e->open || (own && !resets))
 		return;

@@ -229,7 +229,7 @@ static long run(const struct crn_inverse *inv)
 	case CRN_INV_PROTECT:
 		return protect(inv);
 	case CRN_INV_ACTION:
-		crn_sigaction_put(inv->fd, (const struct crn_sigaction *)inv->text);
+		crn_sigaction_put(inv->fd, (const struct crn_ksigaction *)inv->text);
 		return 0;
 	case CRN_INV_ITIMER:
 		ret = crn_sys3(SYS_setitimer, inv->fd, inv->text, 0);

@@ -30,20 +30,20 @@ bool crn_signal_is_deadly(int sig)
 }
 
 /* A summary at the end needs a handler also where the default action is the program's end. */
-static bool wants_last_word(int sig, const struct crn_sigaction *act)
+static bool wants_last_word(int sig, const struct crn_ksigaction *act)
 {
 	return crn_here.agent.config.stats && act->handler == (uintptr_t)SIG_DFL &&
 		crn_signal_is_deadly(sig);
 }
 
 /* Does the signal come to our entry? */
-static bool enters(int sig, const struct crn_sigaction *act)
+static bool enters(int sig, const struct crn_ksigaction *act)
 {
 	return reserved(sig) || act->handler > (uintptr_t)SIG_IGN || wants_last_word(sig, act);
 }
 
 /* Tell the kernel what the program's action needs. */
-static void kernel_action(int sig, const struct crn_sigaction *act)
+static void kernel_action(int sig, const struct crn_ksigaction *act)
 {
 	struct crn_ksigaction k = { .handler = act->handler,
 		.flags = act->flags & ~CRN_SA_RESTORER };
@@ -95,14 +95,14 @@ static void action_changed(int sig)
 	kernel_action(sig, &crn_here.actions[sig]);
 }
 
-void crn_sigaction_get(int sig, struct crn_sigaction *out)
+void crn_sigaction_get(int sig, struct crn_ksigaction *out)
 {
 	crn_spin_lock(&crn_here.actions_lock);
 	*out = crn_here.actions[sig];
 	crn_spin_unlock(&crn_here.actions_lock);
 }
 
-void crn_sigaction_put(int sig, const struct crn_sigaction *in)
+void crn_sigaction_put(int sig, const struct crn_ksigaction *in)
 {
 	crn_spin_lock(&crn_here.actions_lock);
 	crn_here.actions[sig] = *in;
@@ -110,7 +110,7 @@ void crn_sigaction_put(int sig, const struct crn_sigaction *in)
 	crn_spin_unlock(&crn_here.actions_lock);
 }
 
-void crn_action_take(int sig, struct crn_sigaction *out)
+void crn_action_take(int sig, struct crn_ksigaction *out)
 {
 	crn_spin_lock(&crn_here.actions_lock);
 	*out = crn_here.actions[sig];
@@ -124,8 +124,7 @@ void crn_action_take(int sig, struct crn_sigaction *out)
 
 void crn_actions_clear(bool own)
 {
-	const struct crn_sigaction dfl = { 0 };
-	const struct crn_ksigaction kernel_dfl = { 0 };
+	const struct crn_ksigaction dfl = { 0 };
 
 	for (int sig = 1; sig <= 64; sig++) {
 		if (crn_here.actions[sig].handler == (uintptr_t)SIG_IGN)
@@ -133,7 +132,7 @@ void crn_actions_clear(bool own)
 		if (own)
 			crn_sigaction_put(sig, &dfl);
 		else if (enters(sig, &crn_here.actions[sig]) && !reserved(sig))
-			crn_signal_action(sig, &kernel_dfl, NULL);
+			crn_signal_action(sig, &dfl, NULL);
 	}
 }
 
@@ -144,8 +143,7 @@ void crn_signals_init(void)
 	for (int sig = 1; sig <= 64; sig++) {
 		if (crn_signal_action(sig, NULL, &old) < 0)
 			continue;
-		crn_here.actions[sig] =
-			(struct crn_sigaction){ old.handler, old.flags, old.restorer, old.mask };
+		crn_here.actions[sig] = old;
 		if (is_ignored(sig))
 			crn_here.ignored |= CRN_SIG(sig);
 	}
@@ -157,8 +155,8 @@ void crn_signals_init(void)
 /* The vfork child's own table is the kernel's; only our entry must not show in it. */
 static long action_in_vfork(const struct crn_call *c)
 {
-	static const struct crn_sigaction none;
-	struct crn_sigaction old;
+	static const struct crn_ksigaction none;
+	struct crn_ksigaction old;
 	long r = crn_sys4(c->nr, c->args[0], c->args[1], c->args[2], c->args[3]);
 
 	if (r == 0 && c->args[2] && crn_user_copy(&old, (void *)c->args[2], sizeof(old)) == 0 &&
@@ -172,7 +170,7 @@ static long action_in_vfork(const struct crn_call *c)
 static long call_sigaction(const struct crn_call *c)
 {
 	int sig = (int)c->args[0];
-	struct crn_sigaction act, old;
+	struct crn_ksigaction act, old;
 
 	if (c->args[3] != MASK_SIZE)
 		return -EINVAL;

@@ -6,7 +6,7 @@
 #include "agent.h"
 
 /* The action for a signal about to be delivered; SA_RESETHAND takes effect. */
-void crn_action_take(int sig, struct crn_sigaction *out);
+void crn_action_take(int sig, struct crn_ksigaction *out);
 
 /*
  * In a child that is born with CLONE_CLEAR_SIGHAND: what has a handler has its default action. Who

@@ -6,14 +6,13 @@
  * generated later. It is armed per thread, and gone after fork and exec. No selector byte is used:
  * the agent's calls are told apart by their address.
  */
+#include <sys/prctl.h>
 #include "base/log.h"
 #include "os/sys.h"
 #include "intercept/intercept.h"
 
-#define PR_SET_SYSCALL_USER_DISPATCH 59
-#define PR_SYS_DISPATCH_ON           1
-#define SYS_USER_DISPATCH_CODE       2 /* si_code */
-#define ARCH_X86_64                  0xc000003eu
+#define SYS_USER_DISPATCH_CODE 2 /* si_code */
+#define ARCH_X86_64            0xc000003eu
 
 int crn_dispatch_arm(void)
 {

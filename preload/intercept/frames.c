@@ -63,7 +63,8 @@ bool crn_on_program_altstack(const struct crn_thread *t, uint64_t rsp)
 	return !(t->program_altstack.ss_flags & (1 << 31)) && on_altstack(t, rsp);
 }
 
-static uint64_t frame_top(const struct crn_thread *t, const struct crn_sigaction *act, uint64_t rsp)
+static uint64_t frame_top(
+	const struct crn_thread *t, const struct crn_ksigaction *act, uint64_t rsp)
 {
 	const stack_t *s = &t->program_altstack;
 
@@ -74,7 +75,7 @@ static uint64_t frame_top(const struct crn_thread *t, const struct crn_sigaction
 
 /* False: the program's stack cannot be written. Nothing but stack below rsp has changed then. */
 bool crn_frame_push(struct crn_thread *t, int sig, const siginfo_t *info, ucontext_t *uc,
-	const struct crn_sigaction *act, uint64_t mask_base)
+	const struct crn_ksigaction *act, uint64_t mask_base)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
 	uint64_t sp = frame_top(t, act, (uint64_t)g[REG_RSP]), fp = 0;

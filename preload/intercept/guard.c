@@ -14,8 +14,6 @@
 #include "os/thread.h"
 #include "intercept/intercept.h"
 
-#define PR_SET_SYSCALL_USER_DISPATCH 59
-
 /* One bit for each descriptor up to the highest number that the engine uses. */
 static uint64_t engine_fds[CRN_FD_CEILING / 64 + 1];
 

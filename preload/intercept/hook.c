@@ -162,14 +162,6 @@ static struct crn_pending *pending_push(
 	return p;
 }
 
-static struct crn_pending *pending_find(struct crn_thread *t, uint64_t rsp)
-{
-	for (uint32_t i = t->pending_count; i-- > 0;)
-		if (t->pending[i].rsp == rsp)
-			return &t->pending[i];
-	return NULL;
-}
-
 static void pending_remove(struct crn_thread *t, struct crn_pending *p)
 {
 	struct crn_pending *last;
@@ -215,7 +207,7 @@ void crn_calls_put_back(struct crn_thread *t)
 
 bool crn_call_is_undone(struct crn_thread *t, long nr, uint64_t rsp)
 {
-	const struct crn_pending *p = pending_find(t, rsp);
+	const struct crn_pending *p = crn_pending_at(t, rsp);
 
 	return p && p->undone && p->call.nr == nr && !p->moved && !args_changed(p);
 }
@@ -318,7 +310,7 @@ void crn_hook_before(struct crn_regs *regs, const uint8_t *stub)
 void crn_hook_after(struct crn_regs *regs, const uint8_t *stub)
 {
 	struct crn_thread *t = crn_thread_self();
-	struct crn_pending *p = pending_find(t, regs->rsp);
+	struct crn_pending *p = crn_pending_at(t, regs->rsp);
 
 	regs->rip = (uintptr_t)stub + CRN_STUB_RETURN;
 	if (!p)

@@ -21,6 +21,7 @@
 #include <ucontext.h>
 #include "agent.h"
 #include "plan_format.h"
+#include "os/thread.h"
 #include "intercept/layout.h"
 
 /* gate.S */
@@ -56,7 +57,7 @@ void crn_signal_ends(ucontext_t *uc);
  */
 struct crn_inherited {
 	struct crn_agent agent;
-	struct crn_sigaction actions[65]; /* what the program believes; [0] is unused */
+	struct crn_ksigaction actions[65]; /* what the program believes; [0] is unused */
 	uint64_t ignored; /* signals whose action is to ignore them, but for the reserved ones */
 	uint32_t actions_lock;
 	uint8_t *slots; /* threads.c */
@@ -95,8 +96,33 @@ static inline bool crn_on_own_stack(const struct crn_thread *t, uintptr_t rsp)
  * A spin lock for the few words that threads share. Holders are inside hooks or handlers, so never
  * interrupted by the program.
  */
-void crn_spin_lock(uint32_t *lock);
-void crn_spin_unlock(uint32_t *lock);
+static inline void crn_spin_lock(uint32_t *lock)
+{
+	while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))
+		while (__atomic_load_n(lock, __ATOMIC_RELAXED))
+			crn_yield();
+}
+
+static inline void crn_spin_unlock(uint32_t *lock)
+{
+	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+/* The thread's call that was made with the stack pointer there; NULL: none. */
+static inline struct crn_pending *crn_pending_at(struct crn_thread *t, uint64_t rsp)
+{
+	for (uint32_t i = t->pending_count; i-- > 0;)
+		if (t->pending[i].rsp == rsp)
+			return &t->pending[i];
+	return NULL;
+}
+
+/* The kernel's struct sigevent for SIGEV_THREAD_ID. */
+struct crn_thread_event {
+	union sigval value;
+	int signo, notify, tid;
+	int pad[(64 - sizeof(union sigval)) / 4 - 3];
+};
 
 /* hook.c: a handler of the program begins, in whatever call the thread is */
 void crn_call_left(struct crn_thread *t);
@@ -159,8 +185,6 @@ uint64_t crn_signals_all(void);
 #define CRN_MASK_IN_FORCE (~0ull)
 
 void crn_signals_init(void);
-/* Is a call of the program's done, but for its after-hook? */
-bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc);
 /* After program_blocked has changed: give what was held back for it. In a hook. */
 void crn_signals_release(struct crn_thread *t);
 /* Take one of `set` for this thread: its number and *info, or 0. */
@@ -173,7 +197,7 @@ void crn_signal_call_after(struct crn_regs *regs, struct crn_pending *p);
 
 /* frames.c: put a frame for the program's handler on its stack and make uc continue there */
 bool crn_frame_push(struct crn_thread *t, int sig, const siginfo_t *info, ucontext_t *uc,
-	const struct crn_sigaction *act, uint64_t mask_base);
+	const struct crn_ksigaction *act, uint64_t mask_base);
 void crn_uc_from_regs(ucontext_t *uc, const struct crn_regs *regs, uint64_t rip);
 void crn_uc_to_regs(struct crn_regs *regs, const ucontext_t *uc);
 

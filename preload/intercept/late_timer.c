@@ -16,16 +16,9 @@
 #define COOKIE    0x6361697268ul /* not timer.c's */
 #define PERIOD_NS 8000000
 
-/* The kernel's struct sigevent for SIGEV_THREAD_ID. */
-struct thread_event {
-	union sigval value;
-	int signo, notify, tid;
-	int pad[(64 - sizeof(union sigval)) / 4 - 3];
-};
-
 void crn_late_timer_start(struct crn_thread *t)
 {
-	struct thread_event ev = { .value.sival_ptr = (void *)COOKIE,
+	struct crn_thread_event ev = { .value.sival_ptr = (void *)COOKIE,
 		.signo = SIGSYS,
 		.notify = SIGEV_THREAD_ID,
 		.tid = t->tid };

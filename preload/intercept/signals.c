@@ -156,7 +156,7 @@ static void deliver_no_room(struct crn_thread *t, int sig, ucontext_t *uc, uint6
 {
 	struct crn_ksigaction dfl = { 0 };
 	siginfo_t info = { .si_signo = SIGSEGV, .si_code = SI_KERNEL };
-	struct crn_sigaction act = { 0 };
+	struct crn_ksigaction act = { 0 };
 
 	if (sig != SIGSEGV && !t->in_vfork) {
 		if (crn_fault(t, SIGSEGV, &info, uc))
@@ -179,7 +179,7 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 {
 	const greg_t *g = uc->uc_mcontext.gregs;
 	uintptr_t at = (uintptr_t)g[REG_RIP];
-	struct crn_sigaction act;
+	struct crn_ksigaction act;
 
 	if ((t->program_blocked & CRN_SIG(sig)) && !raised_here(sig, info)) {
 		hold(t, sig, info);
@@ -187,7 +187,7 @@ static void deliver(struct crn_thread *t, int sig, siginfo_t *info, ucontext_t *
 		return;
 	}
 	if (t->in_vfork && t->clears_handlers)
-		act = (struct crn_sigaction){ 0 }; /* the table is the parent's */
+		act = (struct crn_ksigaction){ 0 }; /* the table is the parent's */
 	else
 		crn_action_take(sig, &act);
 	if (act.handler == (uintptr_t)SIG_IGN && !raised_here(sig, info))
@@ -225,7 +225,7 @@ static bool closes(long nr)
  * the program's handler to run here, and crash, a restore would know nothing of the call. A call
  * that waited under a mask of its own takes nothing, and that mask is over behind it.
  */
-bool crn_amid_call(const struct crn_thread *t, const ucontext_t *uc)
+static bool amid_call(const struct crn_thread *t, const ucontext_t *uc)
 {
 	const greg_t *g = uc->uc_mcontext.gregs;
 	uintptr_t rip = (uintptr_t)g[REG_RIP], at = 0;
@@ -355,14 +355,14 @@ static void entry_in_agent(struct crn_thread *t, int sig, siginfo_t *info, ucont
 	if (is_exit_trap(t, sig, rip)) {
 		t->trapping = 0;
 		leave_hook(t, uc);
-		if (!crn_amid_call(t, uc)) /* else its after-hook comes, and leaves as we do */
+		if (!amid_call(t, uc)) /* else its after-hook comes, and leaves as we do */
 			deliver_put_off(t, uc);
 	} else if (raised_here(sig, info)) {
 		die_in_agent(sig, info, uc);
 	} else if (rip >= (uintptr_t)crn_exit_begin && rip <= (uintptr_t)crn_exit_jump &&
 		!t->put_off) {
 		leave_hook(t, uc);
-		if (crn_amid_call(t, uc))
+		if (amid_call(t, uc))
 			put_off(t, info, sig, uc);
 		else
 			deliver(t, sig, info, uc, mask_in_force(t, uc));
@@ -441,7 +441,7 @@ void crn_signal_serve(int sig, siginfo_t *info, void *ucontext)
 		g[REG_RIP] = (greg_t)t->target;
 	if (!t->in_vfork && !raised_here(sig, info))
 		crn_rest_ends(t, sig, uc);
-	if (!t->in_vfork && !raised_here(sig, info) && crn_amid_call(t, uc)) {
+	if (!t->in_vfork && !raised_here(sig, info) && amid_call(t, uc)) {
 		put_off(t, info, sig, uc);
 		return;
 	}

@@ -20,18 +20,6 @@ static struct {
 	uint32_t index;
 } table[TABLE_SIZE];
 
-void crn_spin_lock(uint32_t *lock)
-{
-	while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE))
-		while (__atomic_load_n(lock, __ATOMIC_RELAXED))
-			crn_yield();
-}
-
-void crn_spin_unlock(uint32_t *lock)
-{
-	__atomic_store_n(lock, 0, __ATOMIC_RELEASE);
-}
-
 static void put(uint8_t **at, const void *bytes, size_t n)
 {
 	crn_copy(*at, bytes, n);

@@ -30,13 +30,6 @@
 #define COOKIE 0x6361697276ul /* tells our timers from the program's */
 #define NS     1000000000ul
 
-/* The kernel's struct sigevent for SIGEV_THREAD_ID. */
-struct thread_event {
-	union sigval value;
-	int signo, notify, tid;
-	int pad[(64 - sizeof(union sigval)) / 4 - 3];
-};
-
 /* Static: the agent's image is outside every surface, and a forked child starts afresh. */
 static struct {
 	struct crn_thread *holder;
@@ -62,7 +55,7 @@ static void set(const struct crn_thread *t, uint32_t i, uint64_t ns)
 
 static void create(struct crn_thread *t, uint32_t i)
 {
-	struct thread_event ev = { .value.sival_ptr = (void *)(COOKIE << 8 | i),
+	struct crn_thread_event ev = { .value.sival_ptr = (void *)(COOKIE << 8 | i),
 		.signo = SIGSYS,
 		.notify = SIGEV_THREAD_ID,
 		.tid = crn_gettid() };
@@ -196,14 +189,6 @@ void crn_timer_thread_ends(struct crn_thread *t)
 }
 
 /* ---- A call that was cut short --------------------------------------------------------------- */
-
-static struct crn_pending *pending_at(struct crn_thread *t, uint64_t rsp)
-{
-	for (uint32_t i = t->pending_count; i-- > 0;)
-		if (t->pending[i].rsp == rsp)
-			return &t->pending[i];
-	return NULL;
-}
 
 /*
  * Has the program a signal coming that may cut the call short? Then it was cut short by that. A
@@ -355,7 +340,7 @@ void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 	if (!crn_in_stubs(rip) || (g[REG_RAX] != -EINTR && g[REG_RAX] <= 0) ||
 		(at != CRN_STUB_CALL + 2 && at != CRN_STUB_BARE + 2))
 		return;
-	p = pending_at(t, (uint64_t)g[REG_RSP]);
+	p = crn_pending_at(t, (uint64_t)g[REG_RSP]);
 	/* A handler of the program has run, is to run, or is put off until behind the call. */
 	if (t->last_nr < 0 || t->put_off || others_come(p, uc))
 		return;

@@ -21,9 +21,6 @@
 #include "os/descriptor.h"
 #include "recover/recover.h"
 
-#ifndef SYS_pidfd_getfd
-#define SYS_pidfd_getfd 438
-#endif
 #define NUMBERS_MAX 64
 
 static bool has_it(int pid, uint64_t ino)

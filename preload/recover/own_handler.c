@@ -24,7 +24,7 @@
 
 static uintptr_t own_handler(const struct crn_thread *t, int sig)
 {
-	struct crn_sigaction act;
+	struct crn_ksigaction act;
 
 	crn_sigaction_get(sig, &act);
 	if (act.handler <= (uintptr_t)SIG_IGN || (t->program_blocked & 1ull << (sig - 1)))

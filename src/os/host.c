@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include "base/bits.h"
 #include "base/copy.h"
 #include "os/descriptor.h"
@@ -164,8 +165,8 @@ static void probe_dispatch(struct crn_host *h)
 	 * SAFETY: ON with a selector in kernel space is refused with EFAULT before anything
 	 * changes; a kernel that does not know the option says EINVAL.
 	 */
-	h->sud_error =
-		(int)crn_sys5(SYS_prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0, 0, -4096l);
+	h->sud_error = (int)crn_sys5(
+		SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, 0, 0, -4096l);
 	h->sud = h->sud_error == -EFAULT;
 	if (h->sud)
 		h->sud_error = 0;
@@ -423,17 +424,6 @@ static bool softdirty_cycle(volatile uint8_t *page)
 	return bit_of(pagemap, (void *)page);
 }
 
-static int map_shared(uint32_t **word)
-{
-	long at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-
-	if (at < 0 && at > -4096)
-		return (int)at;
-	*word = (uint32_t *)at;
-	return 0;
-}
-
 /*
  * SAFETY: exit signal 0: the program sees no SIGCHLD and its wait() does not find this child (only
  * __WALL does). The child runs nothing but raw system calls, signals blocked: a handler of the
@@ -464,12 +454,11 @@ static bool child_proves(volatile uint8_t *page, uint32_t *said)
 bool crn_host_softdirty_proven(void)
 {
 	bool good = false;
-	uint32_t *said;
-	void *map;
+	void *map, *said;
 
 	if (crn_memory_map(&map, CRN_PAGE_SIZE) < 0)
 		return false;
-	if (map_shared(&said) >= 0) {
+	if (crn_memory_map_shared(&said, CRN_PAGE_SIZE) >= 0) {
 		good = child_proves(map, said);
 		crn_memory_unmap(said, CRN_PAGE_SIZE);
 	}

@@ -173,12 +173,10 @@ static _Noreturn void child(struct crn_keeper *k, int lifeline_fd)
 
 int crn_keeper_open(struct crn_keeper **out)
 {
-	long at = crn_sys6(SYS_mmap, 0, SHARED_BYTES, PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *at;
 
-	if (at < 0 && at > -4096)
-		return (int)at;
-	*out = (struct crn_keeper *)at;
+	CRN_TRY(crn_memory_map_shared(&at, SHARED_BYTES));
+	*out = at;
 	(*out)->births_left = BIRTHS_MAX;
 	(*out)->readers.events.log = (*out)->log;
 	(void)crn_memory_advise(*out, SHARED_BYTES, MADV_DONTFORK);
@@ -252,10 +250,10 @@ static int fetch(const struct crn_keeper *k, const struct crn_keeper_entry *e)
 
 	if (e->number < 0 || !holder)
 		return -EBADF;
-	pidfd = (int)crn_sys2(NR_PIDFD_OPEN, holder, 0);
+	pidfd = (int)crn_sys2(SYS_pidfd_open, holder, 0);
 	if (pidfd < 0)
 		return pidfd;
-	fd = (int)crn_sys3(NR_PIDFD_GETFD, pidfd, e->number, 0);
+	fd = (int)crn_sys3(SYS_pidfd_getfd, pidfd, e->number, 0);
 	crn_sys1(SYS_close, pidfd);
 	fd = crn_fd_raise(fd);
 	if (fd < 0)
@@ -383,7 +381,7 @@ static void await_readers(struct crn_keeper *k)
 	uint32_t said;
 
 	if (k->readers.twin)
-		twin.fd = (int)crn_sys2(NR_PIDFD_OPEN, k->readers.twin, 0);
+		twin.fd = (int)crn_sys2(SYS_pidfd_open, k->readers.twin, 0);
 	for (int i = 0; i < BEGIN_WAIT_MS && !twin.revents; i++) {
 		said = atomic_load(&k->readers.count);
 		if ((said & 0xffff) + (said >> 16) >= k->readers.begun)

@@ -11,10 +11,6 @@
 #include "os/sys.h"
 #include "os/thread.h"
 
-#ifndef MADV_GUARD_REMOVE
-#define MADV_GUARD_REMOVE 103
-#endif
-
 static long map_near(uintptr_t addr, size_t len, int prot, int flags)
 {
 	return crn_sys6(SYS_mmap, (long)addr, (long)len, prot, flags, -1, 0);
@@ -175,14 +171,24 @@ int crn_memory_commit(void *addr, size_t len)
 	return crn_memory_protect(addr, len, PROT_READ | PROT_WRITE) < 0 ? -ENOMEM : 0;
 }
 
-int crn_memory_map(void **out, size_t len)
+static int map_zeros(void **out, size_t len, int flags)
 {
-	long at = map(len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+	long at = map(len, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags);
 
 	if (at < 0 && at >= -4095)
 		return (int)at;
 	*out = (void *)at;
 	return 0;
+}
+
+int crn_memory_map(void **out, size_t len)
+{
+	return map_zeros(out, len, MAP_PRIVATE);
+}
+
+int crn_memory_map_shared(void **out, size_t len)
+{
+	return map_zeros(out, len, MAP_SHARED);
 }
 
 int crn_memory_unmap(void *addr, size_t len)

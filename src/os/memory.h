@@ -19,6 +19,16 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1 */
+#endif
+#ifndef MADV_GUARD_INSTALL /* Linux 6.13 */
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE  103
+#endif
 
 /*
  * Reserve the engine's range: PROT_NONE, private, anonymous, MAP_NORESERVE, wiped on fork, not in
@@ -59,6 +69,8 @@ int crn_memory_commit(void *addr, size_t len);
 
 /* Private anonymous zeroed memory outside the arena: tracked by nobody, inherited on fork. */
 int crn_memory_map(void **out, size_t len);
+/* The same, but a forked child shares it. */
+int crn_memory_map_shared(void **out, size_t len);
 int crn_memory_unmap(void *addr, size_t len);
 
 int crn_memory_protect(void *addr, size_t len, int prot);

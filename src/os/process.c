@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
@@ -120,12 +121,10 @@ static void line_take(struct crn_frozen_control *control)
 
 int crn_frozen_open(struct crn_frozen_control **out)
 {
-	long at = crn_sys6(SYS_mmap, 0, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	void *at;
 
-	if (at < 0 && at > -4096)
-		return (int)at;
-	*out = (struct crn_frozen_control *)at;
+	CRN_TRY(crn_memory_map_shared(&at, CRN_PAGE_SIZE));
+	*out = at;
 	(*out)->poll.events = POLLIN_BIT;
 	line_take(*out);
 	return 0;
@@ -249,10 +248,10 @@ int crn_frozen_pagemap(int pid)
 
 	if (fd >= 0)
 		return fd;
-	pidfd = (int)crn_sys2(NR_PIDFD_OPEN, pid, 0);
+	pidfd = (int)crn_sys2(SYS_pidfd_open, pid, 0);
 	if (pidfd < 0)
 		return pidfd;
-	fd = (int)crn_sys3(NR_PIDFD_GETFD, pidfd, PAGEMAP_FD, 0);
+	fd = (int)crn_sys3(SYS_pidfd_getfd, pidfd, PAGEMAP_FD, 0);
 	crn_sys1(SYS_close, pidfd);
 	return crn_fd_raise(fd);
 }

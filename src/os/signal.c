@@ -28,8 +28,7 @@ bool crn_signal_is_store(const void *ucontext)
 	return ((const ucontext_t *)ucontext)->uc_mcontext.gregs[REG_ERR] & 2;
 }
 
-/* The kernel itself raised it at this instruction, and will again if we return unchanged. */
-static bool synchronous(int sig, const siginfo_t *info)
+bool crn_signal_is_own_fault(int sig, const siginfo_t *info)
 {
 	return info->si_code > 0 &&
 		(sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL ||
@@ -46,7 +45,7 @@ static void default_action(int sig, siginfo_t *info)
 	 * should show. Any other is sent again: it stays pending, blocked by our mask, until we
 	 * return.
 	 */
-	if (!synchronous(sig, info) &&
+	if (!crn_signal_is_own_fault(sig, info) &&
 		crn_signal_requeue(crn_getpid(), crn_gettid(), sig, info) < 0)
 		crn_signal_thread(crn_getpid(), crn_gettid(), sig);
 }
@@ -56,7 +55,7 @@ void crn_signal_chain(int sig, const struct crn_ksigaction *action, siginfo_t *i
 	ucontext_t *uc = ucontext;
 	uint64_t mask;
 
-	if (action->handler == (uintptr_t)SIG_IGN && !synchronous(sig, info))
+	if (action->handler == (uintptr_t)SIG_IGN && !crn_signal_is_own_fault(sig, info))
 		return;
 	if (action->handler == (uintptr_t)SIG_IGN || action->handler == (uintptr_t)SIG_DFL) {
 		default_action(sig, info);

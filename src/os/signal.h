@@ -81,6 +81,12 @@ void crn_signal_pc_set(void *ucontext, uintptr_t pc);
 bool crn_signal_is_store(const void *ucontext);
 
 /*
+ * Has the kernel itself raised it at the thread's instruction? Then it comes again by itself when
+ * the thread returns there unchanged.
+ */
+bool crn_signal_is_own_fault(int sig, const siginfo_t *info);
+
+/*
  * Do with a signal what `action` says, from inside a handler of ours: call its function under its
  * mask, or arrange for the default action as soon as we return. For handlers that sit in front of
  * the program's.

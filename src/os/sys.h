@@ -30,9 +30,7 @@ static inline long crn_sys6(long nr, long a, long b, long c, long d, long e, lon
 #endif
 
 /* Younger than the distribution's headers. */
-#define NR_PIDFD_OPEN  434
-#define NR_PIDFD_GETFD 438
-#define NR_MSEAL       462
+#define NR_MSEAL 462
 
 #define crn_sys0(nr)             crn_sys6(nr, 0, 0, 0, 0, 0, 0)
 #define crn_sys1(nr, a)          crn_sys6(nr, (long)(a), 0, 0, 0, 0, 0)

@@ -59,6 +59,18 @@ int crn_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 int crn_futex_wake(uint32_t *word, int count);
 
 /*
+ * One round of waiting while *word == value, *round of them so far. The first rounds spin, the
+ * others sleep: who we wait for may have a lower priority than we. Nobody has to wake us.
+ */
+static inline void crn_wait_while(_Atomic uint32_t *word, uint32_t value, unsigned *round)
+{
+	if ((*round)++ < 64)
+		crn_pause();
+	else
+		crn_futex_wait((uint32_t *)word, value, 100000);
+}
+
+/*
  * Call fn for each thread id of this process until it returns non-zero, which is handed back;
  * threads may come and go meanwhile. -errno if /proc cannot be read.
  */

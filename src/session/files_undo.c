@@ -17,10 +17,6 @@
 #include "os/mapped_file.h"
 #include "os/memory.h"
 
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
-
 static struct crn_mapping mapping_of(const struct crn_piece *p)
 {
 	return (struct crn_mapping){

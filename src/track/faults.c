@@ -222,14 +222,6 @@ void crn_faults_release(struct crn_faults *f)
 
 /* ---- The end ---------------------------------------------------------------------------- */
 
-static void wait_while(_Atomic uint32_t *word, uint32_t value, unsigned *round)
-{
-	if ((*round)++ < 64)
-		crn_pause();
-	else
-		crn_futex_wait((uint32_t *)word, value, 100000);
-}
-
 /* Give a signal back, unless the program has taken it meanwhile. */
 static void uninstall(int sig, const struct crn_ksigaction *to)
 {
@@ -264,10 +256,10 @@ static void drain(struct crn_faults *f)
 	uint32_t seen;
 
 	while ((seen = atomic_load(&f->process->inside)))
-		wait_while(&f->process->inside, seen, &round);
+		crn_wait_while(&f->process->inside, seen, &round);
 	while (seen = atomic_load(&f->process->guests.present),
 		seen && crn_guests_live(&f->process->guests))
-		wait_while(&f->process->guests.present, seen, &round);
+		crn_wait_while(&f->process->guests.present, seen, &round);
 }
 
 /* ---- In a forked child --------------------------------------------------------------- */
@@ -294,7 +286,7 @@ static void open_all(struct crn_faults *f)
 
 	if (!atomic_compare_exchange_strong(&f->process->opener, &none, 1)) {
 		while (!atomic_load(&f->over))
-			wait_while(&f->over, 0, &round);
+			crn_wait_while(&f->over, 0, &round);
 		return;
 	}
 	for (size_t i = 0; i < f->count; i++)

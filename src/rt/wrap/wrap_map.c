@@ -20,14 +20,6 @@
 
 #define PARTS_MAX 16
 
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#define MADV_GUARD_REMOVE  103
-#endif
-
 /* 32-bit programs give the offset in pages. */
 #ifdef __i386__
 #define NR_MMAP        SYS_mmap2

@@ -20,10 +20,6 @@
 #include "os/memory.h"
 #include "os/thread.h"
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25 /* Linux 6.1 */
-#endif
-
 /*
  * As a rule a stretch takes half a millisecond; more where the kernel first moves pages about,
  * or where a virtual machine's host has not given it the memory yet. A scan that passes over it is

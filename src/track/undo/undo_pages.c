@@ -15,15 +15,6 @@
 
 /* ---- The gate ----------------------------------------------------------------- */
 
-/* Spin a little, then sleep: the one we wait for may have a lower priority than we. */
-static void wait_while(_Atomic uint32_t *word, uint32_t value, unsigned *round)
-{
-	if ((*round)++ < 64)
-		crn_pause();
-	else
-		crn_futex_wait((uint32_t *)word, value, 100000);
-}
-
 void undo_gate_pass(struct crn_undo_pages *u, struct crn_guest *guest)
 {
 	if (guest)
@@ -42,7 +33,7 @@ bool undo_gate_enter(struct crn_undo_pages *u, struct crn_guest *guest)
 		return true;
 	undo_gate_leave(u, guest);
 	while (round < 66 && (seen = atomic_load(&u->closed)))
-		wait_while(&u->closed, seen, &round);
+		crn_wait_while(&u->closed, seen, &round);
 	if (undo_closer_died(u, atomic_load(&u->closed))) {
 		undo_gate_shut(u, UNDO_CLOSED_BY_HANDLER, guest);
 		undo_gate_unshut(u);
@@ -84,12 +75,12 @@ void undo_gate_shut(struct crn_undo_pages *u, enum undo_closed how, struct crn_g
 			atomic_compare_exchange_strong(&u->closed, &open, value))
 			break;
 		if (open)
-			wait_while(&u->closed, open, &round);
+			crn_wait_while(&u->closed, open, &round);
 	}
 	/* A guest has the thread pointer of its parent, which would take itself for the closer. */
 	atomic_store_explicit(&u->closer, guest ? 0 : undo_thread_pointer(u), memory_order_relaxed);
 	for (round = 0; (seen = atomic_load(&u->inside));)
-		wait_while(&u->inside, seen, &round);
+		crn_wait_while(&u->inside, seen, &round);
 	if (crn_unlikely(atomic_load(&u->guests->present)))
 		undo_guests_settle(u, guest);
 }
