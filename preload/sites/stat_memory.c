@@ -110,7 +110,8 @@ static void summary_json(const struct crn_stat_page *p)
 	const struct cairn_stats *s = &p->engine;
 	char line[2048];
 	size_t n = crn_format(line, sizeof(line),
-		"{\"pid\": %d, \"tracker\": \"%s\", \"keep\": %u, \"hits\": %lu, \"checkpoints\": %lu, "
+		"{\"pid\": %d, \"tracker\": \"%s\", \"keep\": %u, "
+		"\"hits\": %lu, \"checkpoints\": %lu, "
 		"\"outputs\": %lu, \"failed\": %lu, "
 		"\"nested\": %lu, \"recoveries\": %lu, \"refused\": %lu, \"resets\": %lu, "
 		"\"pages_saved\": %lu, "
