@@ -159,9 +159,13 @@ static uint64_t faults(void)
 	return s.faults;
 }
 
+#define FIRST  (AT - 1) /* of the pages that store_some writes */
+#define LAST   (AT + 4)
+#define REGION (2ul << 20) /* what Histase opens goes no further */
+
 static void store_some(uint8_t byte)
 {
-	for (size_t i = AT - 1; i < AT + 5; i++)
+	for (size_t i = FIRST; i <= LAST; i++)
 		area[i * PAGE] = byte;
 }
 
@@ -171,8 +175,8 @@ static void store_some(uint8_t byte)
  */
 static bool is_learnt(void)
 {
-	uintptr_t first = (uintptr_t)area + (AT - 1) * PAGE, last = first + 5 * PAGE;
-	uint64_t least = (last >> 21) - (first >> 21) + 1;
+	uintptr_t base = (uintptr_t)area;
+	uint64_t least = (base + LAST * PAGE) / REGION - (base + FIRST * PAGE) / REGION + 1;
 
 	for (int i = 1; i < 200; i++) {
 		uint64_t before;
