@@ -1,13 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 #include "track/hot_list.h"
+#include "base/arena.h"
+#include "base/sink.h"
 #include "os/clock.h"
 #include "os/guarded.h"
 
-void crn_hot_list_close(struct crn_hot_list *l, struct crn_arena *arena)
+void crn_hot_list_open(struct crn_hot_list *l, struct crn_track_env *env,
+	const struct crn_hot_owner *owner, void *tracker)
 {
+	*l = (struct crn_hot_list){
+		.env = env, .owner = owner, .tracker = tracker,
+		.exact = env->predictor && env->predictor->exact,
+	};
+}
+
+void crn_hot_list_close(struct crn_hot_list *l)
+{
+	struct crn_arena *arena = l->env->arena;
+
 	crn_block_free(arena, l->at, l->capacity * sizeof(*l->at));
 	crn_block_free(arena, l->copies, l->copy_capacity * sizeof(*l->copies));
-	*l = (struct crn_hot_list){ .at = NULL };
 }
 
 size_t crn_hot_list_from(const struct crn_hot_list *l, uintptr_t page)
@@ -25,9 +37,9 @@ struct crn_hot_entry *crn_hot_list_find(const struct crn_hot_list *l, uintptr_t 
 	return i < l->count && l->at[i].page == page ? &l->at[i] : NULL;
 }
 
-struct crn_hot_entry *crn_hot_list_add(
-	struct crn_hot_list *l, struct crn_arena *arena, uintptr_t page, void *where)
+struct crn_hot_entry *crn_hot_list_add(struct crn_hot_list *l, uintptr_t page, void *where)
 {
+	struct crn_arena *arena = l->env->arena;
 	size_t at = crn_hot_list_from(l, page);
 
 	if (at < l->count && l->at[at].page == page)
@@ -108,8 +120,55 @@ bool crn_hot_compare(
 	return e->changed;
 }
 
-void crn_hot_copy_now(struct crn_hot_list *l,
-	void (*failed)(void *ctx, struct crn_hot_entry *e, void *frame), void *ctx)
+/* Has the page's frame to be handed over, and can the page be copied as it is? */
+static inline bool is_plain(const struct crn_hot_list *l, const struct crn_hot_entry *e)
+{
+	return e->changed && crn_likely(e->old) && !crn_page_closed(l->env, e->page);
+}
+
+/* The first `count` plain entries from e on have what `copies` says. */
+static void note_exchanged(struct crn_hot_list *l, struct crn_hot_entry *e,
+	const struct crn_page_copy *copies, size_t count)
+{
+	for (; count; e++) {
+		if (!is_plain(l, e))
+			continue;
+		if (copies->to != e->old) {
+			e->old = copies->to;
+			l->owner->replaced(l->tracker, e);
+		}
+		e->changed = false;
+		copies++;
+		count--;
+	}
+}
+
+size_t crn_hot_exchange(struct crn_hot_list *l, struct crn_hot_entry *begin,
+	struct crn_hot_entry *end, struct crn_sink *sink, bool *left)
+{
+	struct crn_page_copy *copies = l->copies + l->copy_count;
+	size_t count = 0, changed = 0, done;
+	void *first;
+
+	for (struct crn_hot_entry *e = begin; e < end; e++) {
+		changed += e->changed;
+		if (is_plain(l, e))
+			copies[count++] = (struct crn_page_copy){ e->old, (void *)e->page };
+	}
+	*left = changed;
+	if (!count)
+		return 0;
+	first = copies->to;
+	done = sink->exchange(sink, copies, count);
+	l->copy_count += done;
+	*left = done < changed;
+	/* Nothing to note: nobody asks again, and all frames have stayed. */
+	if (*left || copies->to != first)
+		note_exchanged(l, begin, copies, done);
+	return done;
+}
+
+void crn_hot_copy_now(struct crn_hot_list *l)
 {
 	size_t done = 0, count = l->copy_count;
 
@@ -118,8 +177,8 @@ void crn_hot_copy_now(struct crn_hot_list *l,
 		done += crn_guarded_copy_pages(l->copies + done, count - done);
 		if (crn_likely(done == count))
 			return;
-		failed(ctx, crn_hot_list_find(l, (uintptr_t)l->copies[done].from),
-			l->copies[done].to);
+		l->owner->unreadable(l->tracker,
+			crn_hot_list_find(l, (uintptr_t)l->copies[done].from));
 	}
 }
 

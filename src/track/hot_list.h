@@ -15,9 +15,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/arena.h"
 #include "base/bits.h"
 #include "os/guarded.h"
+#include "track/track.h"
 
 #define CRN_HOT_NO_SLOT UINT32_MAX
 #define CRN_HOT_STREAK	32u
@@ -41,7 +41,18 @@ struct crn_hot_entry {
 	bool exact : 1; /* as its list */
 };
 
+/* The tracker's side of its list: where it notes which frames its pages have. */
+struct crn_hot_owner {
+	/* The page has another frame now: e->old. */
+	void (*replaced)(void *tracker, struct crn_hot_entry *e);
+	/* The page cannot be read: it is closed, or gone. What its frame holds is undefined. */
+	void (*unreadable)(void *tracker, struct crn_hot_entry *e);
+};
+
 struct crn_hot_list {
+	struct crn_track_env *env;
+	const struct crn_hot_owner *owner;
+	void *tracker;
 	struct crn_hot_entry *at;
 	size_t count, capacity;
 	/*
@@ -64,14 +75,16 @@ struct crn_hot_list {
 
 #define CRN_HOT_METER_EVERY 32u
 
-void crn_hot_list_close(struct crn_hot_list *l, struct crn_arena *arena);
+/* No resources are taken. The owner lives as long as the list. */
+void crn_hot_list_open(struct crn_hot_list *l, struct crn_track_env *env,
+	const struct crn_hot_owner *owner, void *tracker);
+void crn_hot_list_close(struct crn_hot_list *l);
 
 /* The index of the first entry at or above the page, or count. */
 size_t crn_hot_list_from(const struct crn_hot_list *l, uintptr_t page);
 struct crn_hot_entry *crn_hot_list_find(const struct crn_hot_list *l, uintptr_t page); /* or NULL */
 /* The entry of the page, made if need be. NULL: no memory. */
-struct crn_hot_entry *crn_hot_list_add(
-	struct crn_hot_list *l, struct crn_arena *arena, uintptr_t page, void *where);
+struct crn_hot_entry *crn_hot_list_add(struct crn_hot_list *l, uintptr_t page, void *where);
 /* Take out the entries whose `where` is NULL. */
 void crn_hot_list_sweep(struct crn_hot_list *l);
 /* The entries of [begin, end) are touched, until the interval ends. */
@@ -97,20 +110,15 @@ static inline bool crn_hot_look(
 }
 
 /*
- * Room for copies of all pages of the list but those that are waiting already. The first `count` of
- * what has been put there are to be made before the interval has ended.
+ * At the end of an interval, where the sink takes whole pages: of those of [begin, end) that have
+ * changed, each that is not closed and has a frame hands it over. crn_hot_copy_now fills what they
+ * have then. The result is how many did; *left: some that have changed did not, and `changed` says
+ * which.
  */
-static inline struct crn_page_copy *crn_hot_copies(struct crn_hot_list *l)
-{
-	return l->copies + l->copy_count;
-}
-static inline void crn_hot_copy_later(struct crn_hot_list *l, size_t count)
-{
-	l->copy_count += count;
-}
-/* Make these copies. `failed` is told of each page that cannot be read; its frame is undefined. */
-void crn_hot_copy_now(struct crn_hot_list *l,
-	void (*failed)(void *ctx, struct crn_hot_entry *e, void *frame), void *ctx);
+size_t crn_hot_exchange(struct crn_hot_list *l, struct crn_hot_entry *begin,
+	struct crn_hot_entry *end, struct crn_sink *sink, bool *left);
+/* Once, after all of them. */
+void crn_hot_copy_now(struct crn_hot_list *l);
 
 /*
  * The bits of pages that have changed, on their way to the strategy's map: those of one word of it

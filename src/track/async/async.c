@@ -60,7 +60,7 @@ static void async_close(void *tracker)
 	}
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(lists); i++)
 		crn_range_list_close(lists[i]);
-	crn_hot_list_close(&t->hot, arena);
+	crn_hot_list_close(&t->hot);
 	crn_block_free(arena, t->spans, t->span_capacity * sizeof(*t->spans));
 	crn_mirror_close(&t->mirror);
 	crn_maps_close(&t->maps);
@@ -80,7 +80,7 @@ static int async_open(void **out, struct crn_track_env *env)
 	if (!t)
 		return CAIRN_EMEMORY;
 	t->env = env;
-	t->hot.exact = env->predictor && env->predictor->exact;
+	crn_hot_list_open(&t->hot, env, &crn_async_hot_owner, t);
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(lists); i++)
 		crn_range_list_open(lists[i], env->arena);
 	err = crn_mirror_open(&t->mirror, env);

@@ -211,6 +211,7 @@ int crn_async_compare_huge(struct crn_async *t);
 bool crn_async_any_huge(const struct crn_async *t, uintptr_t begin, uintptr_t end);
 
 /* ---- async_hot.c: under a strategy ---- */
+extern const struct crn_hot_owner crn_async_hot_owner;
 /* interval_end */
 int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink);
 /* Take the hot pages out of `dirty`, which is sorted. 0 or CAIRN_EMEMORY. */

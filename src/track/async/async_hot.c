@@ -176,7 +176,7 @@ static void promote(struct crn_async *t, uintptr_t page, uint32_t slot)
 		return;
 	}
 	if (where && crn_async_steady(t, page))
-		e = crn_hot_list_add(&t->hot, t->env->arena, page, where);
+		e = crn_hot_list_add(&t->hot, page, where);
 	if (!e) {
 		if (t->refused_count < CRN_ARRAY_SIZE(t->refused))
 			t->refused[t->refused_count++] = page;
@@ -223,85 +223,46 @@ static void tell_written(struct crn_async *t)
 			t->env->predictor->written(t->env, p);
 }
 
-/* The copy of which is all that there is to be done, once its frame has changed hands. */
-static bool is_plain(const struct crn_async *t, const struct crn_hot_entry *e)
-{
-	return crn_likely(e->old) && !crn_page_closed(t->env, e->page);
-}
-
-/*
- * Of [e, end): those that have changed, and are plain, get frames to be filled. True if some that
- * have changed are left.
- */
-static bool exchange_hot(struct crn_async *t, struct crn_hot_entry *e, struct crn_hot_entry *end,
-	struct crn_sink *sink)
-{
-	struct crn_page_copy *copies = crn_hot_copies(&t->hot);
-	size_t count = 0, changed = 0, done;
-	void *first;
-
-	for (struct crn_hot_entry *at = e; at < end; at++) {
-		changed += at->changed;
-		if (at->changed && is_plain(t, at))
-			copies[count++] = (struct crn_page_copy){ at->old, (void *)at->page };
-	}
-	if (!count)
-		return changed;
-	first = copies->to;
-	done = sink->exchange(sink, copies, count);
-	CRN_ASSERT(done == count); /* the sink's prepare() promised it */
-	crn_hot_copy_later(&t->hot, count);
-	changed -= count;
-	if (copies->to == first)
-		return changed; /* all frames have stayed */
-	for (; count; e++) {
-		if (!e->changed || !is_plain(t, e))
-			continue;
-		e->old = copies->to;
-		crn_mirror_slot_set(&t->mirror, e->where, e->old);
-		copies++;
-		count--;
-	}
-	return changed;
-}
-
 /* From hot page *i on, those below `limit` that have changed. */
 static int hand_over_hot(
 	struct crn_async *t, size_t *i, uintptr_t limit, bool unsteady, struct crn_sink *sink)
 {
 	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
-	bool plain = sink->exchange && !unsteady && !t->mirror.replaced.count;
 	struct crn_hot_entry *at = t->hot.at + *i, *end = t->hot.at + t->hot.count;
-	bool more = true;
+	bool left = true;
 
 	if (at < end && end[-1].page >= limit)
 		for (end = at; end->page < limit; end++)
 			;
 	*i = (size_t)(end - t->hot.at);
-	if (crn_likely(plain))
-		more = exchange_hot(t, at, end, sink);
-	for (; more && at < end; at++)
-		if (at->changed && !(plain && is_plain(t, at)))
+	if (sink->exchange && crn_likely(!unsteady && !t->mirror.replaced.count))
+		(void)crn_hot_exchange(&t->hot, at, end, sink, &left);
+	for (; left && at < end; at++)
+		if (at->changed)
 			CRN_TRY(crn_mirror_turn_slot(
 				&t->mirror, at->where, &at->old, at->page, unsteady, sink));
 	(void)crn_hot_meter_end(&t->hot, meter, false);
 	return 0;
 }
 
-/* It is closed, or gone. */
-static void not_copied(void *ctx, struct crn_hot_entry *e, void *frame)
+static void replaced(void *tracker, struct crn_hot_entry *e)
 {
-	struct crn_async *t = ctx;
+	crn_mirror_slot_set(&((struct crn_async *)tracker)->mirror, e->where, e->old);
+}
 
-	crn_mirror_load(&t->mirror, e->where, e->page);
+static void unreadable(void *tracker, struct crn_hot_entry *e)
+{
+	crn_mirror_load(&((struct crn_async *)tracker)->mirror, e->where, e->page);
 	e->old = *(void **)e->where;
 }
+
+const struct crn_hot_owner crn_async_hot_owner = { replaced, unreadable };
 
 static void copy_hot(struct crn_async *t)
 {
 	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
 
-	crn_hot_copy_now(&t->hot, not_copied, t);
+	crn_hot_copy_now(&t->hot);
 	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, meter, true);
 }
 

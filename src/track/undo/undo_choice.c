@@ -124,7 +124,7 @@ static void refuse(struct crn_undo_pages *u, uintptr_t page)
 static void list(struct crn_undo_pages *u, undo_word *w, uintptr_t page, uint32_t slot)
 {
 	uintptr_t word = undo_get(w);
-	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, u->env->arena, page, w);
+	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, page, w);
 
 	if (!e) {
 		refuse(u, page);

@@ -458,7 +458,7 @@ int undo_open(
 	if (!u)
 		return err;
 	u->env = env;
-	u->hot.exact = env->predictor && env->predictor->exact;
+	crn_hot_list_open(&u->hot, env, &undo_hot_owner, u);
 	u->guard = guard;
 	u->uffd = u->told_fd = -1;
 	crn_range_list_open(&u->open, env->arena);
@@ -504,7 +504,7 @@ void undo_close(void *t)
 	crn_block_free(arena, u->maps_buffer, CRN_MAPS_BUFFER);
 	crn_block_free(arena, u->areas, u->area_cap * sizeof(*u->areas));
 	crn_block_free(arena, (void *)u->saved, u->saved_cap * sizeof(*u->saved));
-	crn_hot_list_close(&u->hot, arena);
+	crn_hot_list_close(&u->hot);
 	crn_block_free(arena, u, sizeof(*u));
 }
 

@@ -400,6 +400,7 @@ int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn
 /* At the end of an interval: `saved` pages of saved[], hot pages, hot areas; or hot pages alone. */
 int undo_hand_over(struct crn_undo_pages *u, size_t saved, struct crn_sink *sink);
 int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink);
+extern const struct crn_hot_owner undo_hot_owner;
 
 /* ---- undo_choice.c: hot pages, by a strategy ---- */
 

@@ -150,7 +150,7 @@ static int hand(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct c
 /* A page that cannot be protected, or must not be, has become hot in this interval. */
 static bool list(struct crn_undo_pages *u, undo_word *w, uintptr_t page)
 {
-	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, u->env->arena, page, w);
+	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, page, w);
 
 	if (!e)
 		return false; /* it is found in saved[] again */
@@ -196,56 +196,19 @@ static int hand_over_saved(struct crn_undo_pages *u, size_t count, struct crn_si
 	return err;
 }
 
-/* The copy of which is all that there is to be done, once its frame has changed hands. */
-static inline bool is_plain(const struct crn_hot_entry *e)
+static void replaced(void *undo_pages, struct crn_hot_entry *e)
 {
-	return e->changed && crn_likely(e->old);
+	undo_set(e->where, (undo_get(e->where) & STAYS) | (uintptr_t)e->old);
 }
 
-/*
- * Whole pages change hands: as undo_turn, without a look at what is not so of a hot page, and all
- * copies are made together. True if some are left, which `changed` still says.
- */
-static bool exchange_hot(struct crn_undo_pages *u, struct crn_sink *sink)
+/* renew() finds out why. */
+static void unreadable(void *undo_pages, struct crn_hot_entry *e)
 {
-	struct crn_page_copy *copies = crn_hot_copies(&u->hot);
-	struct crn_hot_entry *e = u->hot.at, *end = e + u->hot.count;
-	size_t count = 0, changed = 0, done;
-	void *first;
-
-	for (; e < end; e++) {
-		changed += e->changed;
-		if (is_plain(e))
-			copies[count++] = (struct crn_page_copy){ e->old, (void *)e->page };
-	}
-	if (!count)
-		return changed;
-	first = copies->to;
-	done = sink->exchange(sink, copies, count);
-	u->eager += done;
-	crn_hot_copy_later(&u->hot, done);
-	if (done == changed && copies->to == first)
-		return false; /* all frames have stayed */
-	for (e = u->hot.at, count = done; count; e++) {
-		if (!is_plain(e))
-			continue;
-		if (copies->to != e->old) {
-			e->old = copies->to;
-			undo_set(e->where, (undo_get(e->where) & STAYS) | (uintptr_t)e->old);
-		}
-		e->changed = false;
-		copies++;
-		count--;
-	}
-	return done < changed;
-}
-
-/* It is closed, or gone: renew() finds out. */
-static void not_copied(void *ctx, struct crn_hot_entry *e, void *frame)
-{
-	renew(ctx, e->where, e->page, frame);
+	renew(undo_pages, e->where, e->page, e->old);
 	e->old = undo_old(e->where);
 }
+
+const struct crn_hot_owner undo_hot_owner = { replaced, unreadable };
 
 static int turn_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct crn_sink *sink)
 {
@@ -264,16 +227,20 @@ static int turn_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct cr
 int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 {
 	uint64_t begin = crn_hot_meter_begin(&u->hot, false);
-	bool more = !sink->exchange || exchange_hot(u, sink);
+	bool left = true;
 	int err = 0;
 
-	for (size_t i = 0; more && i < u->hot.count; i++) {
+	/* As undo_turn, without a look at what is not so of a hot page, and all copies together. */
+	if (sink->exchange)
+		u->eager += crn_hot_exchange(
+			&u->hot, u->hot.at, u->hot.at + u->hot.count, sink, &left);
+	for (size_t i = 0; left && i < u->hot.count; i++) {
 		struct crn_hot_entry *e = &u->hot.at[i];
 		int got = e->changed ? turn_hot(u, e, sink) : 0;
 
 		err = err < 0 ? err : got;
 	}
-	crn_hot_copy_now(&u->hot, not_copied, u);
+	crn_hot_copy_now(&u->hot);
 	if (crn_likely(u->env->predictor))
 		u->env->predictor->price_hot = crn_hot_meter_end(&u->hot, begin, true);
 	return err;
