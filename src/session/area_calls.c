@@ -146,7 +146,7 @@ static void untrack(cairn_t *c, uintptr_t begin, uintptr_t end)
 /* What c->fresh has found there: a part for each kind of memory. */
 static int track(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
-	const uint32_t kind = CRN_AREA_SHARED | CRN_AREA_FILE;
+	const uint32_t kind = CRN_AREA_SHARED | CRN_AREA_FILE | CRN_AREA_UNCUT;
 	const struct crn_pieces *l = &c->fresh;
 
 	for (size_t i = 0, j; i < l->count; i = j) {

@@ -338,7 +338,7 @@ int crn_tracker_choose(const struct crn_tracker_ops **out, const char *name, con
 /* ---- area.c */
 struct crn_area *crn_area_at(const cairn_t *c, uintptr_t addr); /* or NULL */
 size_t crn_area_from(const cairn_t *c, uintptr_t addr); /* the first that ends above it */
-/* Of a file that somebody may cut short? Not so those of loaded objects. */
+/* Of a file that somebody may cut short? */
 bool crn_area_cuttable(const struct crn_area *area);
 bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
 int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born);

@@ -437,7 +437,7 @@ int crn_files_list(cairn_t *c, const struct crn_piece *p)
 {
 	struct crn_piece file = *p;
 
-	file.flags &= CRN_AREA_FILE | CRN_AREA_SEGMENT | CRN_PIECE_DOUBT;
+	file.flags &= CRN_AREA_FILE | CRN_AREA_UNCUT | CRN_PIECE_DOUBT;
 	CRN_TRY(crn_grow(c, (void **)&c->files.at, &c->files.capacity, c->files.count + 1,
 		sizeof(*c->files.at)));
 	crn_pieces_cut(&c->files, p->begin, p->end);

@@ -16,6 +16,9 @@ uint32_t crn_mapping_flags(const struct crn_mapping *m)
 
 	if (m->shared)
 		flags |= CRN_AREA_SHARED;
+	/* The kernel's name for memory that is shared without a file: no descriptor leads to it. */
+	if (m->shared && crn_streq(m->name, "/dev/zero (deleted)"))
+		flags |= CRN_AREA_UNCUT;
 	if (m->inode || m->name[0] == '/')
 		flags |= CRN_AREA_FILE;
 	if (crn_streq(m->name, "[stack]"))

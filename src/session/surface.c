@@ -351,7 +351,7 @@ static uint32_t flags_after(const struct crn_mapping *m, const struct behind *b)
 
 	if (flags & CRN_AREA_FILE && !m->shared && follows_file(b, m) &&
 		(b->code || m->prot & PROT_EXEC))
-		flags |= CRN_AREA_SEGMENT;
+		flags |= CRN_AREA_UNCUT;
 	return flags;
 }
 

@@ -265,7 +265,7 @@ static int soft_area_gone(void *tracker, struct crn_area *area)
 static bool is_written(
 	struct soft_tracker *t, const struct soft_span *s, uintptr_t page, uint64_t entry)
 {
-	bool marked = (s->flags & (CRN_AREA_FILE | CRN_AREA_SEGMENT)) != CRN_AREA_FILE;
+	bool marked = (s->flags & (CRN_AREA_FILE | CRN_AREA_UNCUT)) != CRN_AREA_FILE;
 	void **slot;
 
 	if (entry & CRN_PAGEMAP_SOFT_DIRTY)

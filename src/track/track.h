@@ -52,7 +52,8 @@ enum crn_area_flags {
 	 * only.
 	 */
 	CRN_AREA_NEW = 1u << 5,
-	CRN_AREA_SEGMENT = 1u << 6, /* of a loaded object: nobody cuts that file short */
+	/* nobody can cut it short: of a loaded object, or memory that is shared without a file */
+	CRN_AREA_UNCUT = 1u << 6,
 	/* was an explicit one: a restore to before leaves the mapping where it is */
 	CRN_AREA_REMOVED = 1u << 7,
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * silent_hot TRACKER FEED: a checkpoint of hot pages alone makes no system call, neither after a
- * rewind, which leaves them hot. The first one comes when a page that rests is evicted. Feed perf
- * asks for the number of the calling thread, and makes no other call either.
+ * silent_hot TRACKER FEED [shared]: a checkpoint of hot pages alone makes no system call, neither
+ * after a rewind, which leaves them hot. The first one comes when a page that rests is evicted.
+ * Feed perf asks for the number of the calling thread, and makes no other call either. The memory
+ * is private, or shared without a file.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -19,6 +20,7 @@
 #define TRIES  5 /* a feed scans if another process is at the mappings just then */
 
 static uint8_t *area;
+static int sharing = MAP_PRIVATE;
 
 /* Every fourth page, all of them or all but the first. */
 static void store(size_t round, size_t from)
@@ -81,7 +83,7 @@ static void child(const char *tracker, const char *feed, size_t from)
 	o.surface = "none";
 	o.strategy = "decay";
 	c = test_open(&o);
-	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
 	CHECK(area != MAP_FAILED);
 	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
 	be_hot(c);
@@ -112,6 +114,8 @@ int main(int argc, char **argv)
 	int status = 1;
 
 	CHECK(argc > 1);
+	if (argc > 3 && !strcmp(argv[3], "shared"))
+		sharing = MAP_SHARED;
 	for (int i = 0; i < TRIES && status; i++)
 		status = end_of(argv[1], feed, 0);
 	if (status)

@@ -69,7 +69,7 @@ struct crn_async {
 	 */
 	struct crn_range_list owned, owned_now;
 	bool has_private_files;
-	bool has_cuttable; /* some are not of loaded objects: cutting such a file drops them, too */
+	bool has_cuttable; /* of some the file may be cut: that drops them, too */
 	bool has_huge; /* some span: a fault opens all of a page there, and a feed tells of 4 KiB */
 
 	struct crn_range_list gone; /* vanished in this interval, still mirrored */

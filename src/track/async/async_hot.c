@@ -6,8 +6,8 @@
  * which the kernel lets through. An evicted page is protected in one run with the pages that were
  * written.
  *
- * Only private anonymous memory and loaded objects have hot pages, because memory of other files
- * may vanish while it is compared.
+ * There are none in memory of a file that somebody may cut short, because it may vanish while it is
+ * compared.
  */
 #include "track/async/async.h"
 #include "base/check.h"

@@ -127,7 +127,7 @@ static inline bool fork_range_holds(const struct fork_range *r, uint64_t id)
 /* Of a file that somebody may cut short. */
 static inline bool fork_range_cuttable(const struct fork_range *r)
 {
-	return (r->flags & (CRN_AREA_FILE | CRN_AREA_SEGMENT)) == CRN_AREA_FILE;
+	return (r->flags & (CRN_AREA_FILE | CRN_AREA_UNCUT)) == CRN_AREA_FILE;
 }
 
 /* ---- fork_child.c */
