@@ -16,7 +16,10 @@ uint32_t crn_mapping_flags(const struct crn_mapping *m)
 
 	if (m->shared)
 		flags |= CRN_AREA_SHARED;
-	/* The kernel's name for memory that is shared without a file: no descriptor leads to it. */
+	/*
+	 * The kernel's name for memory that is shared without a file: no descriptor leads to it. A
+	 * mapping of it can be made longer than it is, but the rest never has any content.
+	 */
 	if (m->shared && crn_streq(m->name, "/dev/zero (deleted)"))
 		flags |= CRN_AREA_UNCUT;
 	if (m->inode || m->name[0] == '/')
