@@ -69,7 +69,7 @@ bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end)
 
 bool crn_area_cuttable(const struct crn_area *area)
 {
-	return (area->flags & (CRN_AREA_FILE | CRN_AREA_UNCUT)) == CRN_AREA_FILE;
+	return crn_flags_cuttable(area->flags);
 }
 
 static void table_insert(cairn_t *c, struct crn_area *area)

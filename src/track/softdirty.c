@@ -265,8 +265,7 @@ static int soft_area_gone(void *tracker, struct crn_area *area)
 static bool is_written(
 	struct soft_tracker *t, const struct soft_span *s, uintptr_t page, uint64_t entry)
 {
-	uint32_t kind = s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED | CRN_AREA_UNCUT);
-	bool marked = !(kind & CRN_AREA_FILE) || kind == (CRN_AREA_FILE | CRN_AREA_UNCUT);
+	bool marked = !(s->flags & CRN_AREA_SHARED) && !crn_flags_cuttable(s->flags);
 	void **slot;
 
 	if (entry & CRN_PAGEMAP_SOFT_DIRTY)

@@ -58,6 +58,12 @@ enum crn_area_flags {
 	CRN_AREA_REMOVED = 1u << 7,
 };
 
+/* By its flags: is it of a file that somebody may cut short? */
+static inline bool crn_flags_cuttable(uint32_t flags)
+{
+	return (flags & (CRN_AREA_FILE | CRN_AREA_UNCUT)) == CRN_AREA_FILE;
+}
+
 enum crn_tracker_caps {
 	CRN_TRACK_PAGES = 1u << 0,        /* granule is the OS page; page_ops are there */
 	/* kernel writes into tracked memory are noticed, and do not fail */

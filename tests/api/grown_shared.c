@@ -68,9 +68,9 @@ int main(int argc, char **argv)
 		CHECK_OK(cairn_peek(c, id[round], area, seen, sizeof(seen)));
 		CHECK(!memcmp(seen, copy[round], sizeof(seen)));
 	}
-	(void)cairn_peek(c, id[0], area + (PAGES - 1) * PAGE, &byte, 1);
+	CHECK_OK(cairn_peek(c, id[0], area + (PAGES - 1) * PAGE, &byte, 1));
 	CHECK_U64(byte, 0);
-	(void)cairn_changes(c, id[0], CAIRN_NOW, ignore, NULL);
+	CHECK_OK(cairn_changes(c, id[0], CAIRN_NOW, ignore, NULL));
 	CHECK_OK(cairn_close(c));
 	return 0;
 }

@@ -100,7 +100,7 @@ static bool is_private_file(const struct crn_span *s)
 /* Nobody cuts the file of a loaded object: there copies go by advice only. */
 static bool is_cuttable(const struct crn_span *s)
 {
-	return is_private_file(s) && !(s->flags & CRN_AREA_UNCUT);
+	return is_private_file(s) && crn_flags_cuttable(s->flags);
 }
 
 bool crn_async_owns_cuttable(const struct crn_async *t)

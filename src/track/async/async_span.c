@@ -274,10 +274,9 @@ static int watch_backed(struct crn_async *t, struct crn_span *s, bool changed)
 static int watch(struct crn_async *t, struct crn_span span, bool changed)
 {
 	bool backed = span.flags & (CRN_AREA_FILE | CRN_AREA_SHARED);
-	const uint32_t kinds = CRN_AREA_FILE | CRN_AREA_SHARED | CRN_AREA_UNCUT;
 	int err;
 
-	t->has_cuttable |= (span.flags & kinds) == CRN_AREA_FILE;
+	t->has_cuttable |= !(span.flags & CRN_AREA_SHARED) && crn_flags_cuttable(span.flags);
 	span.watched = true;
 	t->mixed |= changed;
 	t->owed |= changed;
@@ -432,10 +431,8 @@ bool crn_async_steady(struct crn_async *t, uintptr_t page)
 /* Of a file: even what is there now may be gone before the load. */
 bool crn_async_doubtful(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
-	const uint32_t kind = CRN_AREA_FILE | CRN_AREA_UNCUT;
-
 	for (size_t i = span_find(t, begin); i < t->span_count && t->spans[i].begin < end; i++)
-		if ((t->spans[i].flags & kind) == CRN_AREA_FILE)
+		if (crn_flags_cuttable(t->spans[i].flags))
 			return true;
 	return false;
 }

@@ -124,10 +124,9 @@ static inline bool fork_range_holds(const struct fork_range *r, uint64_t id)
 	return r->born <= id && id <= r->last;
 }
 
-/* Of a file that somebody may cut short. */
 static inline bool fork_range_cuttable(const struct fork_range *r)
 {
-	return (r->flags & (CRN_AREA_FILE | CRN_AREA_UNCUT)) == CRN_AREA_FILE;
+	return crn_flags_cuttable(r->flags);
 }
 
 /* ---- fork_child.c */
