@@ -169,6 +169,7 @@ struct crn_rt {
 	struct cairn *site_session; /* of __cairn_site (site.c) */
 	uint64_t site_stack; /* bytes: the most that a site had above it; of CAIRN_STATS */
 	bool site_refused; /* it could not be opened */
+	uint64_t birth; /* of the process, other than any parent's; 0: landing.c has not asked */
 	bool site_told;    /* a failure has been told */
 	struct crn_track_env *env;
 	void (*lost)(struct crn_track_env *env, uintptr_t addr, int why);

@@ -368,13 +368,31 @@ static int free_places(void)
 	struct berth *held[64];
 	int most = 0, n;
 
-	for (int i = 0; i < 40; i++) {
+	for (int i = 0; i < 140; i++) {
 		n = fill_all('z', held);
 		most = n > most ? n : most;
 		while (n)
 			crn_berth_leave(held[--n]);
 	}
 	return most;
+}
+
+static void *read_much(void *unused)
+{
+	return (void *)pread(file, room, 16384, 0);
+}
+
+/* What is no more than libc's functions need themselves is enough. */
+static void read_on_little_stack(void)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	void *got;
+
+	CHECK(!pthread_attr_init(&attributes) && !pthread_attr_setstacksize(&attributes, 16384));
+	CHECK(!pthread_create(&thread, &attributes, read_much, NULL));
+	CHECK(!pthread_join(thread, &got) && got == (void *)16384);
+	CHECK(!pthread_attr_destroy(&attributes));
 }
 
 int main(int argc, char **argv)
@@ -407,5 +425,6 @@ int main(int argc, char **argv)
 	CHECK(free_places() == all);
 	cancel_reads(all + 2);
 	CHECK(free_places() == all);
+	read_on_little_stack();
 	return 0;
 }

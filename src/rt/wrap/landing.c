@@ -7,12 +7,13 @@
  * continues there. So the berth stays as it is until none of these checkpoints is kept any more.
  */
 #include "rt/wrap/landing.h"
+#include "os/clock.h"
 #include "os/memory.h"
 #include "os/thread.h"
 
 enum { FREE, HELD, PINNED, KINDS };
 
-#define LOOK_EVERY 16u /* calls that find none, before it is looked who holds them */
+#define LOOK_EVERY 64u /* calls that find none, before it is looked who holds them */
 
 /*
  * `turn` counts how often it was taken: what was found out about one that has been left meanwhile,
@@ -25,7 +26,7 @@ static struct berth {
 	struct berth **holder;
 	uint64_t since; /* newest() when it was taken; pinned: when it was left */
 	char *memory;
-} berths[8] CRN_RT_LASTING;
+} berths[32] CRN_RT_LASTING;
 
 /* Changes with each checkpoint and each restore to one. */
 static uint64_t newest(void)
@@ -105,6 +106,30 @@ static char *map_berth(const struct berth *b)
 	return crn_memory_map(&memory, BERTH_SIZE) < 0 ? NULL : memory;
 }
 
+/*
+ * The kernel is asked once: two system calls for each read are too many. A forked child inherits
+ * `self`, but not the birth that it is of.
+ */
+static void sign(struct berth *b)
+{
+	static __thread struct {
+		uint64_t birth;
+		int pid, tid;
+	} self;
+	struct crn_rt *rt = &__cairn_rt;
+	uint64_t birth = rt->birth;
+
+	if (crn_unlikely(!birth))
+		birth = rt->birth = crn_clock_ticks() | 1;
+	if (crn_unlikely(self.birth != birth)) {
+		self.pid = crn_getpid();
+		self.tid = crn_gettid();
+		self.birth = birth;
+	}
+	b->pid = self.pid;
+	b->tid = self.tid;
+}
+
 struct berth *crn_berth_take(struct berth **holder)
 {
 	static uint32_t refused;
@@ -123,8 +148,7 @@ struct berth *crn_berth_take(struct berth **holder)
 		become(b, FREE);
 		return *holder = NULL;
 	}
-	b->pid = crn_getpid();
-	b->tid = crn_gettid();
+	sign(b);
 	*(struct berth *volatile *)holder = b;
 	__atomic_store_n(&b->holder, holder, __ATOMIC_RELEASE);
 	return b;
