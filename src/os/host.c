@@ -246,16 +246,30 @@ static void probe_perf(struct crn_host *h)
 
 /* ---- Processor, machine, user ----------------------------------------------- */
 
+/*
+ * Bytes of the auxiliary vector. A process that has changed its user may not open the file, which
+ * is all that kernels before 6.4 have.
+ */
+static long auxiliary(uint64_t *to, size_t size)
+{
+	long got = crn_sys5(SYS_prctl, 0x41555856 /* PR_GET_AUXV */, to, size, 0, 0);
+	int fd;
+
+	if (got >= 0)
+		return CRN_MIN(got, (long)size);
+	fd = (int)crn_path_open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	got = crn_fd_read(fd, to, size);
+	crn_fd_close(fd);
+	return got;
+}
+
 static uint64_t hardware_caps2(void)
 {
 	uint64_t aux[64];
-	long got = 0;
-	int fd = (int)crn_path_open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
+	long got = auxiliary(aux, sizeof(aux));
 
-	if (fd < 0)
-		return 0;
-	got = crn_fd_read(fd, aux, sizeof(aux));
-	crn_fd_close(fd);
 	for (long i = 0; i + 1 < got / 8; i += 2)
 		if (aux[i] == 26 /* AT_HWCAP2 */)
 			return aux[i + 1];

@@ -52,10 +52,13 @@ static __attribute__((constructor)) void ask_environment(void)
 static void note_stack(struct crn_rt *rt)
 {
 	char *here = __builtin_frame_address(0);
+	uint64_t size;
 
-	if (wants_figures && &__libc_stack_end && here < __libc_stack_end &&
-		crn_gettid() == crn_getpid())
-		rt->site_stack = CRN_MAX(rt->site_stack, (uint64_t)(__libc_stack_end - here));
+	if (!wants_figures || !&__libc_stack_end || here >= __libc_stack_end)
+		return;
+	size = (uint64_t)(__libc_stack_end - here);
+	if (size > rt->site_stack && crn_gettid() == crn_getpid())
+		rt->site_stack = size;
 }
 
 /* Once for each process, and for the rest of its life. */

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * silent_hot TRACKER FEED [shared]: a checkpoint of hot pages alone makes no system call, neither
- * after a rewind, which leaves them hot. The first one comes when a page that rests is evicted.
- * Feed perf asks for the number of the calling thread, and makes no other call either. The memory
- * is private, or shared without a file.
+ * silent_hot TRACKER FEED [shared | user]: a checkpoint of hot pages alone makes no system call,
+ * neither after a rewind, which leaves them hot. The first one comes when a page that rests is
+ * evicted. Feed perf asks for the number of the calling thread, and makes no other call either.
+ * The memory is private, or shared without a file. `user`: the process has given up its rights, so
+ * files of its own in /proc are closed to it.
  */
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include "../lib/harness.h"
 #include "../lib/refused_call.h"
 
@@ -21,6 +24,7 @@
 
 static uint8_t *area;
 static int sharing = MAP_PRIVATE;
+static bool gives_up_rights;
 
 /* Every fourth page, all of them or all but the first. */
 static void store(size_t round, size_t from)
@@ -78,6 +82,8 @@ static void child(const char *tracker, const char *feed, size_t from)
 	uint64_t id;
 	cairn_t *c;
 
+	if (gives_up_rights)
+		CHECK((geteuid() || !setuid(65534)) && !prctl(PR_SET_DUMPABLE, 0, 0, 0, 0));
 	o.tracker = tracker;
 	o.feed = feed;
 	o.surface = "none";
@@ -116,6 +122,7 @@ int main(int argc, char **argv)
 	CHECK(argc > 1);
 	if (argc > 3 && !strcmp(argv[3], "shared"))
 		sharing = MAP_SHARED;
+	gives_up_rights = argc > 3 && !strcmp(argv[3], "user");
 	for (int i = 0; i < TRIES && status; i++)
 		status = end_of(argv[1], feed, 0);
 	if (status)
