@@ -382,6 +382,8 @@ void crn_late_timer_start(struct crn_thread *t);
 void crn_late_timer_stop(struct crn_thread *t);
 /* intercept/timer.c: another thread has the timers of sites from now on. */
 void crn_timer_thread_ends(struct crn_thread *t);
+/* The program is on its own from here on: the timers of all threads are gone. */
+void crn_timer_end(void);
 
 /* effects/: a checkpoint was taken: forget inverses, settle delayed closes and munmaps. */
 void crn_effects_commit(void);

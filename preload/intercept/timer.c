@@ -188,6 +188,23 @@ void crn_timer_thread_ends(struct crn_thread *t)
 	}
 }
 
+void crn_timer_end(void)
+{
+	struct crn_thread *t;
+
+	crn_here.timed = false;
+	for (uint32_t n = 0; (t = crn_thread_slot(n)); n++) {
+		if (!t->live)
+			continue;
+		crn_late_timer_stop(t);
+		for (uint32_t i = 0; i < CRN_SITES_MAX; i++) {
+			if (t->timers[i])
+				crn_sys1(SYS_timer_delete, t->timers[i] - 1);
+			t->timers[i] = 0;
+		}
+	}
+}
+
 /* ---- A call that was cut short --------------------------------------------------------------- */
 
 /*
@@ -370,7 +387,7 @@ void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t)
 
 /* ---- The signal ------------------------------------------------------------------------------ */
 
-/* True if the signal is of a timer of ours. */
+/* True if the signal is of a timer of ours, perhaps the last one of a timer that is no more. */
 bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc)
 {
 	uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
@@ -378,8 +395,12 @@ bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *u
 	uint32_t i = (uint32_t)(value & 0xff);
 	uintptr_t rip;
 
-	if (info->si_code != SI_TIMER || value >> 8 != COOKIE || !is_timer(i))
+	if (info->si_code != SI_TIMER || value >> 8 != COOKIE)
 		return false;
+	if (!is_timer(i)) {
+		crn_undo_interrupt(uc, t);
+		return true;
+	}
 	if (t->in_agent || t->in_vfork) {
 		put_off(i);
 		return true;

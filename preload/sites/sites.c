@@ -435,6 +435,7 @@ void crn_sites_end(const char *why)
 	} else if (crn_agent->config.site_count) {
 		crn_warn("%s: no checkpoints and no recovery from here on", why);
 		crn_sites_exit();
+		crn_timer_end();
 		crn_agent->config.site_count = 0;
 		crn_agent->config.recover = false;
 		crn_agent->config.stats = false;
