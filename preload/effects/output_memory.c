@@ -22,17 +22,12 @@ int crn_user_read(void *dst, uintptr_t src, size_t len)
 
 int crn_user_write(uintptr_t dst, const void *src, size_t len)
 {
-	struct iovec local = {(void *)src, len}, remote = {(void *)dst, len};
-
 	crn_output_memory(dst, len);
 	/*
 	 * SAFETY: through the kernel, so that a bad pointer is an error and not a fault inside the
 	 * agent.
 	 */
-	return crn_sys6(SYS_process_vm_writev, crn_agent->pid, (long)&local, 1, (long)&remote, 1,
-		       0) == (long)len
-		? 0
-		: -EFAULT;
+	return crn_memory_poke((void *)dst, src, len) == (long)len ? 0 : -EFAULT;
 }
 
 void crn_output_memory(uintptr_t addr, size_t len)

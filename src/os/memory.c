@@ -271,7 +271,7 @@ int crn_memory_own(void *page)
 }
 
 /* Through a pipe: write(2) answers EFAULT where a load would raise a signal. */
-static long peek_by_pipe(void *dst, const void *src, size_t len)
+static long copy_by_pipe(void *dst, const void *src, size_t len)
 {
 	size_t done = 0;
 	long got = 0;
@@ -303,16 +303,19 @@ long crn_memory_peek(void *dst, const void *src, size_t len)
 		crn_sys6(SYS_process_vm_readv, crn_getpid(), (long)&local, 1, (long)&remote, 1, 0);
 
 	if (got == -ENOSYS || got == -EPERM)
-		got = peek_by_pipe(dst, src, len);
+		got = copy_by_pipe(dst, src, len);
 	return got;
 }
 
 long crn_memory_poke(void *dst, const void *src, size_t len)
 {
 	struct iovec local = { (void *)src, len }, remote = { dst, len };
-
-	return crn_sys6(
+	long got = crn_sys6(
 		SYS_process_vm_writev, crn_getpid(), (long)&local, 1, (long)&remote, 1, 0);
+
+	if (got == -ENOSYS || got == -EPERM)
+		got = copy_by_pipe(dst, src, len);
+	return got;
 }
 
 size_t crn_memory_readable(const uintptr_t *at, size_t count)
