@@ -7,6 +7,7 @@
  * no hook runs, and a call that changes nothing runs without an after-hook.
  */
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -131,10 +132,19 @@ static bool gives_up_rights(const struct crn_call *call)
 	case SYS_setreuid:
 	case SYS_setresuid:
 		return (uint32_t)call->args[1] + 1 > 1; /* neither root nor -1, "as it is" */
+	case SYS_unshare:
+		return call->args[0] & CLONE_NEWUSER;
+	case SYS_setns:
+		return !call->args[1] || call->args[1] & CLONE_NEWUSER;
 	case SYS_capset:
 		return true;
 	}
 	return false;
+}
+
+static bool changes_root(const struct crn_call *call)
+{
+	return call->nr == SYS_chroot || call->nr == SYS_pivot_root;
 }
 
 /* What had been held was sent before this call, or closed for good: a checkpoint must follow. */
@@ -344,7 +354,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		return CRN_CALL_RUN;
 	if (crn_refused(call, row))
 		return CRN_CALL_ANSWERED;
-	if (gives_up_rights(call))
+	/* Behind a change of the root, what feeds need of /sys is gone as well. */
+	if (changes_root(call) ? crn_proc_keep() : gives_up_rights(call))
 		crn_site_rights_end();
 	if (!crn_agent->sites) {
 		if (crn_agent->left_input)
@@ -352,8 +363,6 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		else if (crn_agent->config.recover && row->effect == CRN_EFFECT_INPUT)
 			crn_site_first_input(call);
 	}
-	if (call->nr == SYS_chroot || call->nr == SYS_pivot_root)
-		crn_proc_keep();
 	if (installs_filter(call))
 		crn_sites_end("the program installs a seccomp filter");
 	if (writes_memory(call, row) ? crn_output_ready()

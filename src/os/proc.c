@@ -28,17 +28,18 @@ struct dirent_head {
 /* Set by the agent alone, whose image is no part of a surface. */
 static int kept = -1;
 
-void crn_proc_keep(void)
+bool crn_proc_keep(void)
 {
 	int flags = TREE_CLONE | O_CLOEXEC;
 	long fd;
 
 	if (kept >= 0)
-		return;
+		return true;
 	fd = crn_sys3(SYS_open_tree, AT_FDCWD, "/proc", flags);
 	if (fd < 0)
 		fd = crn_sys3(SYS_open_tree, AT_FDCWD, "/proc", flags | TREE_RECURSIVE);
 	kept = crn_fd_raise((int)fd);
+	return kept >= 0;
 }
 
 /* The path in the kept mount, if it was not there in the program's root; else NULL. */

@@ -14,9 +14,9 @@
 /*
  * The program is about to change its root. Takes a mount of /proc, with CAP_SYS_ADMIN (Linux 5.2),
  * and keeps it at a high number, in forked children, too; else nothing changes, and /proc is what
- * the new root has. Once is enough.
+ * the new root has. Once is enough. True if it is kept.
  */
-void crn_proc_keep(void);
+bool crn_proc_keep(void);
 
 /* openat and readlinkat of an absolute path: >= 0 or -errno. Async-signal-safe. */
 long crn_path_open(const char *path, int flags);

@@ -59,8 +59,10 @@ def main() -> None:
     if os.geteuid() or not works & {"bpf", "perf"}:
         print("skip: no feed that needs rights, or not root")
         sys.exit(77)
-    for how in ("setuid", "setreuid", "setresuid", "capset"):
+    for how in ("setuid", "setreuid", "setresuid", "capset", "chroot"):
         for what, *options in (("plain",), ("crash", "--recover"), ("files",), ("copy",)):
+            if (how, what) == ("chroot", "files"):
+                continue  # there are none
             stats = run(how, what, *options)
             assert stats["feed"] in works & {"bpf", "perf"}, stats
             assert stats["checkpoints"] >= TURNS and not stats["failed"], stats
