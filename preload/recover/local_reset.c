@@ -23,11 +23,13 @@
 
 #define NUMBERS_MAX 64
 
-static bool has_it(int pid, uint64_t ino)
+/* Whose descriptors may not be looked at, another user's or of another namespace, may have it. */
+static bool may_have_it(int pid, uint64_t ino)
 {
 	int number;
+	long found = pid ? crn_fd_numbers(pid, "socket", ino, &number, 1) : -EACCES;
 
-	return crn_fd_numbers(pid, "socket", ino, &number, 1) > 0;
+	return found > 0 || (found < 0 && found != -ENOENT && found != -ESRCH);
 }
 
 /*
@@ -40,7 +42,7 @@ static bool is_shared(uint64_t ino)
 	int pid = 0;
 	long n;
 
-	if (has_it((int)crn_sys0(SYS_getppid), ino))
+	if (may_have_it((int)crn_sys0(SYS_getppid), ino))
 		return true;
 	for (const struct crn_thread *t = crn_agent->threads; t; t = t->next) {
 		crn_format(path, sizeof(path), "/proc/self/task/%d/children", t->tid);
@@ -52,7 +54,7 @@ static bool is_shared(uint64_t ino)
 				pid = pid * 10 + (*c - '0');
 				continue;
 			}
-			if (pid && has_it(pid, ino))
+			if (pid && may_have_it(pid, ino))
 				return true;
 			pid = 0;
 		}
