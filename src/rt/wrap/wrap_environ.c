@@ -114,14 +114,14 @@ WRAPPER(int, setenv, const char *name, const char *value, int replace)
 	}
 	len = strlen(name);
 	i = find(name, len, 0);
-	if (environ && environ[i] && (!replace || !strcmp(environ[i] + len + 1, value)))
+	if (environ && environ[i] && !replace)
 		return 0;
-	text = text_of(name, len, value);
+	text = text_of(name, len, value); /* a text of putenv is the program's: it may change */
 	if (!text) {
 		errno = ENOMEM;
 		return -1;
 	}
-	return set(text, len);
+	return environ && environ[i] == text ? 0 : set(text, len);
 }
 
 WRAPPER(int, unsetenv, const char *name)

@@ -222,16 +222,16 @@ WRAPPER(char *, __getcwd_chk, char *to, size_t n, size_t room)
 
 WRAPPER(char *, realpath, const char *path, char *to)
 {
-	char bounce[PATH_MAX];
+	char bounce[PATH_MAX] = "", *done;
 
 	if (!to) {
 		to = realpath(path, NULL);
 		return to ? crn_given(to, strlen(to) + 1, strlen(to) + 1) : NULL;
 	}
-	if (!realpath(path, bounce))
-		return NULL;
-	place(to, bounce, strlen(bounce) + 1);
-	return to;
+	done = realpath(path, bounce);
+	if (done || *bounce) /* of a path that it cannot follow: as far as it came */
+		place(to, bounce, strnlen(bounce, sizeof(bounce) - 1) + 1);
+	return done ? to : NULL;
 }
 
 WRAPPER(char *, __realpath_chk, const char *path, char *to, size_t room)

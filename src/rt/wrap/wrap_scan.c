@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * scanf. The format tells what each conversion stores, except for %s without a width. From a
- * string, that is at most the string's length. From a stream, SCAN_STRING bytes are kept, and an
- * interval that stores more cannot be restored.
+ * string, that is at most its longest word, and for %[ its length. From a stream, SCAN_STRING bytes
+ * are kept, and an interval that stores more cannot be restored.
  */
 #undef _GNU_SOURCE /* with it the header means scanf as it was before C99 */
 #define _POSIX_C_SOURCE 200809L
@@ -90,6 +90,38 @@ static const char *read_conversion(const char *at, struct conversion *c)
 	return *at ? at + 1 : at;
 }
 
+/* What a string holds, in characters. SIZE_MAX, both: it is a stream. */
+struct supply {
+	size_t length, word; /* of all; of what is longest without white space */
+};
+
+/* At least so many: where a locale has more white space, words are shorter. */
+static size_t longest_word(const char *at)
+{
+	size_t longest = 0;
+
+	for (; *at; at += *at != 0) {
+		size_t n = strcspn(at, " \t\n\v\f\r");
+
+		longest = CRN_MAX(longest, n);
+		at += n;
+	}
+	return longest;
+}
+
+static size_t longest_wide_word(const wchar_t *at)
+{
+	size_t longest = 0;
+
+	for (; *at; at += *at != 0) {
+		size_t n = wcscspn(at, L" \t\n\v\f\r");
+
+		longest = CRN_MAX(longest, n);
+		at += n;
+	}
+	return longest;
+}
+
 /*
  * Bytes that the conversion may store; `most`: characters that there may be to read; `unit`: bytes
  * that each becomes, at most.
@@ -133,22 +165,32 @@ static void keep_guess(void *to)
 	keep(to, CRN_MIN(SCAN_STRING, PAGE - ((uintptr_t)to & (PAGE - 1))));
 }
 
-/* More than a character may become of each need not be there. */
-static void keep_some(void *to, size_t n, size_t unit)
+static bool is_text(const struct conversion *c)
 {
-	if (unit == 1)
+	return (c->kind == 's' || c->kind == '[') && !c->allocates;
+}
+
+/* Of what a text may need at most not all need be there, nor be the program's. */
+static void keep_some(const struct conversion *c, void *to, size_t n, size_t unit)
+{
+	uintptr_t own = (uintptr_t)&__cairn_rt;
+
+	if (unit == 1 && !is_text(c)) {
 		keep(to, n);
-	else
-		crn_reach_keep(to, n);
+		return;
+	}
+	if ((uintptr_t)to < own)
+		n = CRN_MIN(n, own - (uintptr_t)to);
+	crn_reach_keep(to, n);
 }
 
 static bool is_guess(const struct conversion *c, size_t most)
 {
-	return (c->kind == 's' || c->kind == '[') && !c->width && !c->allocates && most == SIZE_MAX;
+	return is_text(c) && !c->width && most == SIZE_MAX;
 }
 
 static void keep_scan(
-	struct scan *s, const char *format, va_list ap, size_t most, size_t unit)
+	struct scan *s, const char *format, va_list ap, const struct supply *from, size_t unit)
 {
 	void *pointers[POINTERS];
 	size_t fetched = 0, next = 0;
@@ -156,7 +198,7 @@ static void keep_scan(
 	s->count = 0;
 	while ((format = strchr(format, '%'))) {
 		struct conversion c;
-		size_t place;
+		size_t place, most;
 
 		format++;
 		if (*format == '%') {
@@ -171,11 +213,12 @@ static void keep_scan(
 			continue;
 		for (; fetched <= place; fetched++)
 			pointers[fetched] = va_arg(ap, void *);
+		most = c.kind == 's' ? from->word : from->length;
 		if (is_guess(&c, most)) {
 			keep_guess(pointers[place]);
 			s->strings[s->count++] = pointers[place];
 		} else {
-			keep_some(pointers[place], stored(&c, most, unit), unit);
+			keep_some(&c, pointers[place], stored(&c, most, unit), unit);
 		}
 	}
 }
@@ -192,13 +235,17 @@ static void check_guesses(const struct scan *s)
 	}
 }
 
+static const struct supply endless = { SIZE_MAX, SIZE_MAX };
+
 static int scan_string(const char *from, const char *format, va_list ap)
 {
+	bool texts = __cairn_rt.active && strpbrk(format, "sS[");
+	struct supply supply = { texts ? strlen(from) : 0, texts ? longest_word(from) : 0 };
 	struct scan s;
 	va_list again;
 
 	va_copy(again, ap);
-	keep_scan(&s, format, again, strlen(from), 1);
+	keep_scan(&s, format, again, &supply, 1);
 	va_end(again);
 	return vsscanf(from, format, ap);
 }
@@ -210,7 +257,7 @@ static int scan_stream(FILE *f, const char *format, va_list ap)
 	int count;
 
 	va_copy(again, ap);
-	keep_scan(&s, format, again, SIZE_MAX, 1);
+	keep_scan(&s, format, again, &endless, 1);
 	va_end(again);
 	count = vfscanf(f, format, ap);
 	if (count > 0)
@@ -221,7 +268,8 @@ static int scan_stream(FILE *f, const char *format, va_list ap)
 /* ---- Wide characters ------------------------------------------------------------------------- */
 
 /* What conversions are made of is ASCII; anything else is any one character. */
-static void keep_wide(struct scan *s, const wchar_t *format, va_list ap, size_t most)
+static void keep_wide(
+	struct scan *s, const wchar_t *format, va_list ap, const struct supply *from)
 {
 	char narrow[FORMAT_MAX];
 	size_t n = 0;
@@ -233,16 +281,17 @@ static void keep_wide(struct scan *s, const wchar_t *format, va_list ap, size_t 
 	if (format[n])
 		crn_rt_give_up((uintptr_t)format, CAIRN_EMEMORY);
 	else
-		keep_scan(s, narrow, ap, most, MB_CUR_MAX);
+		keep_scan(s, narrow, ap, from, MB_CUR_MAX);
 }
 
 static int scan_wide_string(const wchar_t *from, const wchar_t *format, va_list ap)
 {
+	struct supply supply = { wcslen(from), longest_wide_word(from) };
 	struct scan s;
 	va_list again;
 
 	va_copy(again, ap);
-	keep_wide(&s, format, again, wcslen(from));
+	keep_wide(&s, format, again, &supply);
 	va_end(again);
 	return vswscanf(from, format, ap);
 }
@@ -254,7 +303,7 @@ static int scan_wide_stream(FILE *f, const wchar_t *format, va_list ap)
 	int count;
 
 	va_copy(again, ap);
-	keep_wide(&s, format, again, SIZE_MAX);
+	keep_wide(&s, format, again, &endless);
 	va_end(again);
 	count = vfwscanf(f, format, ap);
 	if (count > 0)

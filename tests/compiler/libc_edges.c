@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What libc writes to memory of the program where that is easily taken for more than it is, or for
+ * less: the last bytes that are mapped, pointers that mean nothing, tables that were named long
+ * ago. argv: TRACKER.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include "../lib/harness.h"
+
+#define TEXT (1ul << 20)
+#define PAGE 4096ul
+
+static char table[128], other[64], before[128];
+
+/* Short words of a long text, to where nothing is mapped behind. */
+static void scan(void)
+{
+	char *text = malloc(TEXT), *end, set[8];
+
+	end = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(text && end != MAP_FAILED && !munmap(end + PAGE, PAGE));
+	memset(text, 'x', TEXT);
+	for (size_t i = 3; i < TEXT; i += 4)
+		text[i] = ' ';
+	text[TEXT - 1] = 0;
+	CHECK_RC(sscanf(text, "%s", end + PAGE - 4), 1);
+	CHECK(!strcmp(end + PAGE - 4, "xxx"));
+	CHECK_RC(sscanf(text, "%*s %[x]", end + PAGE - 4), 1);
+	CHECK_RC(sscanf("a b", "%7s", set), 1);
+	CHECK(!munmap(end, PAGE));
+	free(text);
+}
+
+static void match(void)
+{
+	regex_t re;
+
+	CHECK(!regcomp(&re, "a(b)", REG_NOSUB | REG_EXTENDED));
+	CHECK(!regexec(&re, "xab", 2, (regmatch_t *)16, 0));
+	regfree(&re);
+}
+
+/* The program's texts stay as they are, and change only when they are its own. */
+static void environment(void)
+{
+	static char text[] = "EDGE=1";
+
+	CHECK(!putenv(text) && !setenv("EDGE", "1", 1));
+	text[5] = '2';
+	CHECK(!strcmp(getenv("EDGE"), "1"));
+	CHECK(!setenv("EDGE", "1", 1) && !unsetenv("EDGE"));
+}
+
+static void paths(void)
+{
+	char to[PATH_MAX] = "untouched";
+
+	CHECK(!realpath("/proc/no-such-name/beyond", to) && !strcmp(to, "/proc/no-such-name"));
+	CHECK(realpath("/proc/..", to) && !strcmp(to, "/"));
+}
+
+static void randoms(cairn_t *c, int way)
+{
+	uint64_t id;
+
+	CHECK(initstate(1, table, sizeof(table)));
+	CHECK(way != 3 || initstate(2, other, sizeof(other)));
+	CHECK(way != 3 || setstate(table) == other);
+	memcpy(before, table, sizeof(table));
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	CHECK_OK(cairn_rewind(c, id));
+	switch (way) {
+	case 0:
+	case 3:
+		for (int i = 0; i < 5; i++)
+			(void)random();
+		break;
+	case 1:
+		srandom(7);
+		break;
+	case 2:
+		(void)random();
+		CHECK(initstate(3, other, sizeof(other)) == table && setstate(table) == other);
+		break;
+	default:
+		(void)rand();
+		break;
+	}
+	CHECK(memcmp(before, table, sizeof(table)) != 0);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(!memcmp(before, table, sizeof(table)));
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	uint64_t id;
+	cairn_t *c;
+
+	CHECK(argc == 2);
+	o.tracker = argv[1];
+	CHECK_OK(cairn_open(&c, &o));
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	scan();
+	match();
+	environment();
+	paths();
+	for (int way = 0; way < 5; way++)
+		randoms(c, way);
+	CHECK_OK(cairn_close(c));
+	return 0;
+}
