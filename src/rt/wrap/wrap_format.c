@@ -17,8 +17,8 @@ int __vsprintf_chk(char *to, int flag, size_t size, const char *format, va_list 
 int __vsnprintf_chk(char *to, size_t n, int flag, size_t size, const char *format, va_list ap);
 
 /* Wrappers call these by weak names, which alone bring nothing into a static program. */
-static const void *const called[] __attribute__((used)) = { vprintf, vfprintf, vdprintf, vsnprintf,
-	__vprintf_chk, __vfprintf_chk, __vdprintf_chk, __vsprintf_chk, __vsnprintf_chk };
+static const void *const called[] __attribute__((used)) = { vprintf, vfprintf, vdprintf, vsprintf,
+	vsnprintf, __vprintf_chk, __vfprintf_chk, __vdprintf_chk, __vsprintf_chk, __vsnprintf_chk };
 
 enum taken { WORD, DOUBLE, LONG_DOUBLE }; /* integers of any size and pointers are words */
 

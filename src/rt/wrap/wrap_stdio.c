@@ -4,7 +4,6 @@
  * So the call writes to a buffer on the stack, and from there the bytes are copied to their place.
  * FILEs themselves are libc's and are not restored.
  */
-#include <limits.h>
 #include <stdio.h>
 #include <wchar.h>
 #define WRAPPED_stdio CRN_WRAPPER
@@ -19,7 +18,11 @@ wchar_t *__fgetws_chk(wchar_t *to, size_t size, int n, FILE *f);
 
 /* ---- printf ---------------------------------------------------------------------------------- */
 
-/* What is longer than the bounce is printed twice; its length is known then. */
+/*
+ * What is longer than the bounce is printed twice; its length is known then. n is SIZE_MAX for
+ * vsprintf, which prints the second time, too: unlike vsnprintf, it leaves alone what is at `to`
+ * until it is there, and that may be an argument.
+ */
 static int print(char *to, size_t n, const char *format, va_list ap)
 {
 	char bounce[BOUNCE];
@@ -36,7 +39,8 @@ static int print(char *to, size_t n, const char *format, va_list ap)
 			place(to, bounce, written);
 		} else {
 			keep(to, written);
-			len = vsnprintf(to, n, format, again);
+			len = n == SIZE_MAX ? vsprintf(to, format, again)
+					    : vsnprintf(to, n, format, again);
 		}
 	}
 	va_end(again);
@@ -50,7 +54,7 @@ WRAPPER(int, vsnprintf, char *to, size_t n, const char *format, va_list ap)
 
 WRAPPER(int, vsprintf, char *to, const char *format, va_list ap)
 {
-	return print(to, INT_MAX, format, ap);
+	return print(to, SIZE_MAX, format, ap);
 }
 
 WRAPPER(int, snprintf, char *to, size_t n, const char *format, ...)
@@ -70,7 +74,7 @@ WRAPPER(int, sprintf, char *to, const char *format, ...)
 	int len;
 
 	va_start(ap, format);
-	len = print(to, INT_MAX, format, ap);
+	len = print(to, SIZE_MAX, format, ap);
 	va_end(ap);
 	return len;
 }
@@ -173,19 +177,23 @@ PRINT(__dprintf_chk, __vdprintf_chk, int fd, int flag,)
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* Piece by piece: items that come only in part are stored, too. */
+/*
+ * Piece by piece: items that come only in part are stored, too. A short piece is the end or an
+ * error; to ask again would wait, or forget it.
+ */
 static size_t read_items(void *to, size_t size, size_t count, FILE *f)
 {
 	char bounce[BOUNCE * 8];
-	size_t want, done = 0, n = 1;
+	size_t want, ask, n, done = 0;
 
 	if (__builtin_mul_overflow(size, count, &want) || !want)
 		return 0;
-	while (done < want && n) {
-		n = fread_unlocked(bounce, 1, CRN_MIN(want - done, sizeof(bounce)), f);
+	do {
+		ask = CRN_MIN(want - done, sizeof(bounce));
+		n = fread_unlocked(bounce, 1, ask, f);
 		place((char *)to + done, bounce, n);
 		done += n;
-	}
+	} while (n == ask && done < want);
 	return done == want ? count : done / size;
 }
 
@@ -243,11 +251,16 @@ WRAPPER(size_t, __fread_unlocked_chk, void *to, size_t room, size_t size, size_t
 	return read_items(to, size, count, f);
 }
 
-/* A line may hold zeros, so that its length cannot be told afterwards. */
+/*
+ * A line may hold zeros, so that its length cannot be told afterwards. The mark of an error may be
+ * an old one: if it is not the end that stopped this line, an error did. glibc hands out what came
+ * before EAGAIN.
+ */
 static char *read_line(char *to, int n, FILE *f)
 {
 	char bounce[BOUNCE];
 	size_t done = 0, here = 0;
+	bool failed;
 	int c = 0;
 
 	if (n <= 0)
@@ -260,11 +273,12 @@ static char *read_line(char *to, int n, FILE *f)
 			here = 0;
 		}
 	}
-	if (n > 1 && ((c == EOF && !(done + here)) || ferror_unlocked(f)))
-		return NULL;
-	place(to + done, bounce, here);
-	place(to + done + here, "", 1);
-	return to;
+	failed = c == EOF && (!(done + here) || (!feof_unlocked(f) && errno != EAGAIN));
+	if (!failed)
+		bounce[here++] = 0;
+	if (here)
+		place(to + done, bounce, here);
+	return failed ? NULL : to;
 }
 
 WRAPPER(char *, fgets_unlocked, char *to, int n, FILE *f)

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stdio's wrappers do what libc does where a stream has a pause or an error in the middle, and
+ * where a text is printed onto itself. argv: TRACKER.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include "../lib/harness.h"
+
+/* What the reads of a stream give, one after another; an empty one fails. */
+struct script {
+	const char *const *next;
+	int error;
+};
+
+static ssize_t give(void *cookie, char *to, size_t n)
+{
+	struct script *s = cookie;
+	const char *text = *s->next++;
+	size_t len = strlen(text);
+
+	CHECK(len <= n);
+	if (!len) {
+		errno = s->error;
+		return -1;
+	}
+	memcpy(to, text, len);
+	return (ssize_t)len;
+}
+
+static FILE *open_script(struct script *s)
+{
+	FILE *f = fopencookie(s, "r", (cookie_io_functions_t){ .read = give });
+
+	CHECK(f != NULL);
+	return f;
+}
+
+static void items(void)
+{
+	static const char *const reads[] = { "0123456789", "", "more" };
+	struct script s = { .next = reads, .error = EINTR };
+	FILE *f = open_script(&s);
+	char to[14];
+
+	CHECK(fread(to, 1, sizeof(to), f) == 10 && ferror(f) && errno == EINTR);
+	CHECK(s.next == reads + 2 && !fclose(f));
+}
+
+/* An old error does not spoil a new line. */
+static void lines(void)
+{
+	static const char *const reads[] = { "", "one\ntwo\n", "par", "", "lost", "" };
+	struct script s = { .next = reads, .error = EAGAIN };
+	FILE *f = open_script(&s);
+	char to[16] = "";
+
+	CHECK(!fgets(to, sizeof(to), f) && ferror(f));
+	CHECK(fgets(to, sizeof(to), f) && !strcmp(to, "one\n"));
+	CHECK(fgets(to, sizeof(to), f) && !strcmp(to, "two\n") && ferror(f));
+	CHECK(fgets(to, sizeof(to), f) && !strcmp(to, "par"));
+	s.error = EIO;
+	CHECK(!fgets(to, sizeof(to), f) && errno == EIO);
+	CHECK(!fclose(f));
+}
+
+static void onto_itself(void)
+{
+	static char text[2000];
+	char *volatile to = text;
+
+	memset(text, 'x', 600);
+	CHECK_RC(sprintf(to, "%sEND", (char *)to), 603);
+	CHECK(text[0] == 'x' && !strcmp(text + 600, "END"));
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	uint64_t id;
+	cairn_t *c;
+
+	CHECK(argc == 2);
+	o.tracker = argv[1];
+	CHECK_OK(cairn_open(&c, &o));
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	items();
+	lines();
+	onto_itself();
+	CHECK_OK(cairn_close(c));
+	return 0;
+}
