@@ -5,10 +5,16 @@
  * ago. argv: TRACKER.
  */
 #define _GNU_SOURCE
+#include <iconv.h>
 #include <limits.h>
+#include <locale.h>
+#include <pthread.h>
 #include <regex.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "../lib/harness.h"
 
 #define TEXT (1ul << 20)
@@ -95,6 +101,65 @@ static void randoms(cairn_t *c, int way)
 	CHECK(!memcmp(before, table, sizeof(table)));
 }
 
+/* Libc's heap is used for other things. */
+static void churn(void)
+{
+	for (int i = 0; i < 200; i++) {
+		posix_spawn_file_actions_t f;
+		regex_t re;
+
+		CHECK(!regcomp(&re, "a(b)*[cd]", REG_EXTENDED));
+		regfree(&re);
+		CHECK(!posix_spawn_file_actions_init(&f));
+		CHECK(!posix_spawn_file_actions_addopen(&f, 50, "/nowhere", 0, 0));
+		CHECK(!posix_spawn_file_actions_destroy(&f));
+	}
+}
+
+/* What has been ended, or has grown, is there again. */
+static void ends(cairn_t *c)
+{
+	static pthread_attr_t attributes;
+	static posix_spawn_file_actions_t files;
+	iconv_t how = iconv_open("UTF-16LE", "UTF-8");
+	locale_t l = newlocale(LC_ALL_MASK, "C.UTF-8", NULL);
+	char out[8], *argv[] = { "true", NULL }, *in = "x", *to = out;
+	size_t in_left = 1, out_left = sizeof(out);
+	volatile int turn = 0;
+	uint64_t id;
+	int status;
+	pid_t pid;
+
+	CHECK(how != (iconv_t)-1 && l);
+	CHECK(!pthread_getattr_np(pthread_self(), &attributes));
+	CHECK(!posix_spawn_file_actions_init(&files));
+	for (int i = 0; i < 8; i++) /* libc's first list is full */
+		CHECK(!posix_spawn_file_actions_addopen(&files, 10 + i, "/dev/null", 0, 0));
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	CHECK_OK(cairn_rewind(c, id));
+	for (turn = 0; turn < 3; turn++) {
+		CHECK(!pthread_attr_destroy(&attributes) && !iconv_close(how));
+		freelocale(l);
+		for (int i = 0; i < 20; i++)
+			CHECK(!posix_spawn_file_actions_addclose(&files, 100 + i));
+		CHECK(turn == 1 || !posix_spawn_file_actions_destroy(&files));
+		churn();
+		CHECK_OK(cairn_rewind(c, id));
+		churn();
+	}
+	CHECK(!posix_spawnp(&pid, "true", &files, NULL, argv, environ));
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	CHECK(!iconv(how, &in, &in_left, &to, &out_left) && out[0] == 'x' && out_left == 6);
+	CHECK(uselocale(l) && uselocale(LC_GLOBAL_LOCALE) == l);
+	freelocale(l);
+	CHECK(!pthread_attr_destroy(&attributes) && !iconv_close(how));
+	CHECK(!posix_spawn_file_actions_destroy(&files));
+	for (int i = 0; i < 3; i++) { /* what was put off is done */
+		CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+		free(malloc(10));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -111,6 +176,7 @@ int main(int argc, char **argv)
 	paths();
 	for (int way = 0; way < 5; way++)
 		randoms(c, way);
+	ends(c);
 	CHECK_OK(cairn_close(c));
 	return 0;
 }

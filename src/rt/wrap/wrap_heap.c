@@ -21,7 +21,7 @@
 #include "rt/lent_blocks.h"
 #include "rt/wrap/wrap.h"
 #include "rt/wrap/wrap_format.h"
-#include "rt/wrap/wrap_regex.h"
+#include "rt/wrap/wrap_ended.h"
 
 extern void __libc_free(void *block) __attribute__((weak));
 extern void *__libc_realloc(void *block, size_t size) __attribute__((weak));
@@ -90,8 +90,10 @@ static void *allocate(size_t size)
 	void *old;
 
 	while ((old = crn_deferred_next())) {
-		if (crn_regex_deferred(old))
-			crn_regex_end(crn_regex_deferred(old));
+		struct crn_ended *ended = crn_ended(old);
+
+		if (ended)
+			ended->end(ended);
 		else
 			free_foreign(old);
 	}

@@ -11,7 +11,7 @@
 #include "rt/heap.h"
 #include "rt/lent_blocks.h"
 #include "rt/wrap/wrap.h"
-#include "rt/wrap/wrap_regex.h"
+#include "rt/wrap/wrap_ended.h"
 
 #define FASTMAP 256
 
@@ -148,10 +148,17 @@ WRAPPER(void, re_set_registers, struct re_pattern_buffer *re, struct re_register
 
 /* ---- Freeing --------------------------------------------------------------------------------- */
 
-void crn_regex_end(void *copy)
+struct freed {
+	struct crn_ended head;
+	regex_t pattern;
+};
+
+static void end(struct crn_ended *e)
 {
-	regfree(copy);
-	free(copy);
+	struct freed *freed = (struct freed *)e;
+
+	regfree(&freed->pattern);
+	free(freed);
 }
 
 /* A block of the program's goes now, and comes back with an interval; others with the rest. */
@@ -165,19 +172,20 @@ static void *left(void *block)
 
 WRAPPER(void, regfree, regex_t *re)
 {
-	regex_t *copy = __cairn_rt.active && __cairn_wrap_free ? malloc(sizeof(*copy)) : NULL;
+	bool later = __cairn_rt.active && __cairn_wrap_free;
+	struct freed *freed = later ? malloc(sizeof(*freed)) : NULL;
 
 	OBJECT(re)
-	if (!copy) {
+	if (!freed) {
 		regfree(re);
 		return;
 	}
-	*copy = *re;
-	copy->fastmap = left(re->fastmap);
-	copy->translate = left(re->translate);
+	*freed = (struct freed){ { end }, *re };
+	freed->pattern.fastmap = left(re->fastmap);
+	freed->pattern.translate = left(re->translate);
 	re->buffer = NULL;
 	re->allocated = 0;
 	re->fastmap = NULL;
 	re->translate = NULL;
-	(void)crn_deferred_add(CRN_REGEX_DEFERRED(copy));
+	(void)crn_deferred_add(CRN_ENDED(freed));
 }
