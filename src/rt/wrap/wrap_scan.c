@@ -313,6 +313,12 @@ static int scan_wide_stream(FILE *f, const wchar_t *format, va_list ap)
 
 /* ---- By the names that headers give them ----------------------------------------------------- */
 
+/* None calls what has its own name; a static program must have those functions that are called. */
+#undef WRAPPER
+#define WRAPPER(type, name, ...)                          \
+	CRN_EXPORT type __cairn_wrap_##name(__VA_ARGS__); \
+	type __cairn_wrap_##name(__VA_ARGS__)
+
 #define FROM_STRING(name, type, how)                                    \
 	WRAPPER(int, name, const type *from, const type *format, ...)   \
 	{                                                               \
