@@ -5,7 +5,9 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 #include "../lib/harness.h"
 
 /* What the reads of a stream give, one after another; an empty one fails. */
@@ -75,6 +77,36 @@ static void onto_itself(void)
 	CHECK(text[0] == 'x' && !strcmp(text + 600, "END"));
 }
 
+static void *read_line(void *f)
+{
+	char to[16];
+
+	return fgets(to, sizeof(to), f);
+}
+
+static void *read_items(void *f)
+{
+	char to[16];
+
+	return fread(to, 1, sizeof(to), f) ? f : NULL;
+}
+
+/* A thread that is cancelled in a read leaves no lock behind. */
+static void cancelled(void *(*run)(void *))
+{
+	pthread_t thread;
+	void *result;
+	FILE *f;
+	int fd[2];
+
+	CHECK(!pipe(fd) && (f = fdopen(fd[0], "r")));
+	CHECK(!pthread_create(&thread, NULL, run, f) && !pthread_cancel(thread));
+	CHECK(!pthread_join(thread, &result) && result == PTHREAD_CANCELED);
+	CHECK(!ftrylockfile(f));
+	funlockfile(f);
+	CHECK(!fclose(f) && !close(fd[1]));
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -89,5 +121,7 @@ int main(int argc, char **argv)
 	lines();
 	onto_itself();
 	CHECK_OK(cairn_close(c));
+	cancelled(read_line);
+	cancelled(read_items);
 	return 0;
 }

@@ -197,6 +197,20 @@ static size_t read_items(void *to, size_t size, size_t count, FILE *f)
 	return done == want ? count : done / size;
 }
 
+/* The lock is let go at the block's end, and where a cancelled thread leaves it (-fexceptions). */
+static FILE *lock(FILE *f)
+{
+	flockfile(f);
+	return f;
+}
+
+static void unlock(FILE **f)
+{
+	funlockfile(*f);
+}
+
+#define LOCKED(f) FILE *locked __attribute__((cleanup(unlock))) = lock(f)
+
 /*
  * A buffer of the program's would be written by libc at any call for the stream, and a restore of
  * what lies beside it would turn back its ends: the stream gets one of libc's.
@@ -223,10 +237,9 @@ WRAPPER(size_t, fread_unlocked, void *to, size_t size, size_t count, FILE *f)
 
 WRAPPER(size_t, fread, void *to, size_t size, size_t count, FILE *f)
 {
-	flockfile(f);
-	count = read_items(to, size, count, f);
-	funlockfile(f);
-	return count;
+	LOCKED(f);
+
+	return read_items(to, size, count, locked);
 }
 
 _Noreturn void __chk_fail(void);
@@ -288,10 +301,9 @@ WRAPPER(char *, fgets_unlocked, char *to, int n, FILE *f)
 
 WRAPPER(char *, fgets, char *to, int n, FILE *f)
 {
-	flockfile(f);
-	to = read_line(to, n, f);
-	funlockfile(f);
-	return to;
+	LOCKED(f);
+
+	return read_line(to, n, locked);
 }
 
 WRAPPER(char *, __fgets_chk, char *to, size_t room, int n, FILE *f)
