@@ -405,11 +405,13 @@ static void *alloc(size_t size, size_t align)
 	return (void *)address_of(i);
 }
 
-void *crn_heap_alloc(size_t size, size_t align)
+/* *touched: as it was just before. */
+static void *alloc_locked(size_t size, size_t align, uint32_t *touched)
 {
 	void *block;
 
 	crn_heap_lock();
+	*touched = place.touched;
 	block = alloc(size, align);
 	if (block)
 		place.touched = CRN_MAX(place.touched, place.heap->top);
@@ -417,10 +419,17 @@ void *crn_heap_alloc(size_t size, size_t align)
 	return block;
 }
 
+void *crn_heap_alloc(size_t size, size_t align)
+{
+	uint32_t touched;
+
+	return alloc_locked(size, align, &touched);
+}
+
 void *crn_heap_zeros(size_t size)
 {
-	uint32_t touched = place.touched;
-	void *block = crn_heap_alloc(size, 16);
+	uint32_t touched;
+	void *block = alloc_locked(size, 16, &touched);
 
 	/* What has never been given out is zeros still. */
 	if (block && (size <= SMALL_MAX || (uintptr_t)block < address_of(touched))) {

@@ -238,12 +238,20 @@ void keep_parts(const struct iovec *to, size_t count)
 		crn_reach_keep(to[i].iov_base, to[i].iov_len);
 }
 
+static bool all_look_direct(const struct iovec *to, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!looks_direct(to[i].iov_base, to[i].iov_len))
+			return false;
+	return true;
+}
+
 bool land_parts(struct landing *l, char *bounce, size_t size, const struct iovec *to, size_t count)
 {
 	size_t n = parts_length(to, count);
 
 	if (n && n <= BERTH_SIZE && crn_reach_all_open(to, count) &&
-		berth(l, bounce, size, n, false))
+		berth(l, bounce, size, n, all_look_direct(to, count)))
 		return true;
 	keep_parts(to, count);
 	return false;

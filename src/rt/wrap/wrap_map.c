@@ -41,7 +41,7 @@ static void find_parts(struct parts *p, uintptr_t addr, size_t len)
 	struct crn_maps maps;
 	struct crn_mapping m;
 
-	p->count = PARTS_MAX + 1;
+	*p = (struct parts){ .count = PARTS_MAX + 1 }; /* if it cannot be told */
 	if (crn_maps_open(&maps, buffer) < 0)
 		return;
 	if (crn_maps_begin(&maps, addr, CRN_MAPS_NO_NAMES) >= 0) {

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What libc's functions do, wrappers do as well: read directly from a disk to several buffers, give
+ * out zeros beside other threads, and drop pages where no descriptor is left. argv: TRACKER.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include "../lib/harness.h"
+
+#define LARGE 40000
+
+static void direct(void)
+{
+	static char block[4096] __attribute__((aligned(4096)));
+	struct iovec part = { block, sizeof(block) };
+	char path[] = "direct.XXXXXX";
+	int writer = mkstemp(path), fd = open(path, O_RDONLY | O_DIRECT);
+	CHECK(writer >= 0 && write(writer, block, sizeof(block)) == sizeof(block));
+	if (fd >= 0 && pread(fd, block, sizeof(block), 0) == sizeof(block)) {
+		CHECK(preadv(fd, &part, 1, 0) == sizeof(block));
+		CHECK(syscall(SYS_pread64, fd, block, sizeof(block), 0l) == sizeof(block));
+	}
+	CHECK(!unlink(path) && !close(writer) && (fd < 0 || !close(fd)));
+}
+
+static void *write_and_free(void *stop)
+{
+	while (!atomic_load((atomic_int *)stop)) {
+		char *volatile first = malloc(LARGE), *volatile second;
+
+		memset(first, 0xee, LARGE);
+		second = malloc(LARGE);
+		memset(second, 0xcc, LARGE);
+		free(first);
+		free(second);
+	}
+	return NULL;
+}
+
+/* What calloc gives is zeros, whatever another thread does with the memory beside it. */
+static void zeros(void)
+{
+	atomic_int stop = 0;
+	pthread_t threads[3];
+
+	for (int i = 0; i < 3; i++)
+		CHECK(!pthread_create(&threads[i], NULL, write_and_free, &stop));
+	for (int i = 0; i < 20000; i++) {
+		long *volatile block = calloc(1, LARGE);
+
+		for (size_t k = 0; k < LARGE / sizeof(*block); k += 500)
+			CHECK(!block[k]);
+		free(block);
+	}
+	atomic_store(&stop, 1);
+	for (int i = 0; i < 3; i++)
+		CHECK(!pthread_join(threads[i], NULL));
+}
+
+/* What was mapped there cannot be told: the interval is given up, and the call made. */
+static void no_descriptor(void)
+{
+	const struct rlimit none = { 3, 3 };
+	char *pages = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(pages != MAP_FAILED && !setrlimit(RLIMIT_NOFILE, &none));
+	pages[0] = 1;
+	CHECK(!madvise(pages, 4096, MADV_DONTNEED) && !pages[0]);
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	uint64_t id;
+	cairn_t *c;
+
+	zeros();
+	o.tracker = argv[1];
+	o.threads = CAIRN_THREADS_ONE;
+	CHECK_OK(cairn_open(&c, &o));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	direct();
+	no_descriptor();
+	return 0;
+}
