@@ -18,7 +18,8 @@ int __vsnprintf_chk(char *to, size_t n, int flag, size_t size, const char *forma
 
 /* Wrappers call these by weak names, which alone bring nothing into a static program. */
 static const void *const called[] __attribute__((used)) = { vprintf, vfprintf, vdprintf, vsprintf,
-	vsnprintf, __vprintf_chk, __vfprintf_chk, __vdprintf_chk, __vsprintf_chk, __vsnprintf_chk };
+	vsnprintf, __vprintf_chk, __vfprintf_chk, __vdprintf_chk, __vsprintf_chk, __vsnprintf_chk,
+	fread_unlocked };
 
 enum taken { WORD, DOUBLE, LONG_DOUBLE }; /* integers of any size and pointers are words */
 
