@@ -58,10 +58,11 @@ static struct {
 	struct unit *table;
 	uintptr_t base; /* of unit 0 */
 	uint32_t touched; /* units below have held something, if only in an undone interval */
+	uintptr_t forker; /* thread pointer of who has the lock, and forks */
 	int locked;
 	bool failed;
 	uint64_t look_at; /* the checkpoint from which on free runs are looked at again */
-	char rest[4096 - 3 * sizeof(void *) - 24];
+	char rest[4096 - 4 * sizeof(void *) - 24];
 } place CRN_RT_LASTING;
 
 _Noreturn void abort(void);
@@ -70,9 +71,15 @@ extern const char __cairn_fresh_on __attribute__((weak)); /* -fcairn-fresh=on */
 
 #define KEEP(object) crn_rt_keep((uintptr_t)(object), sizeof(*(object)))
 
+/* Nothing is half done in the heap then, so handlers of pthread_atfork may allocate. */
+static bool forks(void)
+{
+	return place.forker == (uintptr_t)__builtin_thread_pointer();
+}
+
 void crn_heap_lock(void)
 {
-	if (crn_rt_one_thread())
+	if (crn_rt_one_thread() || forks())
 		return;
 	while (__atomic_exchange_n(&place.locked, 1, __ATOMIC_ACQUIRE))
 		crn_yield();
@@ -80,7 +87,20 @@ void crn_heap_lock(void)
 
 void crn_heap_unlock(void)
 {
-	__atomic_store_n(&place.locked, 0, __ATOMIC_RELEASE);
+	if (!forks())
+		__atomic_store_n(&place.locked, 0, __ATOMIC_RELEASE);
+}
+
+void crn_heap_fork_begin(void)
+{
+	crn_heap_lock();
+	place.forker = (uintptr_t)__builtin_thread_pointer();
+}
+
+void crn_heap_fork_end(void)
+{
+	place.forker = 0;
+	crn_heap_unlock();
 }
 
 /* ---- Sizes: four classes to each doubling, every 16 bytes below 128 -------------------------- */

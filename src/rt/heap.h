@@ -40,8 +40,11 @@ size_t crn_heap_room(const void *block);
  */
 uintptr_t crn_heap_free_until(const void *at);
 
-/* fork(2) in between: a child must not find the lock taken. */
+/* Of the heap and of what libc has lent (lent_blocks.c). */
 void crn_heap_lock(void);
 void crn_heap_unlock(void);
+/* fork(2) in between: a child must not find the lock taken. Who forks may allocate meanwhile. */
+void crn_heap_fork_begin(void);
+void crn_heap_fork_end(void);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What libc's functions do, wrappers do as well: read directly from a disk to several buffers, give
- * out zeros beside other threads, and drop pages where no descriptor is left. argv: TRACKER.
+ * out zeros beside other threads, fork with handlers that allocate, and drop pages where no
+ * descriptor is left. argv: TRACKER.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include "../lib/harness.h"
 
 #define LARGE 40000
@@ -65,6 +67,34 @@ static void zeros(void)
 		CHECK(!pthread_join(threads[i], NULL));
 }
 
+static void allocate(void)
+{
+	char *volatile block = malloc(100);
+
+	free(block);
+}
+
+static void *sleep_on(void *unused)
+{
+	return (void *)(intptr_t)pause();
+}
+
+static void forks(void)
+{
+	pthread_t thread;
+	int status;
+	pid_t child;
+
+	CHECK(!pthread_atfork(allocate, allocate, allocate));
+	CHECK(!pthread_create(&thread, NULL, sleep_on, NULL));
+	child = fork();
+	allocate();
+	if (!child)
+		_exit(0);
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && !status);
+	CHECK(!pthread_cancel(thread) && !pthread_join(thread, NULL));
+}
+
 /* What was mapped there cannot be told: the interval is given up, and the call made. */
 static void no_descriptor(void)
 {
@@ -83,6 +113,7 @@ int main(int argc, char **argv)
 	cairn_t *c;
 
 	zeros();
+	forks();
 	o.tracker = argv[1];
 	o.threads = CAIRN_THREADS_ONE;
 	CHECK_OK(cairn_open(&c, &o));

@@ -237,9 +237,9 @@ WRAPPER(pid_t, fork, void)
 {
 	pid_t pid;
 
-	crn_heap_lock();
+	crn_heap_fork_begin();
 	pid = fork();
-	crn_heap_unlock();
+	crn_heap_fork_end();
 	return pid;
 }
 
