@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What libc's functions do, wrappers do as well: read directly from a disk to several buffers, give
- * out zeros beside other threads, fork with handlers that allocate, and drop pages where no
- * descriptor is left. argv: TRACKER.
+ * out zeros beside other threads, fork with handlers that allocate, name errors, and drop pages
+ * where no descriptor is left. And a call that writes to memory in ways that nobody sees ends what
+ * can be restored. argv: TRACKER.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,8 +13,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include "../lib/harness.h"
 
@@ -95,6 +98,30 @@ static void forks(void)
 	CHECK(!pthread_cancel(thread) && !pthread_join(thread, NULL));
 }
 
+static void no_place_for_name(void)
+{
+	void *closed = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct sockaddr_un name = { .sun_family = AF_UNIX, .sun_path = "corners.socket" };
+	char text[64];
+	struct iovec part = { text, sizeof(text) };
+	struct mmsghdr message = { .msg_hdr = { closed, sizeof(name), &part, 1, NULL, 0, 0 } };
+	int ends[2];
+
+	CHECK(closed != MAP_FAILED && !socketpair(AF_UNIX, SOCK_DGRAM, 0, ends));
+	CHECK(!bind(ends[0], (struct sockaddr *)&name, sizeof(name)));
+	CHECK(write(ends[0], "x", 1) == 1);
+	CHECK(recvmmsg(ends[1], &message, 1, 0, NULL) == -1 && errno == EFAULT);
+	CHECK(!unlink(name.sun_path) && !close(ends[0]) && !close(ends[1]));
+}
+
+static void unseen(cairn_t *c, uint64_t id)
+{
+	static unsigned long context;
+
+	if (!syscall(SYS_io_setup, 8, &context))
+		CHECK(cairn_restore(c, id) < 0);
+}
+
 /* What was mapped there cannot be told: the interval is given up, and the call made. */
 static void no_descriptor(void)
 {
@@ -119,6 +146,8 @@ int main(int argc, char **argv)
 	CHECK_OK(cairn_open(&c, &o));
 	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
 	direct();
+	no_place_for_name();
+	unseen(c, id);
 	no_descriptor();
 	return 0;
 }

@@ -21,7 +21,7 @@
 #include "rt/wrap/reach.h"
 #include "rt/wrap/wrap.h"
 
-#define BOUNCE_LIMIT ((size_t)4096) /* stacks of 16 KiB are legal */
+#define BOUNCE_LIMIT ((size_t)1024) /* stacks for handlers may have 8 KiB */
 #define BERTH_SIZE   ((size_t)2 << 20)
 #define BLOCK        512ul
 

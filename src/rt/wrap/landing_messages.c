@@ -83,8 +83,8 @@ static bool bounce(struct message_landing *l, size_t i, size_t len)
 	const struct msghdr *to = &l->theirs[i].msg_hdr;
 	struct msghdr *m = &l->messages[i].msg_hdr;
 
-	/* Direct I/O is by whole blocks, to where one may begin. */
-	if (len && len % BLOCK == 0)
+	/* Direct I/O is by whole blocks, to where one may begin; several messages are no such. */
+	if (l->count == 1 && len && len % BLOCK == 0)
 		l->free = (char *)crn_page_up((uintptr_t)l->free);
 	l->bounces[i] = (struct iovec){ room(l, len), len };
 	l->messages[i] = l->theirs[i];

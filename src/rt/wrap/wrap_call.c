@@ -72,11 +72,20 @@ static bool land_call(struct message_landing *l, long nr, long args[6])
 	return true;
 }
 
-/* They write later, or to memory that their arguments only describe. */
+/* They write later, or to memory that their arguments only describe, or make what does. */
 static bool writes_unseen(long nr)
 {
-	return nr > CRN_CALLS_KNOWN || nr == SYS_io_submit || nr == SYS_io_uring_enter ||
-		nr == SYS_process_vm_writev;
+	switch (nr) {
+	case SYS_io_setup:
+	case SYS_io_submit:
+	case SYS_io_uring_setup:
+	case SYS_io_uring_enter:
+	case SYS_io_uring_register:
+	case SYS_process_vm_writev:
+	case SYS_clone3:
+		return true;
+	}
+	return nr > CRN_CALLS_KNOWN;
 }
 
 void crn_call_begin(struct crn_call *c, long nr, const long args[6])
@@ -87,7 +96,7 @@ void crn_call_begin(struct crn_call *c, long nr, const long args[6])
 		return;
 	if (writes_unseen(nr))
 		crn_rt_give_up(0, CAIRN_EUNSUPPORTED);
-	if (nr == SYS_clone && args[0] & CLONE_PARENT_SETTID)
+	if (nr == SYS_clone && args[0] & (CLONE_PARENT_SETTID | CLONE_PIDFD))
 		crn_reach_keep((void *)args[2], sizeof(int));
 	c->lands = land_call(&c->landing, nr, c->args);
 	if (!c->lands)

@@ -135,60 +135,79 @@ WRAPPER(int, recvmmsg, int fd, struct mmsghdr *messages, unsigned n, int flags,
 	struct timespec *timeout)
 {
 	struct message_landing l;
+	ssize_t got;
 
 	OBJECT(timeout)
 	if (!land_messages(&l, messages, n, flags)) {
 		keep_messages(messages, n);
 		return recvmmsg(fd, messages, n, flags, timeout);
 	}
-	return (int)landed_messages(&l, messages, recvmmsg(fd, l.messages, n, flags, timeout));
+	got = landed_messages(&l, messages, recvmmsg(fd, l.messages, n, flags, timeout));
+	if (got < -1) {
+		errno = (int)-got;
+		return -1;
+	}
+	return (int)got;
 }
 
 /* ---- Waiting: few events come, most of the time ---------------------------------------------- */
 
-#define EVENTS_MAX 512
+#define EVENTS_MAX  512
+#define EVENTS_HERE 32 /* on the caller's stack; for more there is a berth */
 
 /*
- * Where the kernel puts them: `events`, or where the program wants them, if they might not get
- * there. *n is how many there is room for.
+ * Where the kernel puts them: `here`, a berth, or where the program wants them, if they might not
+ * get there. *n is how many there is room for.
  */
-static struct epoll_event *room_for(struct epoll_event *events, struct epoll_event *to, int *n)
+static struct epoll_event *room_for(
+	struct epoll_event *here, struct berth **berth, struct epoll_event *to, int *n)
 {
 	size_t size = *n > 0 ? (size_t)*n * sizeof(*to) : 0;
 
-	if (size > INT_MAX || !crn_reach_open(to, size)) {
+	*berth = NULL;
+	if (size > INT_MAX || !crn_reach_open(to, size) ||
+		(*n > EVENTS_HERE && !crn_berth_take(berth))) {
 		crn_reach_keep(to, size);
 		return to;
 	}
 	*n = CRN_MIN(*n, EVENTS_MAX);
-	return events;
+	return *berth ? (struct epoll_event *)crn_berth_memory(*berth) : here;
 }
 
-static int placed(struct epoll_event *to, const struct epoll_event *from, int n)
+static int placed(
+	struct epoll_event *to, const struct epoll_event *from, struct berth *berth, int n)
 {
 	if (n > 0 && from != to)
 		place(to, from, (size_t)n * sizeof(*to));
+	if (berth)
+		crn_berth_leave(berth);
 	return n;
 }
 
 WRAPPER(int, epoll_wait, int fd, struct epoll_event *to, int n, int timeout)
 {
-	struct epoll_event events[EVENTS_MAX], *at = room_for(events, to, &n);
+	struct epoll_event here[EVENTS_HERE], *at;
+	struct berth *berth;
 
-	return placed(to, at, epoll_wait(fd, at, n, timeout));
+	at = room_for(here, &berth, to, &n);
+	return placed(to, at, berth, epoll_wait(fd, at, n, timeout));
 }
 
 WRAPPER(int, epoll_pwait, int fd, struct epoll_event *to, int n, int timeout, const sigset_t *mask)
 {
-	struct epoll_event events[EVENTS_MAX], *at = room_for(events, to, &n);
+	struct epoll_event here[EVENTS_HERE], *at;
+	struct berth *berth;
 
-	return placed(to, at, epoll_pwait(fd, at, n, timeout, mask));
+	at = room_for(here, &berth, to, &n);
+	return placed(to, at, berth, epoll_pwait(fd, at, n, timeout, mask));
 }
 
 WRAPPER(int, epoll_pwait2, int fd, struct epoll_event *to, int n, const struct timespec *timeout,
 	const sigset_t *mask)
 {
-	struct epoll_event events[EVENTS_MAX], *at = room_for(events, to, &n);
+	struct epoll_event here[EVENTS_HERE], *at;
+	struct berth *berth;
 
-	return placed(to, at, epoll_pwait2(fd, at, n, timeout, mask));
+	at = room_for(here, &berth, to, &n);
+	return placed(to, at, berth, epoll_pwait2(fd, at, n, timeout, mask));
 }
