@@ -5,6 +5,7 @@
  * ago. argv: TRACKER.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <iconv.h>
 #include <limits.h>
 #include <locale.h>
@@ -21,6 +22,15 @@
 #define PAGE 4096ul
 
 static char table[128], other[64], before[128];
+
+#pragma weak dlsym
+
+/* The first that libc frees is what dlsym had to say of an error: in the midst of another dlsym. */
+static void missing_names(void)
+{
+	for (int i = 0; i < 3 && dlsym; i++)
+		CHECK(!dlsym(RTLD_DEFAULT, "there_is_no_such_function"));
+}
 
 /* Short words of a long text, to where nothing is mapped behind. */
 static void scan(void)
@@ -167,6 +177,7 @@ int main(int argc, char **argv)
 	cairn_t *c;
 
 	CHECK(argc == 2);
+	missing_names();
 	o.tracker = argv[1];
 	CHECK_OK(cairn_open(&c, &o));
 	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);

@@ -49,6 +49,11 @@ static struct {
 static void free_for_libraries(void *block);
 static void *realloc_for_libraries(void *block, size_t size);
 
+/* dlsym frees what it has had to say of an error, by this program's free: it is left to lie. */
+static void leave(void *block)
+{
+}
+
 /* Code without hooks that is linked into the program may have brought a malloc, too. */
 static void free_foreign(void *block)
 {
@@ -56,9 +61,11 @@ static void free_foreign(void *block)
 		__cairn_given_free(block);
 		return;
 	}
-	if (!next.free)
+	if (!next.free) {
+		next.free = leave;
 		next.free = free != free_for_libraries ? free
 			: (void (*)(void *))next_symbol("free", (void *)__libc_free);
+	}
 	if (next.free)
 		next.free(block);
 }
