@@ -332,8 +332,7 @@ struct crn_agent {
 	struct crn_recover *recover; /* recover/ */
 	struct crn_sites *sites;     /* sites/ */
 	struct crn_stat_page *stat;  /* shared with `cairn stat` */
-	/* effects/: our address space, once the program sets RLIMIT_AS; its share in soft, hard */
-	uint64_t space_ours, space_added[2];
+	uint64_t space_added[2];     /* effects/: what RLIMIT_AS has for us, in soft, hard */
 	uint32_t refused_said;       /* effects/: refusals that have been reported */
 	/* recover/: handlers from which the program has gone on; their faults are no crashes */
 	uintptr_t resuming[4];

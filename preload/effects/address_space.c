@@ -5,19 +5,37 @@
  * (vsftpd: 200 MB). So our share is added to the limit that the program sets, as far as the program
  * may raise it, and subtracted from the limit that it is told. Programs that it executes start with
  * the sum.
+ *
+ *	kernel's limit = told + space_added
+ *
+ * Before the first site only the agent is there: the soft limit is for that, and the hard one,
+ * which a process may not raise later, leaves room for the engine. A session raises the soft one.
  */
 #include <sys/resource.h>
+#include "base/log.h"
 #include "effects/hooks.h"
+#include "os/memory.h"
 
-static uint64_t ours(void)
+static uint64_t agent_bytes(void)
 {
 	struct crn_range own[2];
-	uint64_t n = crn_session_reserved();
+	uint64_t n = 0;
 
 	crn_agent_memory(own);
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(own); i++)
 		n += own[i].end - own[i].begin;
 	return n;
+}
+
+static uint64_t ours(void)
+{
+	return agent_bytes() + crn_session_reserved();
+}
+
+/* The same at all times, so that a hard limit which is set twice is lowered by what was asked. */
+static uint64_t ours_at_most(void)
+{
+	return agent_bytes() + CRN_RESERVE_MAX;
 }
 
 /* The program's limits as the kernel is to have them, and back. */
@@ -49,11 +67,8 @@ static long set(const struct rlimit *wanted, const struct rlimit *was)
 	struct rlimit limit;
 	long ret;
 
-	/* Who has lowered it for good cannot raise it, so our share stays what it was. */
-	if (!a->space_ours)
-		a->space_ours = ours();
-	limit.rlim_cur = with(wanted->rlim_cur, a->space_ours);
-	limit.rlim_max = with(wanted->rlim_max, a->space_ours);
+	limit.rlim_cur = with(wanted->rlim_cur, ours());
+	limit.rlim_max = with(wanted->rlim_max, ours_at_most());
 	ret = crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL);
 	if (ret == -EPERM && wanted->rlim_max <= told(*was).rlim_max) {
 		limit.rlim_max = was->rlim_max;
@@ -67,6 +82,45 @@ static long set(const struct rlimit *wanted, const struct rlimit *was)
 	return 0;
 }
 
+/*
+ * The soft limit with `more` for us, or as much of that as may be had; what the program is told
+ * stays. Bytes that are missing, which the engine takes from the program.
+ */
+static uint64_t make_room(uint64_t more)
+{
+	struct rlimit limit, said, wide;
+
+	if (crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, NULL, &limit) < 0 ||
+		limit.rlim_cur == RLIM_INFINITY)
+		return 0;
+	said = told(limit);
+	wide = (struct rlimit){ with(said.rlim_cur, more), with(said.rlim_max, more) };
+	wide.rlim_max = CRN_MAX(wide.rlim_max, limit.rlim_max);
+	if (crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, &wide, NULL) < 0) {
+		wide.rlim_max = limit.rlim_max;
+		wide.rlim_cur = CRN_MIN(wide.rlim_cur, wide.rlim_max);
+		if (crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, &wide, NULL) < 0)
+			return more;
+	}
+	crn_agent->space_added[0] = wide.rlim_cur - said.rlim_cur;
+	crn_agent->space_added[1] = wide.rlim_max - said.rlim_max;
+	return more - CRN_MIN(more, crn_agent->space_added[0]);
+}
+
+void crn_space_open(void)
+{
+	(void)make_room(ours_at_most());
+}
+
+void crn_space_settle(bool opened)
+{
+	uint64_t missing = make_room(ours());
+
+	if (missing && opened)
+		crn_warn("RLIMIT_AS (ulimit -v) cannot be raised: the engine takes %zu MiB of it "
+			 "from the program", (size_t)(missing >> 20));
+}
+
 static long change(uintptr_t to, uintptr_t old)
 {
 	struct rlimit wanted, was, said;
@@ -74,10 +128,12 @@ static long change(uintptr_t to, uintptr_t old)
 
 	if (to && crn_user_read(&wanted, to, sizeof(wanted)) < 0)
 		return -EFAULT;
+	crn_maps_hold(); /* no session is being opened */
 	ret = crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, NULL, &was);
 	said = told(was);
 	if (ret == 0 && to)
 		ret = wanted.rlim_cur <= wanted.rlim_max ? set(&wanted, &was) : -EINVAL;
+	crn_maps_release();
 	return ret < 0 || !old ? ret : crn_user_write(old, &said, sizeof(said));
 }
 

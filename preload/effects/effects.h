@@ -102,6 +102,10 @@ void crn_output_ranges(const struct crn_in_flight *call, crn_output_fn fn, void 
 void crn_maps_hold(void);
 void crn_maps_release(void);
 
+/* Around crn_session_open: RLIMIT_AS has room for what it may reserve, or has reserved. */
+void crn_space_open(void);
+void crn_space_settle(bool opened);
+
 /* in_flight.c: is the tracker (or may it be, before there is a session) one that must know? */
 bool crn_output_matters(void);
 /* Is there a session whose pages must be opened for a call that is on its thread's list? Waits. */

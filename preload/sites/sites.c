@@ -96,7 +96,9 @@ static int open_session(const char *tracker, uint32_t flags)
 	options.flags = config->flags | flags;
 	options.memory_max = config->memory_max;
 	crn_agent_memory(own);
+	crn_space_open();
 	ret = crn_session_open(&session, &options, own, CRN_ARRAY_SIZE(own));
+	crn_space_settle(ret == 0);
 	if (ret < 0)
 		return ret;
 	crn_agent->session = session;

@@ -241,13 +241,24 @@ def test_limits() -> None:
     got = run("--at", "wait", "--", sys.executable, "-c", inner)
     right = got[0] == 0 and "no descriptors left; RLIMIT_NOFILE (ulimit" in got[2]
     expect(right, "without descriptors it is not said that /proc is missing", got)
-    for limit, value in (("NOFILE", 4), ("DATA", 4 << 20), ("AS", 1 << 20)):
+    for limit, value in (("NOFILE", 4), ("DATA", 4 << 20)):
         inner = "import resource as r, select;"
         inner += f"r.setrlimit(r.RLIMIT_{limit}, ({value}, {value}));"
         inner += "select.select([], [], [], 0); print('alive')"
         got = run("--at", "wait", "--", sys.executable, "-c", inner)
         right = got[:2] == (0, "alive\n") and f"RLIMIT_{limit} (ulimit" in got[2]
         expect(right, f"it runs on without checkpoints, and is told of RLIMIT_{limit}", got)
+    inner = "import os, resource as r, select\nif os.fork():\n os.wait(); "
+    inner += "select.select([], [], [], 0); print('alive')\n"
+    inner += "else:\n r.prlimit(os.getppid(), r.RLIMIT_AS, (%s, %s)); os._exit(0)"
+    for value, line in ((1 << 20, "no checkpoints"), (1 << 32, "the engine takes")):
+        outside = inner % (value, value)
+        command = [CAIRN, "run", "--at", "wait", "--", sys.executable, "-c", outside]
+        if os.geteuid() == 0:
+            command = ["setpriv", "--bounding-set=-sys_resource", *command]
+        got = subprocess.run(command, capture_output=True, text=True, check=False)
+        right = (got.returncode, got.stdout) == (0, "alive\n") and line in got.stderr
+        expect(right and "RLIMIT_AS" in got.stderr, "a limit on address space that stays", got)
     inner = "import resource as r, select; r.setrlimit(r.RLIMIT_DATA, (1 << 30, 1 << 30));"
     inner += "e = select.epoll(); [e.poll(0.001) for _ in range(5)]; print('alive')"
     got = run("--at", "wait", "--tracker", "mprotect", "--", sys.executable, "-c", inner)

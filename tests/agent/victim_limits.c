@@ -91,6 +91,21 @@ static void limits_itself(void)
 	EXPECT(getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur == 150 * MB);
 }
 
+/* The engine comes later, and takes nothing of the limit that the program has given itself. */
+static void has_all_of_it(void)
+{
+	struct rlimit r = { 1, 1 };
+	char *p;
+
+	limit(RLIMIT_AS, 200 * MB);
+	p = map(100 * MB, 0);
+	EXPECT(poll(NULL, 0, 0) == 0 && munmap(p, 100 * MB) == 0);
+	p = map(150 * MB, 0);
+	EXPECT(getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur == 200 * MB && r.rlim_max == 200 * MB);
+	EXPECT(mmap(NULL, 200 * MB, rw, anonymous, -1, 0) == MAP_FAILED && errno == ENOMEM);
+	EXPECT(munmap(p, 150 * MB) == 0);
+}
+
 static void gives_up(unsigned capability)
 {
 	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
@@ -120,6 +135,13 @@ static void limits_itself_within(void)
 	limit(RLIMIT_AS, 150 * MB);
 	r = (struct rlimit){ MB, 150 * MB + 1 };
 	EXPECT(setrlimit(RLIMIT_AS, &r) < 0 && errno == EPERM);
+}
+
+/* So it is without the right to raise limits. */
+static void has_all_without_rights(void)
+{
+	gives_up(CAP_SYS_RESOURCE);
+	has_all_of_it();
 }
 
 /* `at_work`: it has a session before. */
@@ -328,6 +350,8 @@ int main(void)
 	locks_in_turn();
 	limits_a_child(false, limits_itself);
 	limits_a_child(true, limits_itself);
+	limits_a_child(false, has_all_of_it);
+	limits_a_child(false, has_all_without_rights);
 	limits_a_child(true, limits_itself_within);
 	counts_to_the_end();
 	maps_in_turn();
