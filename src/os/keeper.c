@@ -185,24 +185,6 @@ int crn_keeper_open(struct crn_keeper **out)
 	return 0;
 }
 
-/*
- * The first child of a process that has unshared its PID namespace becomes the init of the new one:
- * that place is the program's to give away.
- */
-static bool children_elsewhere(void)
-{
-	char mine[32], theirs[32];
-	long n = crn_path_readlink("/proc/self/ns/pid", mine, sizeof(mine));
-	long m = crn_path_readlink("/proc/self/ns/pid_for_children", theirs, sizeof(theirs));
-
-	if (n < 0 && m < 0)
-		return false; /* no /proc to tell */
-	for (long i = 0; n == m && i < n; i++)
-		if (mine[i] != theirs[i])
-			return true;
-	return n != m;
-}
-
 void crn_keeper_dismiss(struct crn_keeper *k)
 {
 	void *lifeline = __atomic_exchange_n(&k->lifeline, NULL, __ATOMIC_ACQ_REL);
@@ -430,7 +412,7 @@ int crn_keeper_start(struct crn_keeper *k)
 
 	if (!e || crn_fd_watch)
 		return 0;
-	if (!k->births_left || children_elsewhere())
+	if (!k->births_left || crn_proc_children_elsewhere())
 		return -EAGAIN;
 	/* One that reads of a part of them would be taken for one that reads of all. */
 	for (size_t i = 0; i < CRN_KEEPER_FILES; i++)

@@ -4,6 +4,7 @@
 #include "os/memory.h"
 #include "os/signal.h"
 #include "os/other_task.h"
+#include "os/proc.h"
 #include "os/sys.h"
 
 _Static_assert(offsetof(struct crn_call, result) == 48, "the offsets below");
@@ -74,9 +75,12 @@ int crn_store_by_thread(volatile uint8_t *at)
 
 int crn_store_by_child(volatile uint8_t *at)
 {
-	long pid = cloned(CRN_CLONE_CHILD, at, NULL);
 	int status;
+	long pid;
 
+	if (crn_proc_children_elsewhere())
+		return -EXDEV;
+	pid = cloned(CRN_CLONE_CHILD, at, NULL);
 	while (pid > 0 && crn_sys4(SYS_wait4, pid, &status, 0x40000000 /* __WALL */, 0) == -EINTR)
 		;
 	return (int)pid;

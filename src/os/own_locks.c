@@ -118,7 +118,7 @@ int crn_beside_locks(int (*fn)(void *arg), void *arg)
 	int fd;
 
 	if (crn_own_locks(0, UINT64_MAX) != 0)
-		return (int)CRN_MIN(by_child(&e), 0l);
+		return crn_proc_children_elsewhere() ? -EXDEV : (int)CRN_MIN(by_child(&e), 0l);
 	fd = fn(arg);
 	if (fd >= 0)
 		crn_sys1(SYS_close, fd);

@@ -15,7 +15,8 @@ int crn_own_locks(uint64_t begin, uint64_t last);
 /*
  * A close of a file ends those that the process has of it. Calls fn(arg), and closes the
  * descriptor that it answers (or -errno), where no lock ends: if the process may have one, in a
- * child that shares its memory and not its descriptors. 0, or -errno: fn has not been called.
+ * child that shares its memory and not its descriptors. 0, or -errno: fn has not been called
+ * (-EXDEV: a child would be in another PID namespace).
  */
 int crn_beside_locks(int (*fn)(void *arg), void *arg);
 

@@ -145,6 +145,21 @@ bool crn_proc_is_foreign(void)
 	return crn_proc_number(link) != crn_getpid();
 }
 
+bool crn_proc_children_elsewhere(void)
+{
+	char mine[32], theirs[32];
+	long n = crn_path_readlink("/proc/thread-self/ns/pid", mine, sizeof(mine));
+	long m = crn_path_readlink(
+		"/proc/thread-self/ns/pid_for_children", theirs, sizeof(theirs));
+
+	if (n < 0 && m < 0)
+		return false;
+	for (long i = 0; n == m && i < n; i++)
+		if (mine[i] != theirs[i])
+			return true;
+	return n != m; /* the new one has no init yet, and no name */
+}
+
 /*
  * The task's ids, one for each namespace from that of /proc down: the one at that place, or 0; and
  * how many there are, or -errno.

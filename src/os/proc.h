@@ -43,6 +43,11 @@ int crn_fdinfo(int fd, const char *field, char *out, size_t size);
  */
 bool crn_proc_is_foreign(void);
 /*
+ * Has this thread unshared the PID namespace of its children? The first child is the init of the
+ * new one, which ends with it: that place is the program's to give away. False without /proc.
+ */
+bool crn_proc_children_elsewhere(void);
+/*
  * The id that we know the task of such a folder by (/proc/NUMBER, or one below task/). -ENOENT: it
  * is gone, or in no namespace of ours; another -errno: that cannot be told.
  */

@@ -13,6 +13,7 @@
 #include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
+#include "os/proc.h"
 #include "os/signal.h"
 #include "os/sys.h"
 #include "os/thread.h"
@@ -143,6 +144,8 @@ int crn_frozen_take(struct crn_frozen_control *control)
 	uint64_t mask;
 	int pid, state;
 
+	if (crn_proc_children_elsewhere())
+		return -EXDEV;
 	/* Also where there was no descriptor to be had before. */
 	if (!crn_fd_is(control->line.fd, &control->line.id))
 		line_take(control);

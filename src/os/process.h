@@ -40,9 +40,10 @@ void crn_frozen_close(struct crn_frozen_control *control);
 
 /*
  * Freeze a copy of this process; returns when it sleeps and holds no descriptor of ours. Its pid,
- * or -errno (-EAGAIN: RLIMIT_NPROC; -ENOMEM; -ENOSYS: no close_range or pidfd). A lifeline whose
- * descriptor the program has closed is replaced; the children before wait for theirs. Ranges that
- * are MADV_DONTFORK or MADV_WIPEONFORK are missing or zero in it. One caller at a time.
+ * or -errno (-EAGAIN: RLIMIT_NPROC; -ENOMEM; -ENOSYS: no close_range or pidfd; -EXDEV: children are
+ * in another PID namespace, which one of ours would be the init of). A lifeline whose descriptor
+ * the program has closed is replaced; the children before wait for theirs. Ranges that are
+ * MADV_DONTFORK or MADV_WIPEONFORK are missing or zero in it. One caller at a time.
  */
 int crn_frozen_take(struct crn_frozen_control *control);
 

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include "base/arena.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "os/descriptor.h"
 #include "os/memory.h"
@@ -265,8 +266,15 @@ void fork_child_drop(struct fork_tracker *t, struct fork_snapshot *s)
 }
 
 /* The limits of Linux as the caller should see them: the checkpoint fails, the program goes on. */
-static int fork_error(int err)
+static int fork_error(struct fork_tracker *t, int err)
 {
+	if (err == -EXDEV) {
+		if (!t->refused_told)
+			crn_error("no checkpoints by tracker fork: the program's children are in "
+				  "another PID namespace");
+		t->refused_told = true;
+		return CAIRN_EUNSUPPORTED;
+	}
 	return err == -ENOMEM || err == -EAGAIN ? CAIRN_EMEMORY : err;
 }
 
@@ -282,7 +290,7 @@ static int take(struct fork_tracker *t)
 		pid = crn_frozen_take(t->control);
 		put_advice_back(t);
 		if (pid < 0)
-			return fork_error(pid);
+			return fork_error(t, pid);
 		if (child_is_whole(t, pid))
 			return pid;
 		drop(t, pid);

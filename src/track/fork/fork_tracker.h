@@ -87,6 +87,7 @@ struct fork_tracker {
 	struct fork_piece *pieces, *former; /* those of this checkpoint, and of the one before */
 	size_t piece_count, piece_capacity, former_count, former_capacity, former_at;
 
+	bool refused_told; /* that no child can be had */
 	int dying[FORK_DYING_MAX];
 	size_t dying_count;
 
