@@ -364,7 +364,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 			crn_site_first_input(call);
 	}
 	if (installs_filter(call))
-		crn_sites_end("the program installs a seccomp filter");
+		crn_sites_end("the program installs a seccomp filter",
+			"it dies if they are forbidden");
 	if (writes_memory(call, row) ? crn_output_ready()
 				     : crn_agent->session && crn_agent->effects)
 		verdict = before_with_session(call, row);
@@ -381,7 +382,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		(site_configured(CRN_SITE_TIMER) || others_may_recover()))
 		verdict = CRN_CALL_RUN_THEN;
 	if (verdict == CRN_CALL_RUN &&
-		(is_site(row) || (row->site == CRN_CALL_MAPS && crn_agent->session)))
+		(is_site(row) || changes_root(call) ||
+			(row->site == CRN_CALL_MAPS && crn_agent->session)))
 		verdict = CRN_CALL_RUN_THEN;
 	return verdict;
 }
@@ -451,6 +453,9 @@ void crn_call_after(struct crn_call *call)
 	if (row->site == CRN_CALL_MAPS && crn_agent->session)
 		tell_of_map(call);
 	after_with_session(call, row);
-	if (!call->again)
-		finish(call, row);
+	if (call->again)
+		return;
+	finish(call, row);
+	if (changes_root(call) && call->result == 0)
+		crn_sites_root_changed();
 }

@@ -135,13 +135,19 @@ static bool limit_below(int resource, uint64_t least)
 	return crn_sys4(SYS_prlimit64, 0, resource, NULL, limit) == 0 && limit[0] < least;
 }
 
-/* What may be why, as the rest of a line: no /proc after a change of the root, a lowered limit. */
-static const char *reason_behind(int err)
+/* As after a change of the root. */
+static bool without_proc(void)
 {
 	char text[64];
 	long n = crn_file_read("/proc/self/stat", text, sizeof(text));
 
-	if (n < 0 && n != -EMFILE && n != -ENFILE)
+	return n < 0 && n != -EMFILE && n != -ENFILE;
+}
+
+/* What may be why, as the rest of a line: no /proc, a lowered limit. */
+static const char *reason_behind(int err)
+{
+	if (without_proc())
 		return "; /proc cannot be read: mount it in the root of this process";
 	if (err == CAIRN_EMEMORY || err == -ENOMEM) {
 		if (limit_below(RLIMIT_AS, RLIM_INFINITY))
@@ -426,14 +432,14 @@ static bool let_go(void)
 	return true;
 }
 
-void crn_sites_end(const char *why)
+void crn_sites_end(const char *why, const char *else_what)
 {
 	cairn_t *session = crn_agent->session;
 	bool protects = crn_agent->effects && crn_agent->effects->kernel_needs_open_pages;
 
 	lock_take();
 	if (crn_agent->config.site_count && !let_go()) {
-		crn_warn("%s: checkpoints go on, and it dies if they are forbidden", why);
+		crn_warn("%s: checkpoints go on, and %s", why, else_what);
 	} else if (crn_agent->config.site_count) {
 		crn_warn("%s: no checkpoints and no recovery from here on", why);
 		crn_sites_exit();
@@ -452,6 +458,13 @@ void crn_sites_end(const char *why)
 			cairn_close(session);
 	}
 	lock_drop();
+}
+
+void crn_sites_root_changed(void)
+{
+	if (crn_agent->session && without_proc())
+		crn_sites_end("the program has changed its root to a folder without /proc",
+			"each recovery is refused");
 }
 
 void crn_sites_exit(void)

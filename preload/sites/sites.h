@@ -28,10 +28,13 @@ bool crn_site_is_outgoing(const struct crn_call *call);
 void crn_sites_exit(void);
 
 /*
- * No more checkpoints in this process, `why` in one line: called before the program takes away
- * what they need. Memory, descriptors and input are left as the program has them.
+ * No more checkpoints in this process, `why` in one line: called when the program takes away what
+ * they need. Memory, descriptors and input are left as the program has them. While that cannot be,
+ * checkpoints go on, and the line says what comes of it.
  */
-void crn_sites_end(const char *why);
+void crn_sites_end(const char *why, const char *else_what);
+/* Without /proc nothing can be restored: no more checkpoints. */
+void crn_sites_root_changed(void);
 
 /* context_key.c: the key of the interval that the checkpoint after this call begins. */
 uint64_t crn_context_key(const struct crn_call *call);

@@ -321,6 +321,14 @@ def test_root(folder: Path) -> None:
         right = (done.returncode, done.stdout) == (0, "alive\n")
         right &= done.stderr.count("\n") == done.stderr.count("/proc cannot") == 2
         expect(right, f"no /proc, and no right to mount it, under {tracker}", done)
+        late = inner.replace("try:", "select.select([], [], [], 0)\ntry:").replace(
+            "if os.fork(): sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))\n", "")
+        less = [*less[:less.index("--")], *(["--recover"] if tracker != "fork" else []), "--",
+                sys.executable, "-c", late, str(root), ""]
+        done = subprocess.run(less, capture_output=True, text=True, check=False)
+        right = (done.returncode, done.stdout) == (0, "alive\n")
+        right &= done.stderr.count("\n") == done.stderr.count("without /proc: no checkpoints") == 1
+        expect(right, f"it is said when sites have been passed before, under {tracker}", done)
 
 
 def test_children() -> None:
