@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "base/status.h"
 #include "os/memory.h"
-#include "os/thread.h"
+#include "rt/owned_lock.h"
 #include "rt/program_maps.h"
 #include "rt/rt.h"
 
@@ -13,47 +13,81 @@ struct entry {
 	uint64_t id; /* of the interval that gave it back, or changed it */
 	uintptr_t addr;
 	size_t len; /* 0: nothing any more */
+	uint32_t number; /* 1 more than its own in the ring; another: it is not filled */
 	uint8_t change; /* enum crn_map_change */
 	uint8_t prot;
 };
 
+/*
+ * Entries begin to end - 1; number n lies at n % COUNT_MAX. A signal handler may come between any
+ * two instructions, and add or drop entries, or leave by a restore. So one instruction takes room
+ * for an entry, its number is stored last, and one instruction drops it.
+ */
 struct ring {
 	struct entry *list; /* NULL until something is put off */
-	uint32_t first, count;
+	uint32_t begin, end;
 };
 
-/*
- * Not turned back: a page of its own. In a forked child the lists are empty (crn_memory_span), and
- * their entries nothing.
- */
+/* Not turned back: a page of its own. In a forked child the lists are wiped (crn_memory_span). */
 static struct {
 	struct ring blocks, maps;
-	int locked; /* guards both; a restore, when nobody else runs, does without */
-	char rest[4096 - 2 * sizeof(struct ring) - sizeof(int)];
+	struct crn_owned_lock lock; /* guards both; handlers go on inside */
+	char rest[4096 - 2 * sizeof(struct ring) - sizeof(struct crn_owned_lock)];
 } deferred CRN_RT_LASTING;
 
-static void lock(void)
+static void settled(uint64_t oldest);
+static void undoing(uint64_t id);
+static void undone(uint64_t id);
+
+/* False: this thread has been interrupted with the lock, which stays. A restore lets it go. */
+static bool lock(void)
 {
-	if (crn_rt_one_thread())
-		return;
-	while (__atomic_exchange_n(&deferred.locked, 1, __ATOMIC_ACQUIRE))
-		crn_yield();
+	struct crn_rt *rt = &__cairn_rt;
+
+	if (crn_owned(&deferred.lock))
+		return false;
+	rt->settled = settled;
+	rt->undoing = undoing;
+	rt->undone = undone;
+	crn_owned_lock(&deferred.lock);
+	return true;
 }
 
-static void unlock(void)
+static void unlock(bool locked)
 {
-	__atomic_store_n(&deferred.locked, 0, __ATOMIC_RELEASE);
+	if (locked)
+		crn_owned_unlock(&deferred.lock);
 }
 
-static struct entry *entry_at(const struct ring *r, uint32_t i)
+static struct entry *entry_at(const struct ring *r, uint32_t number)
 {
-	return &r->list[(r->first + i) % COUNT_MAX];
+	return &r->list[number % COUNT_MAX];
 }
 
-static void drop_first(struct ring *r)
+static bool is_filled(const struct ring *r, uint32_t number)
 {
-	r->first = (r->first + 1) % COUNT_MAX;
-	r->count--;
+	return entry_at(r, number)->number == number + 1;
+}
+
+/* False: somebody has moved it. */
+static bool moves(uint32_t *end, uint32_t from, uint32_t to)
+{
+	return __atomic_compare_exchange_n(end, &from, to, false, __ATOMIC_SEQ_CST,
+		__ATOMIC_RELAXED);
+}
+
+/* Drop the first one, if it is of an interval before `oldest`. */
+static bool take_first(struct ring *r, uint64_t oldest, struct entry *out)
+{
+	uint32_t n;
+
+	do {
+		n = r->begin;
+		if (n == r->end || !is_filled(r, n) || entry_at(r, n)->id >= oldest)
+			return false;
+		*out = *entry_at(r, n);
+	} while (!moves(&r->begin, n, n + 1));
+	return true;
 }
 
 /* ---- What the engine calls ------------------------------------------------------------------- */
@@ -67,19 +101,16 @@ static void unmap(const struct entry *e)
 /* At a checkpoint: what only older ones needed goes. Blocks wait for the program's context. */
 static void settled(uint64_t oldest)
 {
-	struct ring *r = &deferred.maps;
+	const struct ring *r = &deferred.blocks;
+	bool locked = lock();
+	struct entry e;
 
-	lock();
-	for (uint32_t i = 0; oldest == UINT64_MAX && i < deferred.blocks.count; i++)
-		entry_at(&deferred.blocks, i)->id = 0;
-
-	for (; r->count && entry_at(r, 0)->id < oldest; drop_first(r)) {
-		const struct entry *e = entry_at(r, 0);
-
-		if (e->change == CRN_MAP_LEFT && e->len)
-			unmap(e);
-	}
-	unlock();
+	for (uint32_t n = r->begin; oldest == UINT64_MAX && n != r->end; n++)
+		entry_at(r, n)->id = 0;
+	while (take_first(&deferred.maps, oldest, &e))
+		if (e.change == CRN_MAP_LEFT && e.len)
+			unmap(&e);
+	unlock(locked);
 }
 
 /* glibc's copy of the heap's end, by which it goes; absent elsewhere. */
@@ -95,15 +126,21 @@ void crn_break_told(uintptr_t end)
 static void undoing(uint64_t id)
 {
 	const struct ring *r = &deferred.maps;
+	bool locked = lock();
 
-	for (uint32_t i = r->count; i-- && entry_at(r, i)->id >= id;) {
-		const struct entry *e = entry_at(r, i);
+	for (uint32_t n = r->end; n-- != r->begin;) {
+		const struct entry *e = entry_at(r, n);
 
+		if (!is_filled(r, n))
+			continue;
+		if (e->id < id)
+			break;
 		if (e->change == CRN_MAP_BREAK && crn_memory_break(0) < e->addr)
 			crn_break_told(crn_memory_break(e->addr));
 		if (e->change == CRN_MAP_PROTECTED)
 			(void)crn_memory_protect((void *)e->addr, e->len, PROT_READ | PROT_WRITE);
 	}
+	unlock(locked);
 }
 
 static void undo(const struct entry *e)
@@ -137,47 +174,60 @@ static void undo(const struct entry *e)
 	}
 }
 
-/* After it: the intervals from id on never were. Newest first. */
+/* Newest first; blocks have nothing to undo. Signals wait. */
+static void undo_ring(struct ring *r, uint64_t id)
+{
+	for (; r->end != r->begin; r->end--) {
+		struct entry *e = entry_at(r, r->end - 1);
+
+		if (is_filled(r, r->end - 1)) {
+			if (e->id < id)
+				break;
+			undo(e);
+		}
+		e->number = 0;
+	}
+}
+
+/* After it: the intervals from id on never were, nor the call that was interrupted. */
 static void undone(uint64_t id)
 {
-	struct ring *r = &deferred.maps;
-
-	for (; r->count && entry_at(r, r->count - 1)->id >= id; r->count--)
-		undo(entry_at(r, r->count - 1));
-	r = &deferred.blocks;
-	while (r->count && entry_at(r, r->count - 1)->id >= id)
-		r->count--;
+	(void)lock();
+	undo_ring(&deferred.maps, id);
+	undo_ring(&deferred.blocks, id);
+	unlock(true);
 }
 
 /* ---- The lists ------------------------------------------------------------------------------- */
 
-static bool add_locked(struct ring *r, struct entry e)
+static bool add_locked(struct ring *r, const struct entry *e)
 {
-	struct crn_rt *rt = &__cairn_rt;
+	struct entry *to;
 	void *at = NULL;
+	uint32_t n;
 
 	if (!r->list) {
-		if (crn_memory_span(&at, COUNT_MAX * sizeof(e)) < 0)
+		if (crn_memory_span(&at, COUNT_MAX * sizeof(*e)) < 0)
 			return false;
 		r->list = at;
 	}
-	if (r->count == COUNT_MAX)
-		return false;
-	rt->settled = settled;
-	rt->undoing = undoing;
-	rt->undone = undone;
-	e.id = rt->open;
-	*entry_at(r, r->count++) = e;
+	do {
+		n = r->end;
+		if (n - r->begin == COUNT_MAX)
+			return false;
+	} while (!moves(&r->end, n, n + 1));
+	to = entry_at(r, n);
+	*to = *e;
+	to->id = __cairn_rt.open;
+	__atomic_store_n(&to->number, n + 1, __ATOMIC_RELEASE);
 	return true;
 }
 
 static bool add(struct ring *r, struct entry e)
 {
-	bool added;
+	bool locked = lock(), added = add_locked(r, &e);
 
-	lock();
-	added = add_locked(r, e);
-	unlock();
+	unlock(locked);
 	return added;
 }
 
@@ -193,17 +243,23 @@ void *crn_deferred_next(void)
 {
 	const struct crn_rt *rt = &__cairn_rt;
 	struct ring *r = &deferred.blocks;
-	void *what = NULL;
+	struct entry e;
+	bool locked, taken;
 
-	if (crn_likely(!r->count))
+	if (crn_likely(r->begin == r->end))
 		return NULL;
-	lock();
-	if (r->count && (!rt->active || entry_at(r, 0)->id < rt->oldest)) {
-		what = (void *)entry_at(r, 0)->addr;
-		drop_first(r);
-	}
-	unlock();
-	return what;
+	locked = lock();
+	taken = take_first(r, rt->active ? rt->oldest : UINT64_MAX, &e);
+	unlock(locked);
+	return taken ? (void *)e.addr : NULL;
+}
+
+/* The lists are the parent's, and so may be the lock. */
+void crn_deferred_forked(void)
+{
+	deferred.blocks.begin = deferred.blocks.end = 0;
+	deferred.maps.begin = deferred.maps.end = 0;
+	deferred.lock.owner = 0;
 }
 
 bool crn_map_changed(enum crn_map_change change, uintptr_t addr, size_t len, int prot)
@@ -225,14 +281,17 @@ void crn_map_replaced(uintptr_t addr, size_t len)
 {
 	struct ring *r = &deferred.maps;
 	uintptr_t end = addr + len;
+	bool locked = lock();
 
-	for (uint32_t i = 0, count = r->count; i < count; i++) {
-		struct entry *e = entry_at(r, i);
+	for (uint32_t n = r->begin; n != r->end; n++) {
+		struct entry *e = entry_at(r, n);
 		uintptr_t stop = e->addr + e->len;
 
-		if (e->change != CRN_MAP_LEFT || stop <= addr || e->addr >= end)
+		if (!is_filled(r, n) || e->change != CRN_MAP_LEFT || stop <= addr ||
+			e->addr >= end)
 			continue;
 		/* What lies behind would need an entry as old as this one: it stays mapped. */
 		e->len = e->addr < addr ? addr - e->addr : 0;
 	}
+	unlock(locked);
 }

@@ -20,6 +20,9 @@ bool crn_deferred_add(void *what);
 /* The next one that nobody needs any more, or NULL. In the program's context. */
 void *crn_deferred_next(void);
 
+/* In a forked child, which has nothing to give back: other threads are gone, and their lock. */
+void crn_deferred_forked(void);
+
 enum crn_map_change {
 	CRN_MAP_NEW,       /* [addr, addr+len) was mapped: an undone interval unmaps it */
 	CRN_MAP_LEFT,      /* it was unmapped: it stays until no checkpoint needs it */

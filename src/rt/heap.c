@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "os/memory.h"
-#include "os/thread.h"
+#include "rt/owned_lock.h"
 #include "rt/program_maps.h"
 #include "rt/rt.h"
 
@@ -13,6 +13,8 @@
 #define WORD_BITS  (8 * sizeof(long))
 #define CLASSES    40
 #define SMALL_MAX  32768ul
+#define ALIGN_MIN  (2ul << 20) /* of a large block there may always be so much */
+#define ALIGN_MAX  (1ul << 30)
 #define NONE       0u /* unit 0 is never used */
 #define GROW       16u /* units */
 #define TRIM_ORDER 6u  /* free runs from 4 MiB on go back to the kernel */
@@ -57,12 +59,13 @@ static struct {
 	struct heap *heap;
 	struct unit *table;
 	uintptr_t base; /* of unit 0 */
+	size_t align; /* of the base: the most that blocks can have */
+	struct crn_owned_lock lock;
 	uint32_t touched; /* units below have held something, if only in an undone interval */
-	uintptr_t forker; /* thread pointer of who has the lock, and forks */
-	int locked;
+	bool forks;       /* who has the lock is in fork(2) */
 	bool failed;
 	uint64_t look_at; /* the checkpoint from which on free runs are looked at again */
-	char rest[4096 - 4 * sizeof(void *) - 24];
+	char rest[4096 - 5 * sizeof(void *) - 16];
 } place CRN_RT_LASTING;
 
 _Noreturn void abort(void);
@@ -74,32 +77,41 @@ extern const char __cairn_fresh_on __attribute__((weak)); /* -fcairn-fresh=on */
 /* Nothing is half done in the heap then, so handlers of pthread_atfork may allocate. */
 static bool forks(void)
 {
-	return place.forker == (uintptr_t)__builtin_thread_pointer();
+	return place.forks && crn_owned(&place.lock);
+}
+
+/* After a restore: no call of this thread's is in the heap, of which all else has been put back. */
+static void let_go(void)
+{
+	if (!crn_owned(&place.lock))
+		return;
+	place.forks = false;
+	crn_owned_unlock(&place.lock);
 }
 
 void crn_heap_lock(void)
 {
-	if (crn_rt_one_thread() || forks())
+	if (forks())
 		return;
-	while (__atomic_exchange_n(&place.locked, 1, __ATOMIC_ACQUIRE))
-		crn_yield();
+	__cairn_rt.let_go = let_go;
+	crn_owned_lock(&place.lock);
 }
 
 void crn_heap_unlock(void)
 {
 	if (!forks())
-		__atomic_store_n(&place.locked, 0, __ATOMIC_RELEASE);
+		crn_owned_unlock(&place.lock);
 }
 
 void crn_heap_fork_begin(void)
 {
 	crn_heap_lock();
-	place.forker = (uintptr_t)__builtin_thread_pointer();
+	place.forks = crn_owned(&place.lock);
 }
 
 void crn_heap_fork_end(void)
 {
-	place.forker = 0;
+	place.forks = false;
 	crn_heap_unlock();
 }
 
@@ -341,7 +353,8 @@ static void free_block(uint32_t i, uintptr_t addr)
 /*
  * At a checkpoint. What no kept checkpoint needs has no content, and neither has its shadow. Not
  * with a mirror of pages, which would have to be made anew; not where an oracle compares what is
- * free (-fcairn-fresh=off). All runs each time: a restore may have filled one again.
+ * free (-fcairn-fresh=off). All runs each time: a restore may have filled one again. Not while
+ * another thread, whose hooks may be waiting, takes one.
  */
 static void trim(uint64_t oldest)
 {
@@ -349,6 +362,8 @@ static void trim(uint64_t oldest)
 	bool shadow = __cairn_shape.kind == CRN_RT_SHADOW;
 
 	if (oldest < place.look_at && oldest + TRIM_EVERY >= place.look_at)
+		return;
+	if (!crn_owned_try(&place.lock))
 		return;
 	place.look_at = oldest + TRIM_EVERY;
 	for (unsigned order = TRIM_ORDER; order < ORDERS; order++)
@@ -361,12 +376,24 @@ static void trim(uint64_t oldest)
 				(void)crn_memory_advise(crn_rt_shadow(address_of(i)), UNIT << order,
 					MADV_DONTNEED);
 		}
+	crn_owned_unlock(&place.lock);
 }
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
+/* Units have the alignment of runs of up to this, whatever the base; it costs that much space. */
+static size_t base_align(size_t size)
+{
+	size_t align = ALIGN_MAX;
+
+	while (align > ALIGN_MIN && align > size / 64)
+		align /= 2;
+	return align;
+}
+
 static bool open_heap(void)
 {
+	struct heap *h;
 	void *at;
 	size_t size, table;
 
@@ -381,15 +408,17 @@ static bool open_heap(void)
 	}
 	crn_program_maps_add((uintptr_t)at, (uintptr_t)at + size);
 	place.table = (struct unit *)((uintptr_t)at + CRN_PAGE_SIZE);
-	/* Units have the alignment of runs of up to 2 MiB, whatever the base. */
-	place.base = ((uintptr_t)place.table + table + (2ul << 20) - 1) & ~((2ul << 20) - 1);
-	place.heap = at;
+	place.align = base_align(size);
+	place.base = ((uintptr_t)place.table + table + place.align - 1) & ~(place.align - 1);
+	h = at;
 	/* Unit 0 is skipped by beginning at 1. */
-	place.heap->units = (uint32_t)(((uintptr_t)at + size - place.base) >> UNIT_SHIFT);
-	place.heap->top = 1;
+	h->units = (uint32_t)(((uintptr_t)at + size - place.base) >> UNIT_SHIFT);
+	h->top = 1;
 	place.touched = 1;
 	if (&__cairn_fresh_on && !crn_rt_hybrid())
 		__cairn_rt.trim = trim;
+	/* Last: a restore may interrupt it. */
+	__atomic_store_n(&place.heap, h, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -407,9 +436,9 @@ static void *alloc(size_t size, size_t align)
 	size_t most = CRN_MAX(size, align);
 	uint32_t i;
 
-	if (align > 2ul << 20 || most > (1ul << (ORDERS - 1)) << UNIT_SHIFT)
+	if (most > (1ul << (ORDERS - 1)) << UNIT_SHIFT || (!place.heap && !open_heap()))
 		return NULL;
-	if (!place.heap && !open_heap())
+	if (align > place.align)
 		return NULL;
 	if (most <= SMALL_MAX) {
 		unsigned class = class_of(most);

@@ -21,7 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A block of at least `size` bytes at a multiple of `align` (a power of two); NULL: no memory. */
+/*
+ * A block of at least `size` bytes at a multiple of `align`; NULL: no memory. A power of two, up to
+ * 1 GiB, and less where address space is short.
+ */
 void *crn_heap_alloc(size_t size, size_t align);
 /* The same, with zeros. */
 void *crn_heap_zeros(size_t size);

@@ -165,7 +165,9 @@ struct crn_rt {
 	void (*settled)(uint64_t oldest);
 	void (*undoing)(uint64_t id);
 	void (*undone)(uint64_t id);
-	void (*trim)(uint64_t oldest); /* of heap.c, if set: at a checkpoint */
+	/* Of heap.c, if set: at a checkpoint; after a restore, by the thread that is restored. */
+	void (*trim)(uint64_t oldest);
+	void (*let_go)(void);
 	struct cairn *site_session; /* of __cairn_site (site.c) */
 	uint64_t site_stack; /* bytes: the most that a site had above it; of CAIRN_STATS */
 	bool site_refused; /* it could not be opened */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What libc's functions do, wrappers do as well: read directly from a disk to several buffers, give
- * out zeros beside other threads, fork with handlers that allocate, name errors, and drop pages
- * where no descriptor is left. And a call that writes to memory in ways that nobody sees ends what
- * can be restored. argv: TRACKER.
+ * out zeros beside other threads, align blocks, fork with handlers that allocate, name errors, and
+ * drop pages where no descriptor is left. And a call that writes to memory in ways that nobody sees
+ * ends what can be restored. argv: TRACKER.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -122,6 +122,20 @@ static void unseen(cairn_t *c, uint64_t id)
 		CHECK(cairn_restore(c, id) < 0);
 }
 
+static void aligned(void)
+{
+	for (size_t align = 4ul << 20; align <= 1ul << 30; align *= 16) {
+		void *volatile one, *other;
+
+		CHECK(!posix_memalign(&other, align, 100) && !((uintptr_t)other & (align - 1)));
+		memset(other, 'x', 100);
+		one = aligned_alloc(align, 100);
+		CHECK(one && one != other && !((uintptr_t)one & (align - 1)));
+		free(one);
+		free(other);
+	}
+}
+
 /* What was mapped there cannot be told: the interval is given up, and the call made. */
 static void no_descriptor(void)
 {
@@ -139,6 +153,7 @@ int main(int argc, char **argv)
 	uint64_t id;
 	cairn_t *c;
 
+	aligned();
 	zeros();
 	forks();
 	o.tracker = argv[1];

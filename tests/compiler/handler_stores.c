@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "cairn/cairn.h"
 #include "../lib/harness.h"
+#include "../lib/single_step.h"
 
 #define BYTES     8192
 #ifndef STEP
@@ -26,7 +27,6 @@
 #ifndef WIDE_STEP
 #define WIDE_STEP 13
 #endif
-#define TRAP_ON   0x100
 
 static unsigned char bytes[BYTES] __attribute__((aligned(4096)));
 
@@ -39,25 +39,6 @@ static struct shared {
 	volatile int sends; /* the handler sends a signal, whose handler stores */
 	uint64_t ids[2];
 } *shared;
-
-#ifdef __i386__
-#define SET_FLAGS(change, bits)                                                            \
-	__asm__ volatile("pushfl\n\t" change "l %0, (%%esp)\n\tpopfl" : : "i"(bits)      \
-			 : "memory", "cc")
-#else
-/* Below the red zone. */
-#define SET_FLAGS(change, bits)                                                            \
-	__asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" change "q %0, (%%rsp)\n\t" \
-			 "popfq\n\tlea 128(%%rsp), %%rsp" : : "i"(bits) : "memory", "cc")
-#endif
-
-static inline void single_step(bool on)
-{
-	if (on)
-		SET_FLAGS("or", TRAP_ON);
-	else
-		SET_FLAGS("and", ~TRAP_ON);
-}
 
 /* What the interrupted store is about to save, its neighbours, and what nobody else stores to. */
 static __attribute__((noinline)) void handler_stores(void)

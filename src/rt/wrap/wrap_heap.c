@@ -247,6 +247,8 @@ WRAPPER(pid_t, fork, void)
 	crn_heap_fork_begin();
 	pid = fork();
 	crn_heap_fork_end();
+	if (!pid)
+		crn_deferred_forked();
 	return pid;
 }
 

@@ -377,6 +377,8 @@ static int restore(struct crn_kept *k, uint64_t id)
 	while (k->count && interval_at(k, k->count - 1)->id >= id)
 		release(k, interval_at(k, --k->count));
 	begin(k, id, true);
+	if (crn_rt()->let_go)
+		crn_rt()->let_go();
 	if (crn_rt()->undone)
 		crn_rt()->undone(id);
 	crn_page_mode_begin(&k->pages, k->hooks);
