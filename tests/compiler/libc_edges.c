@@ -7,10 +7,12 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <iconv.h>
+#include <langinfo.h>
 #include <limits.h>
 #include <locale.h>
 #include <pthread.h>
 #include <regex.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -170,6 +172,48 @@ static void ends(cairn_t *c)
 	}
 }
 
+/* A base is as it was, whatever libc has made of it. */
+static void bases(cairn_t *c)
+{
+	locale_t base = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL), made;
+	char codeset[20] = ""; /* not UTF-8 in a static program */
+	volatile int turn;
+	uint64_t id;
+
+	CHECK(base != NULL);
+	strncpy(codeset, nl_langinfo_l(CODESET, base), sizeof(codeset) - 1);
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	CHECK_OK(cairn_rewind(c, id));
+	for (turn = 0; turn < 3; turn++) {
+		CHECK(!newlocale(LC_CTYPE_MASK, "no_such_locale", base));
+		made = newlocale(LC_CTYPE_MASK, "C", base);
+		CHECK(made && !strcmp(nl_langinfo_l(CODESET, made), "ANSI_X3.4-1968"));
+		freelocale(made);
+		churn();
+		CHECK_OK(cairn_rewind(c, id));
+		CHECK(!strcmp(nl_langinfo_l(CODESET, base), codeset));
+	}
+	freelocale(base);
+}
+
+static void sets(cairn_t *c)
+{
+	static pthread_attr_t a;
+	cpu_set_t set, got;
+	uint64_t id;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	CHECK(!pthread_attr_init(&a));
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(!pthread_attr_setaffinity_np(&a, sizeof(set), &set));
+	CHECK(!pthread_attr_getaffinity_np(&a, sizeof(got), &got) && CPU_COUNT(&got) == 1);
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(!pthread_attr_getaffinity_np(&a, sizeof(got), &got) && CPU_COUNT(&got) != 1);
+	CHECK(!pthread_attr_destroy(&a));
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -188,6 +232,8 @@ int main(int argc, char **argv)
 	for (int way = 0; way < 5; way++)
 		randoms(c, way);
 	ends(c);
+	bases(c);
+	sets(c);
 	CHECK_OK(cairn_close(c));
 	return 0;
 }

@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
+#include <wchar.h>
 #include "../lib/harness.h"
 
 /* What the reads of a stream give, one after another; an empty one fails. */
@@ -77,6 +79,23 @@ static void onto_itself(void)
 	CHECK(text[0] == 'x' && !strcmp(text + 600, "END"));
 }
 
+/* Wrappers that call others' functions find them in a static program, too. */
+static void others(void)
+{
+	static char to[100000];
+	int fd = open("/dev/zero", O_RDONLY), ends[2];
+	FILE *f = fopen("/dev/null", "w");
+
+	CHECK(fd >= 0 && f && !socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	CHECK(read(fd, to + 1, sizeof(to) - 1) == sizeof(to) - 1);
+	CHECK(pread(fd, to + 1, sizeof(to) - 1, 5) == sizeof(to) - 1);
+	CHECK(write(ends[0], "x", 1) == 1 && recv(ends[1], to + 1, sizeof(to) - 1, 0) == 1);
+	CHECK(readlink("/proc/self/exe", to, sizeof(to)) > 0);
+	setbuf(f, to);
+	CHECK_RC(fwprintf(f, L"%d", 10), 2);
+	CHECK(!fclose(f) && !close(fd) && !close(ends[0]) && !close(ends[1]));
+}
+
 static void *read_line(void *f)
 {
 	char to[16];
@@ -89,6 +108,14 @@ static void *read_items(void *f)
 	char to[16];
 
 	return fread(to, 1, sizeof(to), f) ? f : NULL;
+}
+
+static void *read_new_line(void *f)
+{
+	static char *line;
+	static size_t room;
+
+	return getline(&line, &room, f) > 0 ? line : NULL;
 }
 
 /* A thread that is cancelled in a read leaves no lock behind. */
@@ -120,8 +147,10 @@ int main(int argc, char **argv)
 	items();
 	lines();
 	onto_itself();
+	others();
 	CHECK_OK(cairn_close(c));
 	cancelled(read_line);
 	cancelled(read_items);
+	cancelled(read_new_line);
 	return 0;
 }

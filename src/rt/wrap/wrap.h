@@ -40,6 +40,12 @@
 		return name arguments;                      \
 	}
 
+/*
+ * What wrappers of files, of sockets and of what is ended call that has not their own name: weak
+ * names alone bring nothing into a static program. So these families refer to it (wrap_called.c).
+ */
+extern const void *const crn_called[];
+
 /* A family of system calls, which are given anything, takes crn_reach_keep (reach.h). */
 #ifndef WRAPPERS_KEEP
 #define WRAPPERS_KEEP keep

@@ -36,6 +36,8 @@
 		return crn_deferred_add(CRN_ENDED(n));                           \
 	}
 
+static const void *const *const called __attribute__((used)) = crn_called;
+
 ENDED(pthread_attr_t, attributes, pthread_attr_destroy(&n->what))
 ENDED(posix_spawn_file_actions_t, actions, posix_spawn_file_actions_destroy(&n->what))
 ENDED(iconv_t, conversion, iconv_close(n->what))
@@ -62,6 +64,22 @@ WRAPPER(void, freelocale, locale_t l)
 {
 	if (!l || !locale_later(l))
 		freelocale(l);
+}
+
+/* libc changes the base in place: it changes a copy, and the base's end is put off. */
+WRAPPER(locale_t, newlocale, int mask, const char *name, locale_t base)
+{
+	locale_t copy, made;
+
+	if (!base || base == LC_GLOBAL_LOCALE || !__cairn_rt.active)
+		return newlocale(mask, name, base);
+	copy = duplocale(base);
+	made = copy ? newlocale(mask, name, copy) : NULL;
+	if (made)
+		__cairn_wrap_freelocale(base);
+	else if (copy)
+		freelocale(copy);
+	return made;
 }
 
 /* ---- Growth ---------------------------------------------------------------------------------- */

@@ -42,6 +42,8 @@ _Noreturn void __chk_fail(void);
 
 #include "rt/wrap/wrapped.def"
 
+static const void *const *const called __attribute__((used)) = crn_called;
+
 /* ---- Semaphores of System V ------------------------------------------------------------------ */
 
 union semaphore_argument {
@@ -290,12 +292,17 @@ WRAPPER(int, ioctl, int fd, unsigned long request, ...)
 	return ioctl(fd, request, argument);
 }
 
-static size_t control_size(int command)
+/* `lock`: the size of what these two calls of a 32-bit program take for a lock. */
+static size_t control_size(int command, size_t lock)
 {
 	switch (command) {
 	case F_GETLK:
 	case F_OFD_GETLK:
+		return lock;
+#if F_GETLK64 != F_GETLK
+	case F_GETLK64:
 		return sizeof(struct flock64);
+#endif
 	case F_GETOWN_EX:
 		return sizeof(struct f_owner_ex);
 	case 1035: /* F_GET_RW_HINT */
@@ -306,25 +313,18 @@ static size_t control_size(int command)
 	}
 }
 
-WRAPPER(int, fcntl64, int fd, int command, ...)
-{
-	va_list ap;
-	void *argument;
+#define CONTROL(name, lock)                                             \
+	WRAPPER(int, name, int fd, int command, ...)                    \
+	{                                                               \
+		va_list ap;                                             \
+		void *argument;                                         \
+                                                                        \
+		va_start(ap, command);                                  \
+		argument = va_arg(ap, void *);                          \
+		va_end(ap);                                             \
+		crn_reach_keep(argument, control_size(command, lock));  \
+		return name(fd, command, argument);                     \
+	}
 
-	va_start(ap, command);
-	argument = va_arg(ap, void *);
-	va_end(ap);
-	crn_reach_keep(argument, control_size(command));
-	return fcntl(fd, command, argument);
-}
-
-WRAPPER(int, fcntl, int fd, int command, ...)
-{
-	va_list ap;
-	void *argument;
-
-	va_start(ap, command);
-	argument = va_arg(ap, void *);
-	va_end(ap);
-	return __cairn_wrap_fcntl64(fd, command, argument);
-}
+CONTROL(fcntl, sizeof(struct flock))
+CONTROL(fcntl64, sizeof(struct flock64))

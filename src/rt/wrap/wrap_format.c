@@ -15,11 +15,16 @@ int __vfprintf_chk(FILE *f, int flag, const char *format, va_list ap);
 int __vdprintf_chk(int fd, int flag, const char *format, va_list ap);
 int __vsprintf_chk(char *to, int flag, size_t size, const char *format, va_list ap);
 int __vsnprintf_chk(char *to, size_t n, int flag, size_t size, const char *format, va_list ap);
+int __vwprintf_chk(int flag, const wchar_t *format, va_list ap);
+int __vfwprintf_chk(FILE *f, int flag, const wchar_t *format, va_list ap);
+int __vswprintf_chk(wchar_t *to, size_t n, int flag, size_t size, const wchar_t *format,
+	va_list ap);
 
 /* Wrappers call these by weak names, which alone bring nothing into a static program. */
 static const void *const called[] __attribute__((used)) = { vprintf, vfprintf, vdprintf, vsprintf,
 	vsnprintf, __vprintf_chk, __vfprintf_chk, __vdprintf_chk, __vsprintf_chk, __vsnprintf_chk,
-	fread_unlocked };
+	vwprintf, vfwprintf, vswprintf, __vwprintf_chk, __vfwprintf_chk, __vswprintf_chk,
+	fread_unlocked, setvbuf };
 
 enum taken { WORD, DOUBLE, LONG_DOUBLE }; /* integers of any size and pointers are words */
 

@@ -342,67 +342,6 @@ WRAPPER(int, __asprintf_chk, char **to, int flag, const char *format, ...)
 	return len;
 }
 
-static bool make_room(char **line, size_t *room, size_t need)
-{
-	char *larger;
-
-	if (*line && *room >= need)
-		return true;
-	larger = resize(*line, CRN_MAX(need, CRN_MAX(*room * 2, 120)));
-	if (!larger)
-		return false;
-	keep(line, sizeof(*line));
-	keep(room, sizeof(*room));
-	*line = larger;
-	*room = CRN_MAX(need, CRN_MAX(*room * 2, 120));
-	return true;
-}
-
-static ssize_t read_until(char **line, size_t *room, int end, FILE *f)
-{
-	size_t done = 0;
-	int c = 0;
-
-	if (!line || !room) {
-		errno = EINVAL;
-		return -1;
-	}
-	flockfile(f);
-	while (c != EOF && (!done || (*line)[done - 1] != (char)end)) {
-		char byte;
-
-		c = getc_unlocked(f);
-		if (c == EOF)
-			break;
-		byte = (char)c;
-		if (!make_room(line, room, done + 2)) {
-			done = 0;
-			break;
-		}
-		place(*line + done++, &byte, 1);
-	}
-	funlockfile(f);
-	if (!done)
-		return -1;
-	place(*line + done, "", 1);
-	return (ssize_t)done;
-}
-
-WRAPPER(ssize_t, getdelim, char **line, size_t *room, int end, FILE *f)
-{
-	return read_until(line, room, end, f);
-}
-
-WRAPPER(ssize_t, __getdelim, char **line, size_t *room, int end, FILE *f)
-{
-	return read_until(line, room, end, f);
-}
-
-WRAPPER(ssize_t, getline, char **line, size_t *room, FILE *f)
-{
-	return read_until(line, room, '\n', f);
-}
-
 /* ---- Libraries': in place of libc's, as the dynamic linker finds the program's first --------- */
 
 #define INSTEAD(name) __attribute__((weak, visibility("default"), alias(#name)))

@@ -31,6 +31,8 @@ static size_t length_at(const socklen_t *len)
 
 #include "rt/wrap/wrapped.def"
 
+static const void *const *const called __attribute__((used)) = crn_called;
+
 /* ---- Receiving ------------------------------------------------------------------------------- */
 
 /* With MSG_TRUNC a stream writes nothing and says how much it threw away. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <wchar.h>
 #define WRAPPED_stdio CRN_WRAPPER
+#include "rt/wrap/wrap_stream_lock.h"
 #include "rt/wrap/wrap.h"
 #include "rt/wrap/wrap_format.h"
 
@@ -196,20 +197,6 @@ static size_t read_items(void *to, size_t size, size_t count, FILE *f)
 	} while (n == ask && done < want);
 	return done == want ? count : done / size;
 }
-
-/* The lock is let go at the block's end, and where a cancelled thread leaves it (-fexceptions). */
-static FILE *lock(FILE *f)
-{
-	flockfile(f);
-	return f;
-}
-
-static void unlock(FILE **f)
-{
-	funlockfile(*f);
-}
-
-#define LOCKED(f) FILE *locked __attribute__((cleanup(unlock))) = lock(f)
 
 /*
  * A buffer of the program's would be written by libc at any call for the stream, and a restore of
