@@ -5,7 +5,8 @@
  *
  * A held close really closes the number, so the next descriptor gets it as usual. The connection
  * lives on under a high duplicate until the commit. If the interval is undone, the journal's
- * inverse opens the number again. Bytes that are held for the number move to the duplicate.
+ * inverse opens the number again. Bytes that are held for the number move to the duplicate before
+ * it is closed: it may be another connection's at once, and another thread may send what is held.
  */
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -69,13 +70,17 @@ bool crn_hold_may_close(int fd)
 	return is_connection(h, f) && !crn_fd_pending(fd) && !crn_hold_lingers(fd);
 }
 
-void crn_hold_closed(struct crn_thread *t, int fd, int high, uint32_t connection)
+void crn_hold_closing(int fd, int high)
 {
 	struct crn_hold *h = crn_agent->effects->hold;
 
 	for (uint32_t at = 0; at < h->used; at = crn_held_next(h, at))
 		if (crn_held_at(h, at)->fd == fd && !crn_planted(CRN_PLANT_MOVE))
 			crn_held_at(h, at)->fd = high;
+}
+
+void crn_hold_closed(struct crn_thread *t, int high, uint32_t connection)
+{
 	note(t, high, CRN_HELD_CLOSE, connection);
 }
 

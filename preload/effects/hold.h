@@ -123,8 +123,10 @@ bool crn_hold_file(struct crn_call *call);
 bool crn_hold_shutdown(struct crn_call *call);
 /* Can the close of this descriptor be held? */
 bool crn_hold_may_close(int fd);
+/* It is about to be closed: `high` is the connection's number from here on. */
+void crn_hold_closing(int fd, int high);
 /* It was closed; its connection lives on under `high`. */
-void crn_hold_closed(struct crn_thread *t, int fd, int high, uint32_t connection);
+void crn_hold_closed(struct crn_thread *t, int high, uint32_t connection);
 
 /* ---- held_wakeups.c -------------------------------------------------------------------------- */
 

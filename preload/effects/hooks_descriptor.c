@@ -153,6 +153,7 @@ static void prepare_close(struct crn_call *call, int fd, bool freed)
 		return;
 	}
 	if (hold) {
+		crn_hold_closing(fd, high);
 		call->scratch[3] = f->connection;
 		if (!crn_fd_has_twin(fd))
 			crn_epoll_leave(call, fd);
@@ -171,7 +172,7 @@ static void note_closed(struct crn_call *call, int fd)
 	inv = crn_inverse_add(call, CRN_INV_REOPEN, fd);
 	if (!inv) {
 		if (call->scratch[3]) {
-			crn_hold_closed(call->thread, fd, (int)call->scratch[0],
+			crn_hold_closed(call->thread, (int)call->scratch[0],
 				(uint32_t)call->scratch[3]);
 			crn_hold_send();
 		} else {
@@ -182,7 +183,7 @@ static void note_closed(struct crn_call *call, int fd)
 	inv->other = (int)call->scratch[0];
 	inv->a = call->scratch[1] & FD_CLOEXEC;
 	if (call->scratch[3])
-		crn_hold_closed(call->thread, fd, inv->other, (uint32_t)call->scratch[3]);
+		crn_hold_closed(call->thread, inv->other, (uint32_t)call->scratch[3]);
 	else
 		crn_agent->effects->keeps_files = true;
 }
@@ -220,10 +221,13 @@ static enum crn_verdict close_before(struct crn_call *call)
 
 static void close_after(struct crn_call *call)
 {
-	if (call->result == -EBADF && call->scratch[0])
-		crn_hold_release((int)call->scratch[0]);
-	else
+	if (call->result != -EBADF || !call->scratch[0]) {
 		note_closed(call, (int)call->args[0]);
+		return;
+	}
+	if (call->scratch[3])
+		crn_hold_send(); /* another thread has closed it as well, and was quicker */
+	crn_hold_release((int)call->scratch[0]);
 }
 const struct crn_hook crn_hook_close = {close_before, close_after};
 

@@ -343,6 +343,10 @@ static void obey_end(int fd, const char *line)
 		if (fcntl(listener, F_DUPFD, fd) != fd)
 			last_error = EBUSY;
 		close(fd);
+	} else if (!strcmp(line, "leave")) {
+		sprintf(text, "%lu\n", ++counter);
+		say(fd, text);
+		close(fd);
 	} else if (!strncmp(line, "shut", 4)) {
 		sprintf(text, "%lu\n", ++counter);
 		say(fd, text);
@@ -438,9 +442,11 @@ static void serve(int fd)
 		line[len - 1] = '\0';
 		c->used -= len;
 		memmove(c->line, end + 1, c->used + 1);
-		if (!strncmp(line, "close", 5))
+		if (!strncmp(line, "close", 5) || !strcmp(line, "leave"))
 			c->used = 0;
 		obey(fd, line);
+		if (!strcmp(line, "leave"))
+			return; /* the number may be another thread's by now, and *c with it */
 	}
 }
 

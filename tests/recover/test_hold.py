@@ -18,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -332,6 +333,29 @@ def case_close(server: Server) -> None:
     expect(b.ask("errors").split()[0] != "EBUSY", "numbers of descriptors are as ever")
 
 
+def case_leave_threads(server: Server) -> None:
+    """While one thread closes its connections, others send what is held: all are answered."""
+    seen, troubles = [], []
+
+    def visit() -> None:
+        try:
+            for _ in range(400):
+                client = server.client()
+                seen.append(int(client.ask("leave")))
+                expect(client.ended(), "then the end")
+                client.socket.close()
+        except (OSError, Wrong) as error:
+            troubles.append(f"{len(seen)} were answered: {error}")
+
+    visitors = [threading.Thread(target=visit) for _ in range(6)]
+    for visitor in visitors:
+        visitor.start()
+    for visitor in visitors:
+        visitor.join()
+    expect(not troubles, "; ".join(troubles))
+    expect(sorted(seen) == list(range(1, 6 * 400 + 1)), f"{len(set(seen))} different answers")
+
+
 def case_close_crash(server: Server) -> None:
     """The crash comes in the wake-up that closed its own connection: that one is the suspect."""
     a, b = server.clients(2)
@@ -437,6 +461,7 @@ CASES: dict[str, Case] = {
     "refused": ends("refused", -signal.SIGSEGV),
     "close": case_close,
     "close_crash": case_close_crash,
+    "leave_threads": case_leave_threads,
     "shutdown": case_shutdown,
     "file": case_file,
     "calls": prompt("calls"),
