@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -155,6 +156,8 @@ static const char *reason_behind(int err)
 		if (limit_below(RLIMIT_DATA, RLIM_INFINITY))
 			return "; RLIMIT_DATA (ulimit -d) is low";
 	}
+	if (err == CAIRN_ENOTRACK && crn_sys2(SYS_prctl, PR_GET_DUMPABLE, 0) == 2)
+		return "; fs.suid_dumpable is 2, and this process has changed its user";
 	if ((err == -EMFILE || err == CAIRN_ENOTRACK) && limit_below(RLIMIT_NOFILE, 64))
 		return "; RLIMIT_NOFILE (ulimit -n) is low";
 	return "";

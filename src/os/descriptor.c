@@ -82,23 +82,25 @@ int crn_fd_open(const char *path, int flags)
 	return crn_fd_raise((int)crn_path_open(path, flags | O_CLOEXEC));
 }
 
-int crn_fd_open_own(const char *path, int flags)
+/*
+ * 2 (fs.suid_dumpable: core dumps for root alone) cannot be set again, and 0 would take them away:
+ * such a process stays as it is.
+ */
+long crn_path_open_own(const char *path, int flags)
 {
-	int fd = crn_fd_open(path, flags);
-	long dumpable;
+	long fd = crn_path_open(path, flags);
 
-	if (fd != -EACCES && fd != -EPERM)
+	if ((fd != -EACCES && fd != -EPERM) || crn_sys2(SYS_prctl, PR_GET_DUMPABLE, 0) != 0 ||
+		crn_sys2(SYS_prctl, PR_SET_DUMPABLE, 1) < 0)
 		return fd;
-	dumpable = crn_sys2(SYS_prctl, PR_GET_DUMPABLE, 0);
-	if (dumpable == 1 || dumpable < 0 || crn_sys2(SYS_prctl, PR_SET_DUMPABLE, 1) < 0)
-		return fd;
-	fd = crn_fd_open(path, flags);
-	/*
-	 * 2 (readable by root alone) cannot be set, only inherited: 0 is the stricter one of the
-	 * two.
-	 */
+	fd = crn_path_open(path, flags);
 	crn_sys2(SYS_prctl, PR_SET_DUMPABLE, 0);
 	return fd;
+}
+
+int crn_fd_open_own(const char *path, int flags)
+{
+	return crn_fd_raise((int)crn_path_open_own(path, flags | O_CLOEXEC));
 }
 
 void crn_fd_close(int fd)
@@ -296,7 +298,7 @@ long crn_environment(const char *name, char *buf, size_t size)
 	bool found = false;
 	int c;
 
-	s.fd = (int)crn_path_open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
+	s.fd = (int)crn_path_open_own("/proc/self/environ", O_RDONLY | O_CLOEXEC);
 	if (s.fd < 0)
 		return s.fd;
 	while (!found && (c = next_byte(&s)) >= 0)

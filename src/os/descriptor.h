@@ -49,9 +49,12 @@ int crn_fd_open(const char *path, int flags);
 
 /*
  * The same for a file of /proc/self. They belong to root in a process that has changed its user
- * and is no longer dumpable (memcached -u): it is made dumpable while the file is opened.
+ * and is no longer dumpable (memcached -u): it is made dumpable while the file is opened. -EACCES
+ * where that could not be taken back (fs.suid_dumpable is 2).
  */
 int crn_fd_open_own(const char *path, int flags);
+/* The same, for a moment: at the lowest number. */
+long crn_path_open_own(const char *path, int flags);
 void crn_fd_close(int fd);
 
 /* A memfd of `size` bytes at a high number. */

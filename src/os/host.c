@@ -258,7 +258,7 @@ static long auxiliary(uint64_t *to, size_t size)
 
 	if (got >= 0)
 		return CRN_MIN(got, (long)size);
-	fd = (int)crn_path_open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
+	fd = (int)crn_path_open_own("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return fd;
 	got = crn_fd_read(fd, to, size);
@@ -429,8 +429,8 @@ static bool softdirty_cycle(volatile uint8_t *page)
 	int pagemap, clear;
 
 	*page = 1;
-	pagemap = (int)crn_path_open("/proc/self/pagemap", O_RDONLY);
-	clear = (int)crn_path_open("/proc/self/clear_refs", O_WRONLY);
+	pagemap = (int)crn_path_open_own("/proc/self/pagemap", O_RDONLY);
+	clear = (int)crn_path_open_own("/proc/self/clear_refs", O_WRONLY);
 	if (pagemap < 0 || clear < 0 || !bit_of(pagemap, (void *)page))
 		return false;
 	if (crn_sys3(SYS_write, clear, "4", 1) != 1 || bit_of(pagemap, (void *)page))

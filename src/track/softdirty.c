@@ -89,7 +89,7 @@ static void soft_close(void *tracker)
 
 static int open_clear_refs(void)
 {
-	return crn_fd_open("/proc/self/clear_refs", O_WRONLY);
+	return crn_fd_open_own("/proc/self/clear_refs", O_WRONLY);
 }
 
 static int open_parts(struct soft_tracker *t)

@@ -329,6 +329,38 @@ static void *wait_for_end(void *arg)
 	return NULL;
 }
 
+/*
+ * The files of a process that has changed its user belong to root. They are opened all the same,
+ * and its core dumps stay what they were: if they are for root alone, nothing is.
+ */
+static int other_user_s(void)
+{
+	int clear, before;
+	char text[16];
+
+	if (geteuid() == 0 && setresuid(65534, 65534, 65534) < 0)
+		return 2;
+	before = prctl(PR_GET_DUMPABLE);
+	if (before == 1 && prctl(PR_SET_DUMPABLE, before = 0) < 0)
+		return 3;
+	if ((crn_environment("CRN_OS_TEST", text, sizeof(text)) == 5) != (before == 0))
+		return 4;
+	clear = crn_fd_open_own("/proc/self/clear_refs", O_WRONLY);
+	if (clear != -ENOENT && (clear >= 0) != (before == 0))
+		return 5;
+	return prctl(PR_GET_DUMPABLE) == before ? 0 : 6;
+}
+
+static void other_user(void **state)
+{
+	int status;
+
+	if (fork() == 0)
+		_exit(other_user_s());
+	wait(&status);
+	assert_int_equal(status, 0);
+}
+
 static void threads(void **state)
 {
 	pthread_barrier_t barrier;
@@ -428,6 +460,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(reserves),
 		cmocka_unit_test(high_descriptors),
 		cmocka_unit_test(environment),
+		cmocka_unit_test(other_user),
 		cmocka_unit_test(threads),
 		cmocka_unit_test(clock_agrees),
 		cmocka_unit_test(probe_leaves_no_trace),
