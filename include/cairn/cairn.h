@@ -345,9 +345,9 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
  * by mseal, stays as it is). `id` is again the open checkpoint and may be restored again. Must be
  * called by the thread that took it.
  *
- * The signal mask comes back too, except under "uffd", "mprotect" and any strategy but "none",
- * whose checkpoints need make no system call. There SIGSEGV and the other faults are unblocked, and
- * the rest of the mask stays.
+ * The signal mask comes back too, except under "uffd", "mprotect", "shadow", "undolog" and any
+ * strategy but "none", whose checkpoints need make no system call. There SIGSEGV and the other
+ * faults are unblocked, and the rest of the mask stays.
  *
  * Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
  * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (the implicit checkpoints of cairn_open and cairn_resume have

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "rt/program_maps.h"
+#include "os/signal.h"
 #include "os/thread.h"
 #include "rt/rt.h"
 
@@ -21,15 +22,22 @@ bool crn_rt_hybrid(void)
 	return &__cairn_hybrid_on;
 }
 
-static void lock(struct crn_program_maps *m)
+/* No handler that restores may leave the table as it is meanwhile. Nothing faults here. */
+static uint64_t lock(struct crn_program_maps *m)
 {
+	const uint64_t faults = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) |
+		1ull << (SIGFPE - 1) | 1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1);
+	uint64_t mask = crn_signal_mask(SIG_BLOCK, ~faults);
+
 	while (__atomic_exchange_n(&m->locked, 1, __ATOMIC_ACQUIRE))
 		crn_yield();
+	return mask;
 }
 
-static void unlock(struct crn_program_maps *m)
+static void unlock(struct crn_program_maps *m, uint64_t mask)
 {
 	__atomic_store_n(&m->locked, 0, __ATOMIC_RELEASE);
+	(void)crn_signal_mask(SIG_SETMASK, mask);
 }
 
 /* The first range that ends at or above addr. */
@@ -99,20 +107,24 @@ static void cut_locked(struct crn_program_maps *m, uintptr_t begin, uintptr_t en
 
 void crn_program_maps_add(uintptr_t begin, uintptr_t end)
 {
+	uint64_t mask;
+
 	if (!crn_rt_hybrid() || begin >= end)
 		return;
-	lock(&crn_program_maps);
+	mask = lock(&crn_program_maps);
 	add_locked(&crn_program_maps, crn_page_down(begin), crn_page_up(end));
-	unlock(&crn_program_maps);
+	unlock(&crn_program_maps, mask);
 }
 
 void crn_program_maps_cut(uintptr_t begin, uintptr_t end)
 {
+	uint64_t mask;
+
 	if (!crn_rt_hybrid() || begin >= end)
 		return;
-	lock(&crn_program_maps);
+	mask = lock(&crn_program_maps);
 	cut_locked(&crn_program_maps, crn_page_down(begin), crn_page_up(end));
-	unlock(&crn_program_maps);
+	unlock(&crn_program_maps, mask);
 }
 
 void crn_program_maps_upset(void)

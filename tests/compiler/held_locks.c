@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -24,7 +25,7 @@ void *__libc_malloc(size_t size); /* as a function of libc would return one */
 /* Survives restores. */
 static struct shared {
 	cairn_t *session;
-	volatile long n, steps; /* the handler restores at step n */
+	volatile long n, steps; /* at step n a signal is sent, whose handler restores */
 	uint64_t id;
 	_Atomic bool over;
 } *shared;
@@ -42,6 +43,12 @@ __attribute__((disable_sanitizer_instrumentation)) static void trapped(
 	if (shared->steps++ != shared->n)
 		return;
 	u->uc_mcontext.gregs[REG_EFL] &= ~TRAP_ON;
+	syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGUSR1); /* may have to wait */
+}
+
+static void restore(int sig)
+{
+	(void)sig;
 	CHECK_OK(cairn_restore(shared->session, shared->id)); /* does not return */
 }
 
@@ -69,9 +76,12 @@ static void mapping(void)
 
 static void step_through(void (*work)(void))
 {
+	sigset_t none;
+
 	block = __libc_malloc(100);
 	shared->n = -STEP;
 	CHECK(cairn_checkpoint(shared->session, &shared->id) >= 0);
+	CHECK(!sigemptyset(&none) && !pthread_sigmask(SIG_SETMASK, &none, NULL));
 	shared->n += STEP;
 	shared->steps = 0;
 	alarm(100);
@@ -134,12 +144,16 @@ int main(int argc, char **argv)
 {
 	struct sigaction action = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO };
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	sigset_t all, mask;
 	pthread_t thread;
 
 	CHECK(argc == 2);
 	shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(shared != MAP_FAILED && !sigaction(SIGTRAP, &action, NULL));
+	CHECK(signal(SIGUSR1, restore) != SIG_ERR);
+	CHECK(!sigfillset(&all) && !pthread_sigmask(SIG_SETMASK, &all, &mask));
 	CHECK(!pthread_create(&thread, NULL, sleep_on, NULL));
+	CHECK(!pthread_sigmask(SIG_SETMASK, &mask, NULL));
 	own_block(); /* each heap that is opened in vain would take its address space */
 	o.tracker = argv[1];
 	o.threads = CAIRN_THREADS_ONE;
