@@ -424,7 +424,6 @@ static void prepare(void)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	volatile int *turns;
 	uint64_t id;
 
@@ -435,8 +434,7 @@ int main(int argc, char **argv)
 	each(note);
 	for (how = LIBC; how <= NUMBER; how++)
 		each(check);
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	for (how = LIBC; how <= NUMBER; how++) {
 		*turns = 0;
 		memset(places[3], 0x77, PAGE);

@@ -55,7 +55,6 @@ static void disturb(int turn, int (*set_by_library)(const char *, const char *, 
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	int (*set_by_library)(const char *, const char *, int) =
 		(int (*)(const char *, const char *, int))dlsym(RTLD_DEFAULT, "setenv");
 	static int turn;
@@ -64,11 +63,10 @@ int main(int argc, char **argv)
 	cairn_t *c;
 
 	CHECK(argc == 2 && set_by_library);
-	o.tracker = argv[1];
 	errno = 0;
 	CHECK(setenv("A=B", "", 1) && errno == EINVAL && setenv("", "", 1) && unsetenv("A=B"));
 	CHECK(!setenv("FIRST", "1", 1) && !setenv("SECOND", "2", 0) && is("FIRST", "1"));
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	for (turn = 0; turn < 9; turn++) {
 		was = environ;
 		first = getenv("FIRST");

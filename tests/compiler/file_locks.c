@@ -29,13 +29,11 @@ static void ask(cairn_t *c, int fd, int command)
 int main(int argc, char **argv)
 {
 	struct flock held = { .l_type = F_WRLCK, .l_start = BEGIN, .l_len = BYTES };
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	int fd = test_file();
 	cairn_t *c;
 
 	CHECK(argc == 2);
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	CHECK(!fcntl(fd, F_OFD_SETLK, &held));
 	ask(c, test_file_again(fd), F_OFD_GETLK);
 	ask(c, fd, F_GETLK);

@@ -158,7 +158,6 @@ static void use_libc(void)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	cairn_t *c;
 	uint64_t id;
 
@@ -170,8 +169,7 @@ int main(int argc, char **argv)
 		CHECK(mknod(path, S_IFREG | 0600, 0) == 0);
 	}
 	turns = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	get_all();
 	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED)
 		++*turns;

@@ -405,7 +405,6 @@ static void read_on_little_stack(void)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	char line[1024];
 	int all;
 
@@ -424,8 +423,7 @@ int main(int argc, char **argv)
 	all = free_places();
 	leave_reads(all + 2);
 	CHECK(free_places() == all);
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		run(&cases[i], argc == 2 && !strcmp(argv[1], "shadow"));
 	bounces();

@@ -539,7 +539,6 @@ static void run(cairn_t *c, const struct libc_case *t, char *at)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	cairn_t *c = NULL;
 
 	kept = mmap(NULL, sizeof(*kept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -548,10 +547,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 200; i++)
 		CHECK(write(file, text, strlen(text)) > 0 && write(file, "\n", 1) == 1);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc > 1) {
-		o.tracker = argv[1];
-		CHECK_OK(cairn_open(&c, &o));
-	}
+	if (argc > 1)
+		c = test_open_built(argv[1]);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
 		for (size_t shift = 0; shift < 128; shift += 48)
 			run(c, &cases[i], out + 1024 + shift);

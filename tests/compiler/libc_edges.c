@@ -216,14 +216,12 @@ static void sets(cairn_t *c)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	uint64_t id;
 	cairn_t *c;
 
 	CHECK(argc == 2);
 	missing_names();
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	scan();
 	match();

@@ -26,14 +26,12 @@ __attribute__((noinline)) static void store(char *at)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	uint64_t id;
 	cairn_t *c;
 
 	CHECK(argc == 2);
-	o.tracker = argv[1];
 	memset(memory, 'm', sizeof(memory));
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
 	store(memory);
 	CHECK_OK(cairn_rewind(c, id));

@@ -80,7 +80,6 @@ static void store_at_edge(void)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	const int wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
 		__builtin_cpu_supports("avx512dq");
 	static struct row expected, copies[3];
@@ -90,9 +89,8 @@ int main(int argc, char **argv)
 	cairn_t *c;
 
 	CHECK(argc == 2);
-	o.tracker = argv[1];
 	memset(memory, 'm', LEN);
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	store_atomics(1, &expected);
 	take_jump(1);
 	memcpy(copy, memory, LEN);

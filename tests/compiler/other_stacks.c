@@ -122,13 +122,11 @@ static void begin(int i)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	uint64_t id;
 	cairn_t *c;
 
 	CHECK(argc == 2);
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	for (int i = 0; i < 4; i++) {
 		begin(i);
 		CHECK(words[i] == 1);

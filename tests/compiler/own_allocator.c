@@ -96,16 +96,14 @@ static void note(struct state *s)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	struct state before, after;
 	uint64_t id;
 	cairn_t *c;
 
 	(void)argc;
-	o.tracker = argv[1];
 	change(0);
 	use_libc(0);
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		change(round);
 		use_libc(round);

@@ -102,15 +102,13 @@ static void check_stream(cairn_t *c)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	struct re_pattern_buffer before[2];
 	char fastmap[256];
 	uint64_t id;
 	cairn_t *c;
 
 	(void)argc;
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	re_set_syntax(RE_SYNTAX_POSIX_BASIC);
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		compile(&found, "a\\(b[0-9]*\\)");

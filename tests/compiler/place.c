@@ -81,7 +81,6 @@ static size_t fill_space(void)
 int main(int argc, char **argv)
 {
 	static char line[TEXT_MAX], environment[TEXT_MAX];
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	volatile char local = 1;
 	size_t line_len, environment_len, room;
 	uint64_t id;
@@ -93,8 +92,7 @@ int main(int argc, char **argv)
 		CHECK(i < (size_t)argc && !strcmp(line + at, argv[i++]));
 	CHECK(in_windows((uintptr_t)&local) && in_windows((uintptr_t)&variable));
 	check_maps();
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	if (cairn_checkpoint(c, &id) != CAIRN_RESTORED) {
 		local = variable = 2;
 		argv[argc - 1][0] ^= 1; /* the strings are memory like any other */

@@ -166,7 +166,6 @@ static void check_shapes(cairn_t *c, char *memory)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	char *map = mmap(NULL, SIZE + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cairn_t *c;
 
@@ -175,8 +174,7 @@ int main(int argc, char **argv)
 		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(map != MAP_FAILED && progress != MAP_FAILED);
 	CHECK(!mprotect(map + 4096, SIZE, PROT_READ | PROT_WRITE));
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	CHECK_OK(cairn_area_exclude(c, progress, sizeof(*progress)));
 	check_shapes(c, map + 4096);
 	check_new_memory(c);

@@ -36,15 +36,13 @@ int chosen(void) __attribute__((ifunc("resolve")));
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	volatile int found = 7;
 	uint64_t id;
 	cairn_t *c;
 
 	CHECK(argc == 2);
-	o.tracker = argv[1];
 	CHECK(chosen() == 42 && level == 2 && looks == 1);
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	if (cairn_checkpoint(c, &id) == CAIRN_TAKEN) {
 		look(found);
 		CHECK(level == 7 && looks == 2);

@@ -32,18 +32,16 @@ static __attribute__((noinline)) void use_again(size_t i)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	cairn_t *c;
 	uint64_t id;
 	int err;
 
 	(void)argc;
-	o.tracker = argv[1];
 	for (size_t i = 0; i < SIZES; i++) {
 		blocks[i] = malloc(sizes[i]);
 		memset(blocks[i], 0x11, sizes[i]);
 	}
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	err = cairn_checkpoint(c, &id);
 	CHECK(err >= 0);
 	if (err == CAIRN_TAKEN) {

@@ -136,13 +136,11 @@ static void cancelled(void *(*run)(void *))
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	uint64_t id;
 	cairn_t *c;
 
 	CHECK(argc == 2);
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	items();
 	lines();

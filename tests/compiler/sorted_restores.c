@@ -94,12 +94,9 @@ static void sort_ints(size_t n, long from, long to)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
-
 	restores = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(argc == 2 && restores != MAP_FAILED);
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&session, &o));
+	session = test_open_built(argv[1]);
 	CHECK_OK(cairn_area_exclude(session, restores, 4096));
 	for (long from = 0; from < 7; from += 3)
 		for (long to = from; to < 8; to++) {

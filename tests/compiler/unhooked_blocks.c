@@ -50,15 +50,13 @@ static void use_all(size_t count, size_t size)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	volatile unsigned *restored =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t id;
 	cairn_t *c;
 
 	CHECK(argc == 2 && restored != MAP_FAILED);
-	o.tracker = argv[1];
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		allocate(BLOCKS, sizes[i]);
 		free_all(BLOCKS);

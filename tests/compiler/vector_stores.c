@@ -48,7 +48,6 @@ static void store_at_edge(int *mask, char *bytes)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	static int mask[8] = { -1, 0, -1, -1, 0, 0, -1, 0 };
 	static char bytes[16] = { -1, 0, 0, -1, -1, 0, 0, -1, 0, 0, 0, -1, 0, 0, 0, -1 };
 	static char copy[LEN];
@@ -60,10 +59,9 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	CHECK(argc == 2);
-	o.tracker = argv[1];
 	memset(memory, 'm', LEN);
 	memcpy(copy, memory, LEN);
-	CHECK_OK(cairn_open(&c, &o));
+	c = test_open_built(argv[1]);
 	if (cairn_checkpoint(c, &id) == CAIRN_TAKEN) {
 		store_all(memory + 100, mask, bytes);
 		CHECK(memcmp(memory, copy, LEN));

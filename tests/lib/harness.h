@@ -112,4 +112,15 @@ static inline cairn_t *test_open(struct cairn_options *o)
 	return c;
 }
 
+/* The same of a program that cairn-cc has built for this tracker, so that it must have it. */
+static inline cairn_t *test_open_built(const char *tracker)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	cairn_t *c;
+
+	o.tracker = tracker;
+	CHECK_OK(cairn_open(&c, &o));
+	return c;
+}
+
 #endif
