@@ -171,6 +171,15 @@ void crn_timer_turn(struct crn_call *call)
 	}
 }
 
+static void delete_timers(struct crn_thread *t)
+{
+	for (uint32_t i = 0; i < CRN_SITES_MAX; i++) {
+		if (t->timers[i])
+			crn_sys1(SYS_timer_delete, t->timers[i] - 1);
+		t->timers[i] = 0;
+	}
+}
+
 void crn_timer_thread_ends(struct crn_thread *t)
 {
 	for (uint32_t i = 0; i < crn_here.agent.config.site_count; i++) {
@@ -182,10 +191,8 @@ void crn_timer_thread_ends(struct crn_thread *t)
 			put_off(i);
 		}
 		crn_spin_unlock(&holders_lock);
-		if (t->timers[i])
-			crn_sys1(SYS_timer_delete, t->timers[i] - 1);
-		t->timers[i] = 0;
 	}
+	delete_timers(t);
 }
 
 void crn_timer_end(void)
@@ -197,11 +204,7 @@ void crn_timer_end(void)
 		if (!t->live)
 			continue;
 		crn_late_timer_stop(t);
-		for (uint32_t i = 0; i < CRN_SITES_MAX; i++) {
-			if (t->timers[i])
-				crn_sys1(SYS_timer_delete, t->timers[i] - 1);
-			t->timers[i] = 0;
-		}
+		delete_timers(t);
 	}
 }
 

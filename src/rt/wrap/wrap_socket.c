@@ -159,57 +159,59 @@ WRAPPER(int, recvmmsg, int fd, struct mmsghdr *messages, unsigned n, int flags,
 
 /*
  * Where the kernel puts them: `here`, a berth, or where the program wants them, if they might not
- * get there. *n is how many there is room for.
+ * get there.
  */
-static struct epoll_event *room_for(
-	struct epoll_event *here, struct berth **berth, struct epoll_event *to, int *n)
+struct room {
+	struct epoll_event here[EVENTS_HERE], *at;
+	struct berth *berth;
+};
+
+/* *n is how many there is room for. */
+static void make_room(struct room *r, struct epoll_event *to, int *n)
 {
 	size_t size = *n > 0 ? (size_t)*n * sizeof(*to) : 0;
 
-	*berth = NULL;
+	r->berth = NULL;
+	r->at = to;
 	if (size > INT_MAX || !crn_reach_open(to, size) ||
-		(*n > EVENTS_HERE && !crn_berth_take(berth))) {
+		(*n > EVENTS_HERE && !crn_berth_take(&r->berth))) {
 		crn_reach_keep(to, size);
-		return to;
+		return;
 	}
 	*n = CRN_MIN(*n, EVENTS_MAX);
-	return *berth ? (struct epoll_event *)crn_berth_memory(*berth) : here;
+	r->at = r->berth ? (struct epoll_event *)crn_berth_memory(r->berth) : r->here;
 }
 
-static int placed(
-	struct epoll_event *to, const struct epoll_event *from, struct berth *berth, int n)
+static int placed(const struct room *r, struct epoll_event *to, int n)
 {
-	if (n > 0 && from != to)
-		place(to, from, (size_t)n * sizeof(*to));
-	if (berth)
-		crn_berth_leave(berth);
+	if (n > 0 && r->at != to)
+		place(to, r->at, (size_t)n * sizeof(*to));
+	if (r->berth)
+		crn_berth_leave(r->berth);
 	return n;
 }
 
 WRAPPER(int, epoll_wait, int fd, struct epoll_event *to, int n, int timeout)
 {
-	struct epoll_event here[EVENTS_HERE], *at;
-	struct berth *berth;
+	struct room room;
 
-	at = room_for(here, &berth, to, &n);
-	return placed(to, at, berth, epoll_wait(fd, at, n, timeout));
+	make_room(&room, to, &n);
+	return placed(&room, to, epoll_wait(fd, room.at, n, timeout));
 }
 
 WRAPPER(int, epoll_pwait, int fd, struct epoll_event *to, int n, int timeout, const sigset_t *mask)
 {
-	struct epoll_event here[EVENTS_HERE], *at;
-	struct berth *berth;
+	struct room room;
 
-	at = room_for(here, &berth, to, &n);
-	return placed(to, at, berth, epoll_pwait(fd, at, n, timeout, mask));
+	make_room(&room, to, &n);
+	return placed(&room, to, epoll_pwait(fd, room.at, n, timeout, mask));
 }
 
 WRAPPER(int, epoll_pwait2, int fd, struct epoll_event *to, int n, const struct timespec *timeout,
 	const sigset_t *mask)
 {
-	struct epoll_event here[EVENTS_HERE], *at;
-	struct berth *berth;
+	struct room room;
 
-	at = room_for(here, &berth, to, &n);
-	return placed(to, at, berth, epoll_pwait2(fd, at, n, timeout, mask));
+	make_room(&room, to, &n);
+	return placed(&room, to, epoll_pwait2(fd, room.at, n, timeout, mask));
 }

@@ -37,6 +37,17 @@ struct crn_span {
 	struct crn_area *area; /* of a stack: grows with it */
 };
 
+static inline bool crn_span_private_file(const struct crn_span *s)
+{
+	return s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE;
+}
+
+/* Nobody cuts the file of a loaded object: there copies go by advice only. */
+static inline bool crn_span_cuttable(const struct crn_span *s)
+{
+	return crn_span_private_file(s) && crn_flags_cuttable(s->flags);
+}
+
 struct crn_async {
 	struct crn_track_env *env;
 	struct crn_mirror mirror;

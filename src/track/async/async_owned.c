@@ -92,21 +92,10 @@ static int note_dropped(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	return 0;
 }
 
-static bool is_private_file(const struct crn_span *s)
-{
-	return s->watched && (s->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE;
-}
-
-/* Nobody cuts the file of a loaded object: there copies go by advice only. */
-static bool is_cuttable(const struct crn_span *s)
-{
-	return is_private_file(s) && crn_flags_cuttable(s->flags);
-}
-
 bool crn_async_owns_cuttable(const struct crn_async *t)
 {
 	for (size_t i = 0; t->has_cuttable && t->owned.count && i < t->span_count; i++)
-		if (is_cuttable(&t->spans[i]) &&
+		if (crn_span_cuttable(&t->spans[i]) &&
 			crn_range_list_meets(&t->owned, t->spans[i].begin, t->spans[i].end))
 			return true;
 	return false;
@@ -137,15 +126,15 @@ static int list_owned(struct crn_async *t, bool all, struct crn_range_list *now)
 		uintptr_t end = s->end;
 
 		next = i + 1;
-		if (!is_private_file(s))
+		if (!crn_span_private_file(s))
 			continue;
-		if (!all && !is_cuttable(s)) {
+		if (!all && !crn_span_cuttable(s)) {
 			CRN_TRY(list_kept(t, s, &j, now));
 			continue;
 		}
 		/* One call for constants and variables of an object. */
-		for (; next < t->span_count && is_private_file(&t->spans[next]) &&
-			is_cuttable(&t->spans[next]) == is_cuttable(s) &&
+		for (; next < t->span_count && crn_span_private_file(&t->spans[next]) &&
+			crn_span_cuttable(&t->spans[next]) == crn_span_cuttable(s) &&
 			t->spans[next].begin == end;
 			next++)
 			end = t->spans[next].end;

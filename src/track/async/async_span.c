@@ -276,8 +276,8 @@ static int watch(struct crn_async *t, struct crn_span span, bool changed)
 	bool backed = span.flags & (CRN_AREA_FILE | CRN_AREA_SHARED);
 	int err;
 
-	t->has_cuttable |= !(span.flags & CRN_AREA_SHARED) && crn_flags_cuttable(span.flags);
 	span.watched = true;
+	t->has_cuttable |= crn_span_cuttable(&span);
 	t->mixed |= changed;
 	t->owed |= changed;
 	CRN_TRY(spans_reserve(t, 1));
