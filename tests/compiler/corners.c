@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What libc's functions do, wrappers do as well: read directly from a disk to several buffers, give
- * out zeros beside other threads, align blocks, fork with handlers that allocate, name errors, and
- * drop pages where no descriptor is left. And a call that writes to memory in ways that nobody sees
- * ends what can be restored. argv: TRACKER.
+ * out zeros beside other threads, align blocks, fork with handlers that allocate, name errors,
+ * number children, and drop pages where no descriptor is left. And a call that writes to memory in
+ * ways that nobody sees ends what can be restored. argv: TRACKER.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,6 +20,7 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <unistd.h>
 #include "../lib/harness.h"
 
 #define LARGE 40000
@@ -114,6 +117,30 @@ static void no_place_for_name(void)
 	CHECK(!unlink(name.sun_path) && !close(ends[0]) && !close(ends[1]));
 }
 
+static int has_number(void *number)
+{
+	return getpid() != *(pid_t *)number;
+}
+
+/* Which the kernel writes, is taken back as well. */
+static void numbers_child(cairn_t *c)
+{
+	static char stack[65536] __attribute__((aligned(16)));
+	static pid_t number = 77;
+	uint64_t id;
+	int got = cairn_checkpoint(c, &id), status;
+	pid_t pid;
+
+	if (got == CAIRN_TAKEN) {
+		pid = clone(has_number, stack + sizeof(stack),
+			CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | SIGCHLD, &number, &number, NULL,
+			&number);
+		CHECK(pid > 0 && number == pid && waitpid(pid, &status, 0) == pid && !status);
+		CHECK_OK(cairn_restore(c, id));
+	}
+	CHECK(got == CAIRN_RESTORED && number == 77);
+}
+
 static void unseen(cairn_t *c, uint64_t id)
 {
 	static unsigned long context;
@@ -159,6 +186,7 @@ int main(int argc, char **argv)
 	o.tracker = argv[1];
 	o.threads = CAIRN_THREADS_ONE;
 	CHECK_OK(cairn_open(&c, &o));
+	numbers_child(c);
 	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
 	direct();
 	no_place_for_name();

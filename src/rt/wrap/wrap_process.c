@@ -104,3 +104,22 @@ WRAPPER(long, ptrace, enum __ptrace_request what, ...)
 		crn_call_memory(SYS_ptrace, args, &crn_call_keeps);
 	return ptrace(what, (pid_t)args[1], (void *)args[2], (void *)args[3]);
 }
+
+/* The kernel numbers the child in memory of both. */
+WRAPPER(int, clone, int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	pid_t *parent, *child;
+	void *tls;
+	va_list ap;
+
+	va_start(ap, arg);
+	parent = va_arg(ap, pid_t *);
+	tls = va_arg(ap, void *);
+	child = va_arg(ap, pid_t *);
+	va_end(ap);
+	if (flags & (CLONE_PARENT_SETTID | CLONE_PIDFD))
+		OBJECT(parent)
+	if (flags & CLONE_VM && flags & (CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID))
+		OBJECT(child)
+	return clone(fn, stack, flags, arg, parent, tls, child);
+}
