@@ -208,14 +208,13 @@ static bool is_listed(const struct crn_mapping *m, uint32_t flags)
 		!crn_mapping_special(m);
 }
 
-int crn_files_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+/* [at, end) of a mapping, but for what areas cover. */
+static int add_outside(cairn_t *c, const struct crn_mapping *m, struct crn_piece *p, uintptr_t at,
+	uintptr_t end)
 {
-	struct crn_piece p = file_piece_of(c, m, flags & CRN_AREA_FLAGS & ~CRN_AREA_HOT);
-	uintptr_t at = m->begin, stop;
+	uintptr_t stop;
 
-	if (!is_listed(m, flags))
-		return 0;
-	for (size_t i = crn_area_from(c, at); at < m->end; at = stop) {
+	for (size_t i = crn_area_from(c, at); at < end; at = stop) {
 		const struct crn_area *a = i < c->area_count ? c->areas[i] : NULL;
 
 		if (a && a->begin <= at) {
@@ -223,10 +222,26 @@ int crn_files_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
 			i++;
 			continue;
 		}
-		stop = a ? CRN_MIN(m->end, a->begin) : m->end;
-		CRN_TRY(add_part(c, m, &p, at, stop));
+		stop = a ? CRN_MIN(end, a->begin) : end;
+		CRN_TRY(add_part(c, m, p, at, stop));
 	}
 	return 0;
+}
+
+/* The engine's own code has pages of its own, and would be asked about at each look. */
+int crn_files_add(cairn_t *c, const struct crn_mapping *m, uint32_t flags)
+{
+	struct crn_piece p = file_piece_of(c, m, flags & CRN_AREA_FLAGS & ~CRN_AREA_HOT);
+	uintptr_t at = m->begin;
+
+	if (!is_listed(m, flags))
+		return 0;
+	for (size_t i = crn_ranges_from(&c->omitted, at);
+		i < c->omitted.count && c->omitted.at[i].begin < m->end; i++) {
+		CRN_TRY(add_outside(c, m, &p, at, c->omitted.at[i].begin));
+		at = c->omitted.at[i].end;
+	}
+	return add_outside(c, m, &p, at, m->end);
 }
 
 int crn_files_keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end)
