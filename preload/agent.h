@@ -59,6 +59,7 @@ struct crn_call {
 	uint32_t effect;  /* enum crn_effect, filled by effects/ */
 	uint8_t waits;    /* effects/: an accept: 1 it does not wait, 2 it does, 0 not asked yet */
 	bool covered;     /* a checkpoint was taken at its entry: its return needs none */
+	uint32_t flushes; /* crn_hold.flushes before it ran */
 	/* not a call but the site config.sites[spec - 1], func or timer; 0 for calls */
 	uint32_t spec;
 	/* set by an after-hook: make the call once more, hooks and all; the program sees nothing */

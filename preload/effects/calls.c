@@ -282,6 +282,7 @@ static enum crn_verdict before_with_session(struct crn_call *call, const struct 
 	}
 	crn_effects_lock();
 	call->thread->interval = e->interval;
+	call->flushes = e->hold ? e->hold->flushes : 0;
 	if (row->hook->before)
 		verdict = row->hook->before(call);
 	else if (row->hook->after)

@@ -281,6 +281,7 @@ void crn_hold_send(void)
 
 	if (!h || !h->used)
 		return;
+	h->flushes++;
 	for (uint32_t at = 0; at < h->used; at = crn_held_next(h, at)) {
 		const struct crn_held *p = crn_held_at(h, at);
 

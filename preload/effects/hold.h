@@ -63,6 +63,7 @@ struct crn_hold {
 	bool uncovered; /* sent since the newest checkpoint */
 	uint32_t lowat; /* net.ipv4.tcp_notsent_lowat, no more than this is held for one socket */
 	uint64_t sends; /* calls that were answered so */
+	uint32_t flushes; /* how often all of it was sent */
 };
 
 /* crn_fd.hold */

@@ -333,19 +333,22 @@ bool crn_hold_call(struct crn_call *call, const struct crn_row *row)
 }
 
 /*
- * A read that does not wait found nothing, but the bytes that it looks for are held here: the
- * process talks to itself.
+ * A read that does not wait found nothing, but the bytes that it looks for are held here, or
+ * another thread has sent them meanwhile: the process talks to itself.
  */
 bool crn_hold_missed(struct crn_call *call, const struct crn_row *row)
 {
 	struct crn_hold *h = crn_agent->effects->hold;
 	bool missed;
 
-	if (call->result != -EAGAIN || row->effect != CRN_EFFECT_INPUT || !h->used ||
+	if (call->result != -EAGAIN || row->effect != CRN_EFFECT_INPUT ||
 		crn_planted(CRN_PLANT_SELF))
 		return false;
+	/* Who sends counts first, and then forgets: in this order nothing slips between. */
+	if (!__atomic_load_n(&h->used, __ATOMIC_ACQUIRE) && call->flushes == h->flushes)
+		return false;
 	crn_effects_lock();
-	missed = crn_hold_is_for((int)call->args[0]);
+	missed = call->flushes != h->flushes || crn_hold_is_for((int)call->args[0]);
 	if (missed)
 		crn_hold_send();
 	crn_effects_unlock();

@@ -159,7 +159,7 @@ static const char *talk(int family)
 	char b[8];
 	const char *bad = NULL;
 
-	sprintf(un.sun_path + 1, "held%010d", getpid());
+	sprintf(un.sun_path + 1, "held%010d", gettid());
 	if (bind(l, a, len) || listen(l, 1) || getsockname(l, a, &len) || connect(one, a, len))
 		return "no connection";
 	two = accept4(l, NULL, NULL, SOCK_NONBLOCK);

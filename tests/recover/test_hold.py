@@ -333,27 +333,44 @@ def case_close(server: Server) -> None:
     expect(b.ask("errors").split()[0] != "EBUSY", "numbers of descriptors are as ever")
 
 
-def case_leave_threads(server: Server) -> None:
-    """While one thread closes its connections, others send what is held: all are answered."""
-    seen, troubles = [], []
+def visited(server: Server, visits: int, visit: Callable[[Client], str]) -> list[str]:
+    """What is answered to six visitors at once, each with a connection for each visit."""
+    answers, troubles = [], []
 
-    def visit() -> None:
+    def visitor() -> None:
         try:
-            for _ in range(400):
+            for _ in range(visits):
                 client = server.client()
-                seen.append(int(client.ask("leave")))
-                expect(client.ended(), "then the end")
+                answers.append(visit(client))
                 client.socket.close()
         except (OSError, Wrong) as error:
-            troubles.append(f"{len(seen)} were answered: {error}")
+            troubles.append(f"{len(answers)} were answered: {error}")
 
-    visitors = [threading.Thread(target=visit) for _ in range(6)]
-    for visitor in visitors:
-        visitor.start()
-    for visitor in visitors:
-        visitor.join()
+    visitors = [threading.Thread(target=visitor) for _ in range(6)]
+    for thread in visitors:
+        thread.start()
+    for thread in visitors:
+        thread.join()
     expect(not troubles, "; ".join(troubles))
-    expect(sorted(seen) == list(range(1, 6 * 400 + 1)), f"{len(set(seen))} different answers")
+    return answers
+
+
+def case_leave_threads(server: Server) -> None:
+    """While one thread closes its connections, others send what is held: all are answered."""
+
+    def visit(client: Client) -> str:
+        answer = client.ask("leave")
+        expect(client.ended(), "then the end")
+        return answer
+
+    seen = sorted(map(int, visited(server, 400, visit)))
+    expect(seen == list(range(1, 6 * 400 + 1)), f"{len(set(seen))} different answers")
+
+
+def case_self_threads(server: Server) -> None:
+    """What others have sent between a look and the next is not missed."""
+    seen = set(visited(server, 200, lambda client: client.ask("self")))
+    expect(seen == {"ok ok"}, f"{seen}")
 
 
 def case_close_crash(server: Server) -> None:
@@ -462,6 +479,7 @@ CASES: dict[str, Case] = {
     "close": case_close,
     "close_crash": case_close_crash,
     "leave_threads": case_leave_threads,
+    "self_threads": case_self_threads,
     "shutdown": case_shutdown,
     "file": case_file,
     "calls": prompt("calls"),
