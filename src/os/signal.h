@@ -24,6 +24,11 @@ void crn_sigreturn(void);
 /* Either pointer may be NULL. `in` is used as it is. 0 or -errno. */
 int crn_signal_action(int sig, const struct crn_ksigaction *in, struct crn_ksigaction *old);
 
+/* What an instruction raises: a thread that has them blocked dies of one. */
+#define CRN_SIGNALS_OF_FAULTS                                                        \
+	(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1) |       \
+		1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1))
+
 static inline uint64_t crn_signal_mask(int how, uint64_t mask)
 {
 	uint64_t old = 0;

@@ -25,9 +25,7 @@ bool crn_rt_hybrid(void)
 /* No handler that restores may leave the table as it is meanwhile. Nothing faults here. */
 static uint64_t lock(struct crn_program_maps *m)
 {
-	const uint64_t faults = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) |
-		1ull << (SIGFPE - 1) | 1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1);
-	uint64_t mask = crn_signal_mask(SIG_BLOCK, ~faults);
+	uint64_t mask = crn_signal_mask(SIG_BLOCK, ~CRN_SIGNALS_OF_FAULTS);
 
 	while (__atomic_exchange_n(&m->locked, 1, __ATOMIC_ACQUIRE))
 		crn_yield();

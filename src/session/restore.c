@@ -302,13 +302,10 @@ struct restore_call {
  */
 static void restore_mask(const struct crn_mark *m)
 {
-	uint64_t faults = 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1) | 1ull << (SIGFPE - 1) |
-		1ull << (SIGILL - 1) | 1ull << (SIGTRAP - 1);
-
 	if (m->mask_known)
 		crn_signal_mask(SIG_SETMASK, m->signals);
 	else
-		crn_signal_mask(SIG_UNBLOCK, faults);
+		crn_signal_mask(SIG_UNBLOCK, CRN_SIGNALS_OF_FAULTS);
 }
 
 #ifdef __SANITIZE_ADDRESS__
