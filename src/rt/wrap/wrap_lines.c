@@ -22,7 +22,7 @@ static bool make_room(char **line, size_t *room, size_t need)
 	return true;
 }
 
-static ssize_t read_until(char **line, size_t *room, int end, FILE *f)
+static ssize_t read_locked(char **line, size_t *room, int end, FILE *f)
 {
 	LOCKED(f);
 	size_t done = 0;
@@ -47,23 +47,26 @@ static ssize_t read_until(char **line, size_t *room, int end, FILE *f)
 	return (ssize_t)done;
 }
 
-static ssize_t refused(void)
+static ssize_t read_until(char **line, size_t *room, int end, FILE *f)
 {
-	errno = EINVAL;
-	return -1;
+	if (!line || !room) {
+		errno = EINVAL;
+		return -1;
+	}
+	return read_locked(line, room, end, f);
 }
 
 WRAPPER(ssize_t, getdelim, char **line, size_t *room, int end, FILE *f)
 {
-	return line && room ? read_until(line, room, end, f) : refused();
+	return read_until(line, room, end, f);
 }
 
 WRAPPER(ssize_t, __getdelim, char **line, size_t *room, int end, FILE *f)
 {
-	return line && room ? read_until(line, room, end, f) : refused();
+	return read_until(line, room, end, f);
 }
 
 WRAPPER(ssize_t, getline, char **line, size_t *room, FILE *f)
 {
-	return line && room ? read_until(line, room, '\n', f) : refused();
+	return read_until(line, room, '\n', f);
 }
