@@ -49,18 +49,13 @@ static __attribute__((noinline)) void handler_stores(void)
 	bytes[5000] = 0xa3;
 }
 
-/* Has no hooks of its own: with one at each step the undo log would never get on. */
-__attribute__((disable_sanitizer_instrumentation)) static void trapped(
-	int sig, siginfo_t *info, void *context)
+UNHOOKED static void trapped(int sig, siginfo_t *info, void *context)
 {
-	ucontext_t *u = context;
-
 	(void)sig;
 	(void)info;
-	if (shared->steps++ != shared->n)
+	if (!stepped_to(&shared->steps, shared->n, context))
 		return;
 	shared->fired = 1;
-	u->uc_mcontext.gregs[REG_EFL] &= ~TRAP_ON; /* the rest at full speed */
 	if (shared->sends) {
 		syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), SIGUSR1);
 		return;
