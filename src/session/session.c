@@ -295,14 +295,32 @@ static void drop_key(void)
 	reserve_key = -1;
 }
 
+/*
+ * The first block, which begins with a page. It has no key: a handler that interrupts a restore
+ * runs on it, and the kernel gives handlers no key but the default one. Between calls nothing is on
+ * it.
+ */
+static void *make_restore_stack(struct crn_arena *arena)
+{
+	void *stack = crn_block_alloc(arena, CRN_RESTORE_STACK);
+
+	CRN_ASSERT(((uintptr_t)stack & (CRN_PAGE_SIZE - 1)) == 0);
+	if (stack && reserve_key >= 0 &&
+		crn_pkey_protect(stack, CRN_RESTORE_STACK, PROT_READ | PROT_WRITE, 0) < 0)
+		return NULL;
+	return stack;
+}
+
 static int build(void *base, size_t reserved, const struct crn_host *host, uint64_t memory_max,
 	bool apart, cairn_t **out)
 {
 	struct crn_arena *arena;
 	struct crn_control *a = base;
+	uint8_t *stack;
 	cairn_t *c;
 
 	CRN_TRY(crn_arena_init(&arena, base, reserved, memory_max, apart, crn_memory_commit));
+	stack = make_restore_stack(arena);
 	c = crn_block_alloc(arena, sizeof(*c));
 	if (!c)
 		return CAIRN_EMEMORY;
@@ -313,7 +331,7 @@ static int build(void *base, size_t reserved, const struct crn_host *host, uint6
 	c->frame_guard = -1;
 	c->apart = apart;
 	c->memory_max = memory_max;
-	c->restore_stack = crn_block_alloc(arena, CRN_RESTORE_STACK);
+	c->restore_stack = stack;
 	c->maps_buffer = crn_block_alloc(arena, CRN_MAPS_BUFFER);
 	c->scratch = crn_block_alloc(arena, CRN_PAGE_SIZE);
 	if (!c->restore_stack || !c->maps_buffer || !c->scratch)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <cmocka.h>
 #include "journal/record.h"
 #include "os/pkey.h"
@@ -86,15 +87,23 @@ static cairn_t *open_session(const char *tracker, uint32_t keep, uint8_t *area)
 	return c;
 }
 
-/* Every page of a part of the arena refuses a store. */
+/*
+ * Every page of a part of the arena refuses a store; but a key leaves the stack of restores open,
+ * of which nothing is left between calls.
+ */
 static void expect_closed(cairn_t *c, enum crn_arena_part part, size_t least)
 {
 	volatile size_t stopped = 0; /* over siglongjmp */
-	uintptr_t begin, end;
+	uintptr_t begin, end, stack;
 	uint32_t before = look_begin();
 
 	crn_arena_part(c->arena, part, &begin, &end);
+	stack = (uintptr_t)c->restore_stack;
 	look_end(before);
+	if (part == CRN_ARENA_BLOCKS && crn_pkey_all()) {
+		assert_int_equal(begin, stack);
+		begin += CRN_RESTORE_STACK;
+	}
 	assert_int_equal(load_faults((void *)begin), crn_pkey_all() != 0);
 	assert_true(crn_pages(end - begin) >= least);
 	for (volatile uintptr_t at = begin; at < end; at += CRN_PAGE_SIZE)
@@ -147,7 +156,8 @@ static size_t kinds(cairn_t *c, uint8_t *area, const void **to)
 	to[n++] = c->areas[0];
 	to[n++] = c->marks.at;
 	to[n++] = crn_mark_newest(c)->stack;
-	to[n++] = c->restore_stack;
+	if (!crn_pkey_all())
+		to[n++] = c->restore_stack;
 	to[n++] = j;
 	to[n++] = j->ring;
 	to[n++] = j->staging;
@@ -272,6 +282,76 @@ static void threads_store_meanwhile(void **state)
 	munmap(area, BYTES);
 }
 
+/* ---- Handlers that run on the stack of restores ---------------------------------------------- */
+
+static volatile uintptr_t restore_stack;
+static volatile int on_stack;
+
+static void on_alarm(int sig)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+	on_stack += here - restore_stack < CRN_RESTORE_STACK;
+}
+
+static uintptr_t stack_of(cairn_t *c)
+{
+	uint32_t before = look_begin();
+	uintptr_t at = (uintptr_t)c->restore_stack;
+
+	look_end(before);
+	return at;
+}
+
+static void alarms_every(suseconds_t us)
+{
+	const struct itimerval every = { { 0, us }, { 0, us } };
+	struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+
+	on_stack = 0;
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &every, NULL);
+}
+
+/* The kernel calls a handler without the engine's key, the program's and our own alike. */
+static void signals_meet_restores(void **state)
+{
+	uint8_t *area = map_area();
+	cairn_t *c = open_session(*state, 4, area);
+	static uint64_t id;
+
+	restore_stack = stack_of(c);
+	alarms_every(50);
+	assert_true(cairn_checkpoint(c, &id) >= 0);
+	if (on_stack < 3) {
+		memset(area, 2, BYTES);
+		(void)!cairn_restore(c, id);
+		fail();
+	}
+	alarms_every(0);
+	assert_int_equal(area[BYTES - 1], 1);
+	assert_int_equal(cairn_close(c), 0);
+	munmap(area, BYTES);
+}
+
+static void faults_meet_restores(void **state)
+{
+	uint8_t *area = map_area();
+	cairn_t *c = open_session(*state, 4, area);
+	static uint64_t id;
+	int ret = cairn_checkpoint(c, &id);
+
+	if (ret == CAIRN_TAKEN) {
+		area[0] = 2;
+		assert_int_equal(mprotect(area, CRN_PAGE_SIZE, PROT_READ), 0);
+		(void)!cairn_restore(c, id);
+	}
+	assert_int_equal(ret, CAIRN_RESTORED);
+	assert_int_equal(area[0], 1);
+	assert_int_equal(cairn_close(c), 0);
+	munmap(area, BYTES);
+}
+
 /* ---- Memory that has a key of the program's own ---------------------------------------------- */
 
 /* Closed to the program while calls and handlers copy it and put it back. */
@@ -334,6 +414,9 @@ int main(int argc, char **argv)
 		{ "program's key uffd", programs_key, NULL, NULL, "uffd" },
 		{ "program's key softdirty", programs_key, NULL, NULL, "softdirty" },
 		{ "program's key fork", programs_key, NULL, NULL, "fork" },
+		{ "signals async", signals_meet_restores, NULL, NULL, "async" },
+		{ "signals fork", signals_meet_restores, NULL, NULL, "fork" },
+		{ "faults uffd", faults_meet_restores, NULL, NULL, "uffd" },
 		{ "threads async", threads_store_meanwhile, NULL, NULL, "async" },
 		{ "threads mprotect", threads_store_meanwhile, NULL, NULL, "mprotect" },
 		{ "threads uffd", threads_store_meanwhile, NULL, NULL, "uffd" },
