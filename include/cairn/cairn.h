@@ -216,13 +216,14 @@ CRN_API int cairn_close(cairn_t *c);
  * another one comes into an area later, restores answer CAIRN_EUNSUPPORTED while it is there. What
  * is stored by way of another place nobody sees: see cairn_area_touch.
  *
- * Under "uffd" and "mprotect", remove the area before you unmap or move it, or (under "mprotect")
- * change its protection. If you do not, the change is detected, and cairn_restore, cairn_rewind,
- * cairn_peek and cairn_changes answer CAIRN_ELAYOUT until the area is removed. With surface "none"
- * the unmapping call itself waits until the session's keeper, a process, has noticed it. While the
- * keeper is stopped, or (under "uffd") if somebody has killed both it and its twin at once, it
- * waits until the next cairn_checkpoint, cairn_restore or cairn_rewind. (The kernel, when short of
- * memory, kills only one of them.) If the area is removed first, there is nothing to wait for.
+ * Under "uffd" and "mprotect", remove the area before you unmap or move it, or (under "mprotect",
+ * and for files and shared memory under "uffd") change its protection. If you do not, the change is
+ * detected, and cairn_restore, cairn_rewind, cairn_peek and cairn_changes answer CAIRN_ELAYOUT
+ * until the area is removed. With surface "none" the unmapping call itself waits until the
+ * session's keeper, a process, has noticed it. While the keeper is stopped, or (under "uffd") if
+ * somebody has killed both it and its twin at once, it waits until the next cairn_checkpoint,
+ * cairn_restore or cairn_rewind. (The kernel, when short of memory, kills only one of them.) If the
+ * area is removed first, there is nothing to wait for.
  *
  * One loss is not detected if there is no keeper, nor (under "mprotect", and for files under
  * "uffd") from the death of keeper and twin to the next call: clean pages that lose their content

@@ -257,6 +257,8 @@ static void remove_locked(cairn_t *c, size_t at)
 	if (c->mode != CRN_SURFACE_NONE && pass_on(c, gone.begin, gone.end) < 0)
 		crn_warn("what was an area at %zx-%zx counts as mapped just now", gone.begin,
 			gone.end);
+	/* What stood in the way of restores may have gone with it. */
+	(void)crn_layout_awkward(c);
 }
 
 int cairn_area_remove(cairn_t *c, void *addr, size_t len)
@@ -296,6 +298,36 @@ int cairn_area_exclude(cairn_t *c, void *addr, size_t len)
 	return err;
 }
 
+static bool is_added(const cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	const struct crn_added *a;
+
+	for (; begin < end; begin = a->end) {
+		a = crn_added_meets(c, begin, end);
+		if (!a || a->begin > begin)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Of an explicit area a part that has been mapped anew may not be tracked yet: no checkpoint holds
+ * what is there now.
+ */
+static int touch_tracked(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	if (!crn_areas_cover(c, begin, end) && !is_added(c, begin, end))
+		return CAIRN_ENOTAREA;
+	for (size_t i = crn_area_from(c, begin);
+		i < c->area_count && c->areas[i]->begin < end && c->ops->page.unprotect; i++) {
+		uintptr_t from = CRN_MAX(begin, c->areas[i]->begin);
+		uintptr_t to = CRN_MIN(end, c->areas[i]->end);
+
+		CRN_TRY(c->ops->page.unprotect(c->tracker, from, to - from));
+	}
+	return 0;
+}
+
 int cairn_area_touch(cairn_t *c, void *addr, size_t len)
 {
 	uintptr_t begin, end;
@@ -307,12 +339,8 @@ int cairn_area_touch(cairn_t *c, void *addr, size_t len)
 	if (c->ops->caps & CRN_TRACK_STORES)
 		/* bytes, not pages: the rest of a page may be another thread's or libc's */
 		err = c->ops->page.unprotect(c->tracker, (uintptr_t)addr, len);
-	else if (!crn_areas_cover(c, begin, end))
-		err = CAIRN_ENOTAREA;
 	else
-		err = c->ops->page.unprotect
-			? c->ops->page.unprotect(c->tracker, begin, end - begin)
-			: 0;
+		err = touch_tracked(c, begin, end);
 	crn_unlock(c);
 	return err;
 }

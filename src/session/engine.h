@@ -421,6 +421,11 @@ void crn_in_flight_end(cairn_t *c);
 /* ---- map_layout.c */
 /* No longer tracked, which is not the same as gone: if it is there, the next look finds it. */
 void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end);
+/*
+ * Find anew what of the layout the program may not read or write at present, and whether the
+ * tracker could not take some of it. 0 or CAIRN_EMEMORY.
+ */
+int crn_layout_awkward(cairn_t *c);
 /* [begin, end) is c->fresh from now on, for which there must be room. Before it is tracked. */
 int crn_layout_reserve(cairn_t *c);
 void crn_layout_learn(cairn_t *c, uintptr_t begin, uintptr_t end);

@@ -311,8 +311,7 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 	return 0;
 }
 
-/* What the program may not read or write at present. */
-static int find_awkward(cairn_t *c)
+int crn_layout_awkward(cairn_t *c)
 {
 	const int rw = PROT_READ | PROT_WRITE;
 
@@ -352,7 +351,7 @@ int crn_layout_replace(cairn_t *c)
 	c->layout = c->fresh;
 	c->fresh = old;
 	crn_held_files_drop(c);
-	return find_awkward(c);
+	return crn_layout_awkward(c);
 }
 
 /*
