@@ -229,6 +229,9 @@ static void score(const struct settings *s, const struct run *r)
 
 	if (s->figures)
 		replay_figures(r);
+	if (!s->figures_only && s->replay.skip && s->replay.skip >= r->interval_count)
+		errx(2, "--skip=%zu leaves none of the %zu intervals of %s", s->replay.skip,
+			r->interval_count, r->name);
 	for (size_t m = 0; m < s->cost_count && !s->figures_only; m++) {
 		for (size_t i = 0; i < s->strategy_count; i++)
 			if (!replay_score(r, s->strategies[i], &s->costs[m], &s->replay, why,

@@ -30,7 +30,7 @@ static void *copy_of(const void *from, size_t bytes)
 
 	if (!copy)
 		err(2, "no memory for the figures");
-	return memcpy(copy, from, bytes);
+	return bytes ? memcpy(copy, from, bytes) : copy; /* a run without pages has no array */
 }
 
 /* Figure 4: of all writes, the share that the most written pages take. */

@@ -4,6 +4,7 @@
 
 #define FNV_FIRST 0xcbf29ce484222325ull
 #define FNV_PRIME 0x100000001b3ull
+#define PAGE_BITS (56 - CRN_PORT_PAGE_SHIFT) /* with page tables of five levels */
 
 static const uint8_t magic[8] = { 'c', 'a', 'i', 'r', 'n', 't', 'r', 'c' };
 
@@ -193,6 +194,7 @@ static int read_trailer(struct crn_trace_reader *r)
 	return CRN_TRACE_END;
 }
 
+/* Addresses of programs only: strategies take 0 for none, and look at the pages around each. */
 static bool read_pages(const uint8_t *at, const uint8_t *end, uintptr_t *pages, size_t count)
 {
 	uint64_t number = 0, value;
@@ -201,6 +203,8 @@ static bool read_pages(const uint8_t *at, const uint8_t *end, uintptr_t *pages, 
 		if (!varint_at(&at, end, &value))
 			return false;
 		number += value >> 1 ^ -(value & 1);
+		if (!number || number >> PAGE_BITS)
+			return false;
 		if (pages)
 			pages[i] = (uintptr_t)(number << CRN_PORT_PAGE_SHIFT);
 	}

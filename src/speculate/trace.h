@@ -25,7 +25,8 @@
  *
  * The chain is FNV-1a (64 bits) over all bytes of the file before it, earlier chains included: one
  * byte that is flipped, lost or added anywhere is found where the next chain is. A file without its
- * trailer was cut short. Pages are in the order of their first write where the tracker knows it.
+ * trailer was cut short. Pages are in the order of their first write where the tracker knows it. No
+ * page is at address 0, or at 2^56 and beyond.
  */
 #ifndef CRN_TRACE_H
 #define CRN_TRACE_H

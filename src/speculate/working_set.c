@@ -125,7 +125,7 @@ uint32_t crn_ws_add(struct crn_working_set *ws, uintptr_t page)
 {
 	uint32_t index = crn_ws_find(ws, page);
 
-	if (index != CRN_WS_NONE)
+	if (index != CRN_WS_NONE || !page)
 		return index;
 	if (ws->free == CRN_WS_NONE && !grow(ws)) {
 		ws->failures++;

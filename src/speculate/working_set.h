@@ -63,7 +63,10 @@ void crn_ws_fini(struct crn_working_set *ws);
 
 /* The index of the page's entry, or CRN_WS_NONE. */
 uint32_t crn_ws_find(const struct crn_working_set *ws, uintptr_t page);
-/* The same, appending a cold entry if there is none. CRN_WS_NONE: no memory. */
+/*
+ * The same, appending a cold entry if there is none. CRN_WS_NONE: no memory, or the page at address
+ * 0, which no program has.
+ */
 uint32_t crn_ws_add(struct crn_working_set *ws, uintptr_t page);
 /* Forget a page that is not hot at the tracker. */
 void crn_ws_remove(struct crn_working_set *ws, uint32_t index);

@@ -116,6 +116,23 @@ static void test_replays_grant_within_the_interval(void **state)
 	rig_close(&r);
 }
 
+/* The run before a page of the first 2 MiB may begin at address 0. */
+static void test_replays_do_not_open_address_0(void **state)
+{
+	uintptr_t pages[400];
+	struct rig r;
+
+	rig_init(&r);
+	rig_open(&r, "histase:back=1");
+	for (unsigned n = 0; n < 400; n++)
+		pages[n] = (uintptr_t)(400 - n) * CRN_PORT_PAGE;
+	crn_speculation_replay(r.s, pages, 400);
+	crn_speculation_replay(r.s, pages, 400);
+	assert_int_equal(crn_ws_find(r.s->current, 0), CRN_WS_NONE);
+	assert_true(crn_ws_sound(r.s->current));
+	rig_close(&r);
+}
+
 /* A tracker's view of one interval: which pages are open, and which of them were opened in vain. */
 static void fault_by_fault(struct rig *r, const unsigned *order, unsigned count, uint64_t *faults,
 	uint64_t *granted, uint64_t *idle)
@@ -253,6 +270,7 @@ int main(void)
 		cmocka_unit_test(test_strides_beside_the_faulting_page),
 		cmocka_unit_test(test_single_pages_name_no_neighbours),
 		cmocka_unit_test(test_replays_grant_within_the_interval),
+		cmocka_unit_test(test_replays_do_not_open_address_0),
 		cmocka_unit_test(test_replays_count_as_faults_do),
 		cmocka_unit_test(test_late_events_predict_the_next_interval),
 		cmocka_unit_test(test_readers_see_whole_answers_while_the_table_grows),

@@ -32,8 +32,16 @@ def check_late_models() -> None:
         assert (histase["hot"] > 0) == late and (histase["granted"] == 0) == late, histase
 
 
+def check_nothing_left() -> None:
+    for skip in (400, 401):
+        command = [sys.argv[1], "--synthetic=mixed", "-n", "400", "-k", str(skip)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 2 and not done.stdout and "--skip" in done.stderr, done
+
+
 def main() -> None:
     check_late_models()
+    check_nothing_left()
     for run in RUNS:
         for skip in (0, 1, 40, 200):
             for costs in COSTS:

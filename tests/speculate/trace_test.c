@@ -31,7 +31,7 @@ static size_t make_interval(unsigned i, uint64_t *key, uintptr_t *pages)
 
 	*key = i % 3 ? i : ~0ull - i;
 	for (size_t k = 0; k < count; k++)
-		pages[k] = (uintptr_t)(rig_mix(&seed) >> (k % 40)) & ~0xffful;
+		pages[k] = ((uintptr_t)(rig_mix(&seed) >> (8 + k % 36)) | 0x1000) & ~0xffful;
 	return count;
 }
 
@@ -149,6 +149,28 @@ static void test_too_little_room_reads_nothing(void **state)
 	assert_int_equal(crn_trace_next(&r, &key, pages, PAGES, &count), CRN_TRACE_END);
 }
 
+/* The chain holds, but no program has such a page. */
+static void test_pages_of_no_program_are_refused(void **state)
+{
+	static const uintptr_t wrong[] = { 0, 1ul << 56, ~0xffful };
+	struct crn_trace_reader r;
+	struct crn_trace_writer w;
+	uintptr_t page;
+	uint64_t key;
+	size_t count;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		file.size = 0;
+		crn_trace_begin(&w, append, &file);
+		crn_trace_interval(&w, 0, &wrong[i], 1);
+		assert_int_equal(crn_trace_end(&w), 0);
+		assert_int_equal(crn_trace_open(&r, file.bytes, file.size), 0);
+		assert_int_equal(crn_trace_next(&r, &key, &page, 1, &count), CRN_PORT_EINVAL);
+		assert_non_null(r.error);
+		assert_false(r.cut);
+	}
+}
+
 static void test_a_failed_write_ends_the_trace(void **state)
 {
 	struct crn_trace_writer w;
@@ -178,6 +200,7 @@ int main(void)
 		cmocka_unit_test(test_every_cut_is_found),
 		cmocka_unit_test(test_a_lost_or_added_byte_is_found),
 		cmocka_unit_test(test_too_little_room_reads_nothing),
+		cmocka_unit_test(test_pages_of_no_program_are_refused),
 		cmocka_unit_test(test_a_failed_write_ends_the_trace),
 	};
 
