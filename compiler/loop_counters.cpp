@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "loop_counters.h"
+#include "edges.h"
 #include "function_pass.h"
 #include "loop_identity.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/Transforms/Utils/BasicBlockUtils.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 
 using namespace llvm;
@@ -63,13 +64,14 @@ private:
 	PointerType *pointer;
 	StructType *type;
 	GlobalVariable *unit;
-	FunctionCallee enter, leave, wait_enter, wait_leave, fork_enter, fork_leave, start;
+	FunctionCallee enter, leave, turn, wait_enter, wait_leave, fork_enter, fork_leave, start;
 	DenseMap<const Function *, unsigned> kinds; // of functions that may wait
 	std::string text;
 	unsigned points = 0;
 
 	unsigned add_point(const std::string &line);
 	void add_loops(Function &f);
+	void add_top(BasicBlock &top, Point point);
 	void add_calls(Function &f);
 	void count(IRBuilder<> &b, unsigned point, unsigned which);
 	Value *counts(IRBuilder<> &b, unsigned point);
@@ -87,15 +89,17 @@ Unit::Unit(Module &m)
 		"cairn.loops");
 	enter = m.getOrInsertFunction("__cairn_loop_enter", none, pointer);
 	leave = m.getOrInsertFunction("__cairn_loop_leave", none, pointer);
+	turn = m.getOrInsertFunction("__cairn_loop_turn", none);
 	wait_enter = m.getOrInsertFunction("__cairn_wait_enter", word, kind);
 	wait_leave = m.getOrInsertFunction("__cairn_wait_leave", none, word);
 	fork_enter = m.getOrInsertFunction("__cairn_fork_enter", none, pointer);
 	fork_leave = m.getOrInsertFunction("__cairn_fork_leave", none);
 	start = m.getOrInsertFunction("__cairn_loops_start", none);
-	for (FunctionCallee f : { enter, leave, wait_enter, wait_leave, fork_enter, fork_leave, start })
+	for (FunctionCallee f :
+		{ enter, leave, turn, wait_enter, wait_leave, fork_enter, fork_leave, start })
 		cast<Function>(f.getCallee())->addFnAttr(Attribute::NoUnwind);
 	for (unsigned i = 0; i < std::size(blocking); i++)
-		if (Function *f = m.getFunction(blocking[i]); f && f->isDeclaration())
+		if (Function *f = m.getFunction(blocking[i]); f && f->isDeclarationForLinker())
 			kinds[f] = i;
 }
 
@@ -130,46 +134,17 @@ void Unit::note(IRBuilder<> &b, const Edge &edge)
 			: (void)b.CreateCall(enter, counts(b, p.number));
 }
 
-DebugLoc at_line_0(const Function &f)
-{
-	DISubprogram *scope = f.getSubprogram();
-
-	return scope ? DebugLoc(DILocation::get(f.getContext(), 0, 0, scope)) : DebugLoc();
-}
-
-// A new block on the edge; null where there can be none: what leaves a loop there is noticed
-// when the thread next enters or leaves one.
-BasicBlock *split(BasicBlock *from, BasicBlock *to)
-{
-	Instruction *end = from->getTerminator();
-
-	if (to->isEHPad() || isa<IndirectBrInst>(end) || isa<CallBrInst>(end))
-		return nullptr;
-	BasicBlock *between = BasicBlock::Create(from->getContext(), "", from->getParent(), to);
-	IRBuilder<>(between).CreateBr(to)->setDebugLoc(at_line_0(*from->getParent()));
-	end->replaceSuccessorWith(to, between);
-	for (PHINode &phi : to->phis()) {
-		int first = phi.getBasicBlockIndex(from);
-
-		phi.setIncomingBlock(static_cast<unsigned>(first), between);
-		// a switch may have come by several cases
-		for (int more; (more = phi.getBasicBlockIndex(from)) >= 0;)
-			phi.removeIncomingValue(static_cast<unsigned>(more), false);
-	}
-	return between;
-}
-
 void Unit::add_loops(Function &f)
 {
 	NamedLoops loops(f);
 	MapVector<std::pair<BasicBlock *, BasicBlock *>, Edge> edges;
-	SmallVector<std::pair<BasicBlock *, unsigned>, 8> tops;
+	SmallVector<std::pair<BasicBlock *, Point>, 8> tops;
 
 	// Outer loops come first: they are entered first, and left last.
 	for (const NamedLoop &l : loops.list) {
 		Point p = { add_point(l.id.text()), is_quiet(*l.loop) };
 
-		tops.push_back({ l.loop->getHeader(), p.number });
+		tops.push_back({ l.loop->getHeader(), p });
 		for (BasicBlock *from : predecessors(l.loop->getHeader()))
 			if (!l.loop->contains(from)) {
 				Edge &e = edges[{ from, l.loop->getHeader() }];
@@ -189,29 +164,49 @@ void Unit::add_loops(Function &f)
 	for (const auto &[edge, what] : edges) {
 		BasicBlock *between = what.left.empty() && what.entered.empty()
 			? nullptr
-			: split(edge.first, edge.second);
+			: split_edge(edge.first, edge.second);
 
+		// Without one, the loop is off when the thread next enters or leaves one.
 		if (!between)
 			continue;
 		IRBuilder<> b(between->getTerminator());
 		note(b, what);
 	}
-	for (auto [top, point] : tops) {
-		IRBuilder<> b(&*top->getFirstInsertionPt());
+	for (auto [top, point] : tops)
+		add_top(*top, point);
+}
 
-		b.SetCurrentDebugLocation(at_line_0(f));
-		count(b, point, PASSES);
+// A turn that enters nothing and waits nowhere has no other stamp: its process may still be killed
+// in the loop, and then ended when it was seen last. The first turns are seen, later ones often
+// enough for a rate.
+void Unit::add_top(BasicBlock &top, Point point)
+{
+	IRBuilder<> b(&*top.getFirstInsertionPt());
+
+	b.SetCurrentDebugLocation(at_line_0(*top.getParent()));
+	if (!point.quiet) {
+		Value *passes = b.CreateLoad(word, counts(b, point.number));
+		Value *sees = b.CreateOr(b.CreateICmpULT(passes, b.getInt64(1024)),
+			b.CreateICmpEQ(b.CreateAnd(passes, 63), b.getInt64(0)));
+
+		b.SetInsertPoint(SplitBlockAndInsertIfThen(sees, b.GetInsertPoint(), false));
+		b.SetCurrentDebugLocation(at_line_0(*top.getParent()));
+		b.CreateCall(turn);
+		b.SetInsertPoint(&*b.GetInsertBlock()->getSingleSuccessor()->begin());
+		b.SetCurrentDebugLocation(at_line_0(*top.getParent()));
 	}
+	count(b, point.number, PASSES);
 }
 
 void Unit::add_calls(Function &f)
 {
-	SmallVector<CallInst *, 16> calls;
+	SmallVector<CallBase *, 16> calls;
 
 	for (Instruction &i : instructions(f))
-		if (auto *c = dyn_cast<CallInst>(&i); c && c->getCalledFunction() && !c->isMustTailCall())
+		if (auto *c = dyn_cast<CallBase>(&i);
+			c && c->getCalledFunction() && !c->isMustTailCall())
 			calls.push_back(c);
-	for (CallInst *c : calls) {
+	for (CallBase *c : calls) {
 		const Function *to = c->getCalledFunction();
 		IRBuilder<> b(c);
 
@@ -219,7 +214,7 @@ void Unit::add_calls(Function &f)
 		if (auto kind = kinds.find(to); kind != kinds.end()) {
 			Value *began = b.CreateCall(wait_enter, b.getInt32(kind->second));
 
-			b.SetInsertPoint(c->getNextNode());
+			b.SetInsertPoint(behind_call(*c));
 			b.SetCurrentDebugLocation(at_line_0(f));
 			b.CreateCall(wait_leave, began);
 		} else if (to->isDeclaration() && forks(to->getName())) {
@@ -228,7 +223,7 @@ void Unit::add_calls(Function &f)
 				f.getName().str() + "\t" + utostr(line));
 
 			b.CreateCall(fork_enter, counts(b, point));
-			b.SetInsertPoint(c->getNextNode());
+			b.SetInsertPoint(behind_call(*c));
 			b.SetCurrentDebugLocation(at_line_0(f));
 			b.CreateCall(fork_leave);
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "site_calls.h"
+#include "edges.h"
 #include "rt/abi.h"
-#include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 
@@ -42,10 +42,8 @@ void add_calls(Function &f, bool at_return, Places &places)
 
 		if (!c || c->getCalledOperand() != &f)
 			continue;
-		if (!at_return)
-			places.push_back(c);
-		else if (auto *call = dyn_cast<CallInst>(c); call && !call->isMustTailCall())
-			places.push_back(call->getNextNode());
+		if (Instruction *at = at_return ? behind_call(*c) : c)
+			places.push_back(at);
 	}
 }
 
@@ -83,10 +81,8 @@ void call_site(Instruction &before, GlobalVariable *count, unsigned every, const
 	FunctionCallee take = before.getModule()->getOrInsertFunction("__cairn_site",
 		b.getVoidTy(), PointerType::getUnqual(context), b.getInt32Ty(), b.getInt32Ty());
 
-	// A call in a function with debug information must have a line.
-	if (DISubprogram *scope = before.getFunction()->getSubprogram();
-		scope && !before.getDebugLoc())
-		b.SetCurrentDebugLocation(DILocation::get(context, 0, 0, scope));
+	if (!before.getDebugLoc())
+		b.SetCurrentDebugLocation(at_line_0(*before.getFunction()));
 	unsigned flags = (o.site_one ? CRN_SITE_ONE_THREAD : 0) | (is_long ? CRN_SITE_LONG : 0);
 
 	b.CreateCall(take, { count, b.getInt32(every), b.getInt32(flags) });

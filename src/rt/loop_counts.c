@@ -42,6 +42,7 @@ HOOK void __cairn_loops_add(struct crn_loop_unit *unit);
 HOOK void __cairn_loops_start(void);
 HOOK void __cairn_loop_enter(struct crn_loop_counts *loop);
 HOOK void __cairn_loop_leave(struct crn_loop_counts *loop);
+HOOK void __cairn_loop_turn(void);
 HOOK uint64_t __cairn_wait_enter(uint32_t kind);
 HOOK void __cairn_wait_leave(uint64_t began_ns);
 HOOK void __cairn_fork_enter(struct crn_loop_counts *call);
@@ -426,6 +427,13 @@ void __cairn_loop_leave(struct crn_loop_counts *loop)
 	/* Entered before main, or by a fork that has no section: not there. */
 	while (i > 0 && active.depth >= i)
 		take_off(now);
+}
+
+/* Now and then at the top of loops that call something. */
+void __cairn_loop_turn(void)
+{
+	if (counting())
+		seen(crn_clock_ns(&run.clock));
 }
 
 uint64_t __cairn_wait_enter(uint32_t kind)

@@ -84,6 +84,8 @@ static void begin(unsigned threads)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
 
+	if (checker) /* of the process that forked this one: part_shared would copy it */
+		CHECK(!munmap(checker, sizeof(*checker) + COPY_MAX));
 	checker = mmap(NULL, sizeof(*checker) + COPY_MAX, PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(checker != MAP_FAILED);

@@ -104,6 +104,24 @@ int main(void)
 	return 0;
 }
 """
+THROWER = """
+#include <poll.h>
+#include <stdio.h>
+#include <string>
+static int turns;
+static int turn(std::string text)
+{
+	turns++;
+	return text.size() ? poll(nullptr, 0, 1) : 7;
+}
+int main()
+{
+	int sum = 0;
+	for (int i = 0; i < 5; i++)
+		sum += turn(std::string(40, 'x'));
+	printf("%d %d\\n", turns, sum);
+}
+"""
 SITES = """
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -481,6 +499,17 @@ class CommandLine(Compiling):
                               env={"CAIRN_STATS": "json", "CAIRN_SITE_EVERY": "2"})  # fmt: skip
         taken = {json.loads(line)["checkpoints"] for line in done.stderr.splitlines()}
         self.assertEqual((done.returncode, taken), (0, {2}), done.stderr)
+
+    def test_site_behind_a_call_that_may_throw(self) -> None:
+        self.write("thrower.cc", THROWER)
+        for words in (["-O2"], ["-O0", "-g"]):
+            subprocess.run([Path(CAIRN_CC).with_name("cairn-c++"), *words,
+                            "-fcairn-site=poll:return", "thrower.cc"],
+                           cwd=self.folder, check=True)  # fmt: skip
+            done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True,
+                                  env={"CAIRN_STATS": "json"})  # fmt: skip
+            self.assertEqual((done.returncode, done.stdout), (0, "5 0\n"), done.stderr)
+            self.assertEqual(json.loads(done.stderr)["checkpoints"], 5)
 
     def test_site_threads(self) -> None:
         """A thread that sleeps: no session, unless it is promised that it writes nothing."""

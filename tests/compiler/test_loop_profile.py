@@ -8,6 +8,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -80,6 +81,55 @@ int main()
 			caught++;
 		}
 	return caught != 6;
+}
+"""
+# Calls that may throw, and one that libc's headers define at -O1.
+INVOKING = """
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string>
+#include <unistd.h>
+static int turns;
+static void turn(std::string text)
+{
+	char *line = nullptr;
+	size_t size = 0;
+	int pair[2];
+	if (pipe(pair) || write(pair[1], "one\\n", 4) != 4)
+		throw 1;
+	FILE *from = fdopen(pair[0], "r");
+	if (getline(&line, &size, from) != 4 || text.size() != 40)
+		throw 2;
+	fclose(from);
+	close(pair[1]);
+	if (poll(nullptr, 0, 1) || ++turns == 50)
+		kill(getpid(), SIGKILL);
+}
+int main()
+{
+	for (;;)
+		turn(std::string(40, 'x'));
+}
+"""
+# The last loop waits nowhere and enters no other: nothing but its turns tells how long it ran.
+UNSEEN = """
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+static void turn(int i)
+{
+	struct timespec to = { .tv_nsec = 100000 };
+	syscall(35, &to, 0);
+	if (i == 2000)
+		kill(getpid(), SIGKILL);
+}
+int main(void)
+{
+	for (int i = 0; i < 20; i++)
+		usleep(1000);
+	for (int i = 0;; i++)
+		turn(i);
 }
 """
 THREADS = """
@@ -240,6 +290,21 @@ class Counting(Folder):
         self.assertEqual((thrower["turns"], thrower["entries"], thrower["exits"]), (12, 6, 6))
         self.assertEqual((loops["main", 0]["turns"], loops["main", 0]["exits"]), (6, 1))
         self.assertEqual((loops["main", 1]["entries"], loops["main", 1]["exits"]), (6, 6))
+
+    def test_waits_that_may_throw(self) -> None:
+        self.cc("-O2", "-fcairn-profile", self.source(INVOKING, "p.cc"),
+                compiler=str(Path(CAIRN_CC).with_name("cairn-c++")))  # fmt: skip
+        self.run_in("./a.out", status=-signal.SIGKILL, CAIRN_PROFILE="counts")
+        loop = self.loops()["main", 0]
+        self.assertEqual((loop["kind"], loop["site"], loop["turns"]), ("never ended", True, 49))
+        self.assertEqual((loop["calls"], loop["waits"]), (["poll", "write", "getline"], 150))
+
+    def test_turns_tell_the_time(self) -> None:
+        self.cc("-O2", "-D_GNU_SOURCE", "-fcairn-profile", self.source(UNSEEN))
+        self.run_in("./a.out", status=-signal.SIGKILL, CAIRN_PROFILE="counts")
+        loop = self.loops()["main", 1]
+        self.assertEqual((loop["kind"], loop["site"], loop["turns"]), ("never ended", True, 2000))
+        self.assertGreater(loop["seconds"], 0.18)
 
     def test_other_threads(self) -> None:
         self.cc("-fcairn-profile", "-pthread", self.source(THREADS))

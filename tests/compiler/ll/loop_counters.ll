@@ -13,6 +13,7 @@ declare i64 @read(i32, ptr, i64)
 declare i32 @fork()
 declare void @exit(i32) noreturn
 declare void @other()
+declare i32 @personality(...)
 
 ; OFF-NOT: cairn
 
@@ -29,6 +30,8 @@ declare void @other()
 ; CHECK: load ptr, ptr getelementptr {{.*}} @cairn.loops, i{{.*}}
 ; CHECK: call void @__cairn_loop_enter(ptr
 ; CHECK: top:
+; CHECK: icmp ult i64 %{{.*}}, 1024
+; CHECK: call void @__cairn_loop_turn()
 ; CHECK: load ptr, ptr getelementptr
 ; CHECK: add i64 %{{.*}}, 1
 ; CHECK: call i64 @__cairn_wait_enter(i32 9)
@@ -96,6 +99,27 @@ again:
   br i1 %a, label %inner, label %done
 done:
   ret void
+}
+
+; What may throw has returned where its normal way begins.
+; CHECK-LABEL: define i64 @throws(
+; CHECK: [[BEGAN:%.*]] = call i64 @__cairn_wait_enter(i32 9)
+; CHECK-NEXT: invoke i64 @read
+; CHECK-NEXT: to label %[[BEHIND:.*]] unwind label %thrown
+; CHECK: [[BEHIND]]:
+; CHECK-NEXT: call void @__cairn_wait_leave(i64 [[BEGAN]])
+; CHECK-NEXT: br label %done
+; CHECK: phi i64 [ 0, %0 ], [ %n, %[[BEHIND]] ]
+define i64 @throws(i1 %a, ptr %to) personality ptr @personality {
+  br i1 %a, label %call, label %done
+call:
+  %n = invoke i64 @read(i32 0, ptr %to, i64 1) to label %done unwind label %thrown
+thrown:
+  %pad = landingpad { ptr, i32 } cleanup
+  resume { ptr, i32 } %pad
+done:
+  %got = phi i64 [ 0, %0 ], [ %n, %call ]
+  ret i64 %got
 }
 
 ; CHECK-LABEL: define i32 @main(
