@@ -129,6 +129,7 @@ struct run {
 	int load_status;
 	uint64_t quiet_since, told_ns;
 	bool terminal;
+	bool ended_itself; /* the program did, before it was asked to */
 };
 
 static void on_signal(int sig)
@@ -163,7 +164,7 @@ static void events(struct run *r)
 		} else {
 			profile_event(&r->p, pid, status);
 		}
-		if (interrupted || r->p.root_ended || r->load_ended)
+		if (interrupted || r->load_ended)
 			break;
 		/* A busy program may let no alarm interrupt waitpid. */
 		if ((r->p.stops & 63) == 0 && profile_now() - r->told_ns > TICK_US * 1000ull)
@@ -255,6 +256,7 @@ static void go(struct run *r)
 	p->ended_ns = now;
 	profile_snapshot(p);
 	p->recording = false;
+	r->ended_itself = p->root_ended;
 	if (r->terminal)
 		fprintf(stderr, "\r\033[K");
 	end_program(r);
@@ -306,6 +308,9 @@ int cmd_profile(int argc, char **argv)
 		fprintf(stderr, "cairn profile: the load ended with status %d\n",
 			WIFEXITED(r.load_status) ? WEXITSTATUS(r.load_status)
 						 : 128 + WTERMSIG(r.load_status));
+	if (r.ended_itself && WIFSIGNALED(r.p.root_status))
+		fprintf(stderr, "cairn profile: %s was ended by signal %d (%s)\n", r.p.argv[0],
+			WTERMSIG(r.p.root_status), strsignal(WTERMSIG(r.p.root_status)));
 	profile_report(&r.p, stdout);
 	return 0;
 }

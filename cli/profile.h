@@ -35,7 +35,8 @@ struct profile_frame {
 	uint64_t function; /* where its function begins; 0: not known */
 	uint64_t bias;     /* of its object: address in memory - address in the file */
 	const char *object; /* path of the file, or NULL */
-	const char *symbol; /* of the function, or NULL */
+	const void *module; /* libdw's, or NULL */
+	bool activation;    /* pc is that of the next instruction, not a return address */
 };
 
 struct profile_stack {
@@ -51,6 +52,15 @@ struct profile_image *profile_image_new(void);
 /* The stack of a stopped thread; NULL if there is none to be had. Owned by the image. */
 const struct profile_stack *profile_image_stack(
 	struct profile_image *image, pid_t tid, const struct user_regs_struct *regs);
+/* Of the frame's function, or NULL. Takes up to milliseconds: it walks the object's symbols. */
+const char *profile_symbol(const struct profile_frame *f);
+
+enum profile_kind {
+	PROFILE_SITE, /* a call whose return is the site `wait` */
+	PROFILE_CALL, /* another */
+	PROFILE_SAMPLE,
+	PROFILE_KINDS
+};
 
 /* A place where a thread waits, or, with nr < 0, where it was met computing. */
 struct profile_wait {
@@ -86,11 +96,14 @@ struct profile_task {
 	struct profile_process *process;
 	pid_t tid;
 	bool live, in_call;
+	bool stayed; /* until the end of the load */
 	struct profile_wait *current;
 	uint64_t entered_ns, slept_ns; /* when it entered its call; when it was last asleep */
 	struct profile_wait waits[PROFILE_WAITS_MAX];
 	unsigned wait_count;
 	uint64_t samples;    /* while computing */
+	uint64_t writes, writes_before; /* write(2) and its like: now, and when the load began */
+	uint64_t sends;      /* send(2) and its like, since then */
 	struct profile_loop loop;
 };
 
@@ -102,7 +115,6 @@ struct profile_process {
 	struct profile_image *image;
 	const struct profile_process *creator;
 	const struct profile_stack *born_at; /* the creator's, in fork; NULL: not known */
-	uint64_t writes, writes_before; /* write(2) and its like: now, and when the load began */
 	char exe[256];
 	char title[128];
 };
@@ -119,6 +131,7 @@ struct profile {
 	bool recording;
 	bool json;
 	char **argv;
+	char exe[256]; /* that argv names; it may execute others */
 };
 
 uint64_t profile_now(void);
@@ -160,6 +173,7 @@ void profile_json_string(const char *s, FILE *out); /* in quotes */
 int profile_report_loops(int argc, char **argv);
 
 /* profile_classes.c */
+enum profile_kind profile_kind(long nr);
 /* The function to count calls of, for a thread that computes; 0 if there is none. */
 uint64_t profile_candidate(const struct profile_task *t);
 

@@ -17,8 +17,12 @@
 #define SITE_RATE    20000.0 /* of a function: beyond that every N-th call is offered */
 #define SITE_RATE_TO 10000.0
 
-/* The calls whose return is the site `wait`. */
 static bool is_wait_site(long nr)
+{
+	return profile_kind(nr) == PROFILE_SITE;
+}
+
+enum profile_kind profile_kind(long nr)
 {
 	switch (nr) {
 	case SYS_epoll_wait:
@@ -30,9 +34,9 @@ static bool is_wait_site(long nr)
 	case SYS_pselect6:
 	case SYS_accept:
 	case SYS_accept4:
-		return true;
+		return PROFILE_SITE;
 	}
-	return false;
+	return nr < 0 ? PROFILE_SAMPLE : PROFILE_CALL;
 }
 
 /* ---- one thread ------------------------------------------------------------------------------ */
@@ -186,6 +190,7 @@ static bool function_site(const struct profile_process *q, const struct profile_
 	double rate, char *out, size_t size)
 {
 	uint64_t address = f->function - f->bias, found;
+	const char *symbol = profile_symbol(f);
 	struct plan_builder b = { 0 };
 	struct elf_file e;
 	bool named, fits;
@@ -193,14 +198,14 @@ static bool function_site(const struct profile_process *q, const struct profile_
 
 	if (elf_open(&e, q->exe) < 0)
 		return false;
-	named = f->symbol && elf_symbol(&e, f->symbol, &found) && found == address;
+	named = symbol && elf_symbol(&e, symbol, &found) && found == address;
 	elf_close(&e);
 	fits = plan_add_function(&b, q->exe, 0, address) == 0;
 	plan_free(&b);
 	if (!fits)
 		return false;
 	if (named)
-		snprintf(out, size, "func:%s", f->symbol);
+		snprintf(out, size, "func:%s", symbol);
 	else
 		snprintf(out, size, "func:0x%lx", (unsigned long)address);
 	if (rate > SITE_RATE) {
@@ -211,9 +216,10 @@ static bool function_site(const struct profile_process *q, const struct profile_
 	return true;
 }
 
-static void choose_site(struct profile_row *r)
+static void choose_site(const struct profile *p, struct profile_row *r)
 {
-	const struct profile_process *q = r->task->process;
+	const struct profile_task *t = r->task;
+	const struct profile_process *q = t->process;
 	const struct profile_stack *s = r->wait->stack;
 
 	if (r->wait->nr >= 0 && is_wait_site(r->wait->nr)) {
@@ -222,7 +228,8 @@ static void choose_site(struct profile_row *r)
 	}
 	if (!r->loops)
 		return;
-	for (unsigned i = r->frame; i-- > 0;) {
+	/* func: means the program that `cairn run` starts, not one that it executes. */
+	for (unsigned i = strcmp(q->exe, p->exe) ? 0 : r->frame; i-- > 0;) {
 		const struct profile_frame *f = &s->frames[i];
 
 		if (f->function && f->object && !strcmp(f->object, q->exe) &&
@@ -230,7 +237,7 @@ static void choose_site(struct profile_row *r)
 			return;
 	}
 	/* A loop that waits by itself, without a function of its own in between. */
-	if (q->writes - q->writes_before > r->wait->calls / WRITES_LEAST)
+	if (t->writes - t->writes_before + t->sends > r->wait->calls / WRITES_LEAST)
 		strcpy(r->at, "output");
 	else
 		strcpy(r->at, "timer:10");
@@ -416,7 +423,8 @@ static void add_process(
 	c->processes++;
 	join(c, &row);
 	for (const struct profile_task *t = p->tasks; t; t = t->next)
-		if (t->process == q && t != first && row_of(p, t, &row))
+		if (t->process == q && t != first && row_of(p, t, &row) &&
+			(t->stayed || row.loops))
 			join(c, &row);
 }
 
@@ -461,15 +469,15 @@ static void add_sites(struct profile_classes *all, double most, double seconds, 
 }
 
 /* A loop that turns less than a hundredth as often as the busiest needs no site of its own. */
-static void choose_sites(struct profile_classes *all, double seconds)
+static void choose_sites(const struct profile *p, struct profile_classes *all)
 {
-	double most = 0;
+	double most = 0, seconds = profile_seconds(p);
 
 	for (unsigned i = 0; i < all->count; i++) {
 		for (unsigned j = 0; j < all->list[i].row_count; j++) {
 			struct profile_row *r = &all->list[i].rows[j];
 
-			choose_site(r);
+			choose_site(p, r);
 			if (r->loops && r->rate > most)
 				most = r->rate;
 		}
@@ -483,5 +491,5 @@ void profile_classify(const struct profile *p, struct profile_classes *all)
 	memset(all, 0, sizeof(*all));
 	for (const struct profile_process *q = p->processes; q; q = q->next)
 		add_process(all, p, q);
-	choose_sites(all, profile_seconds(p));
+	choose_sites(p, all);
 }

@@ -6,16 +6,18 @@
 #include "profile_classes.h"
 
 /* Without the version: epoll_wait@@GLIBC_2.3.2 */
-static int symbol_length(const struct profile_frame *f)
+static int symbol_length(const char *symbol)
 {
-	return (int)strcspn(f->symbol, "@");
+	return (int)strcspn(symbol, "@");
 }
 
 /* A caller's return address may be the first byte of the next function. */
 static void frame_text(const struct profile_frame *f, char *out, size_t size)
 {
-	if (f->symbol)
-		snprintf(out, size, "%.*s+0x%lx", symbol_length(f), f->symbol,
+	const char *symbol = profile_symbol(f);
+
+	if (symbol)
+		snprintf(out, size, "%.*s+0x%lx", symbol_length(symbol), symbol,
 			(unsigned long)(f->pc - f->function));
 	else
 		snprintf(out, size, "0x%lx", (unsigned long)(f->pc - f->bias));
@@ -23,8 +25,10 @@ static void frame_text(const struct profile_frame *f, char *out, size_t size)
 
 static void function_text(const struct profile_frame *f, char *out, size_t size)
 {
-	if (f->symbol)
-		snprintf(out, size, "%.*s", symbol_length(f), f->symbol);
+	const char *symbol = profile_symbol(f);
+
+	if (symbol)
+		snprintf(out, size, "%.*s", symbol_length(symbol), symbol);
 	else
 		snprintf(out, size, "the function at 0x%lx",
 			(unsigned long)((f->function ? f->function : f->pc) - f->bias));
@@ -62,6 +66,22 @@ static void print_row(const struct profile_row *r, double seconds, FILE *out)
 		fprintf(out, "  --at %s\n", r->at);
 }
 
+/* As a shell takes it for one word. */
+static void print_word(const char *word, FILE *out)
+{
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+
+	if (*word && !word[strspn(word, plain)]) {
+		fprintf(out, " %s", word);
+		return;
+	}
+	fputs(" '", out);
+	for (; *word; word++)
+		*word == '\'' ? (void)fputs("'\\''", out) : (void)fputc(*word, out);
+	fputc('\'', out);
+}
+
 static void print_text(const struct profile *p, const struct profile_classes *all, FILE *out)
 {
 	double seconds = profile_seconds(p);
@@ -69,7 +89,8 @@ static void print_text(const struct profile *p, const struct profile_classes *al
 	fprintf(out, "%.1f s%s, %u process class%s", seconds, p->load_ns ? " under load" : "",
 		all->count, all->count == 1 ? "" : "es");
 	if (all->passing)
-		fprintf(out, "; %u processes came and went", all->passing);
+		fprintf(out, "; %u process%s came and went", all->passing,
+			all->passing == 1 ? "" : "es");
 	fprintf(out, "\n");
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct profile_class *c = &all->list[i];
@@ -89,7 +110,7 @@ static void print_text(const struct profile *p, const struct profile_classes *al
 		fprintf(out, " --at %s", all->sites[i]);
 	fprintf(out, " --");
 	for (char **a = p->argv; *a; a++)
-		fprintf(out, !**a || strpbrk(*a, " \t;&|<>()$*?'\"\\") ? " '%s'" : " %s", *a);
+		print_word(*a, out);
 	fprintf(out, "\n");
 }
 
@@ -111,8 +132,10 @@ void profile_json_string(const char *s, FILE *out)
 
 static void json_frame(const struct profile_frame *f, FILE *out)
 {
+	const char *symbol = profile_symbol(f);
+
 	fprintf(out, "{\"function\": ");
-	f->symbol ? profile_json_string(f->symbol, out) : (void)fputs("null", out);
+	symbol ? profile_json_string(symbol, out) : (void)fputs("null", out);
 	fprintf(out, ", \"address\": %lu, \"object\": ", (unsigned long)(f->pc - f->bias));
 	profile_json_string(f->object, out);
 	fprintf(out, "}");

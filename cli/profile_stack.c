@@ -26,6 +26,8 @@ struct profile_image {
 	Dwfl *dwfl;
 	pid_t tid; /* being unwound */
 	const struct user_regs_struct *regs;
+	uint8_t near[16384]; /* its memory from the stack pointer on */
+	uint64_t near_size;
 	struct profile_stack *buckets[BUCKETS];
 	unsigned reports;
 	bool attached;
@@ -75,8 +77,24 @@ static bool read_memory(pid_t tid, uint64_t address, void *to, size_t size)
 
 static bool memory_read(Dwfl *dwfl, Dwarf_Addr address, Dwarf_Word *result, void *arg)
 {
+	const struct profile_image *image = arg;
+	uint64_t at = address - image->regs->rsp;
+
 	(void)dwfl;
-	return read_memory(((struct profile_image *)arg)->tid, address, result, sizeof(*result));
+	if (at > sizeof(image->near) || at + sizeof(*result) > image->near_size)
+		return read_memory(image->tid, address, result, sizeof(*result));
+	memcpy(result, image->near + at, sizeof(*result));
+	return true;
+}
+
+/* What most of a walk reads, in one call. */
+static void read_near(struct profile_image *image)
+{
+	struct iovec local = { image->near, sizeof(image->near) };
+	struct iovec remote = { (void *)image->regs->rsp, sizeof(image->near) };
+	ssize_t n = process_vm_readv(image->tid, &local, 1, &remote, 1, 0);
+
+	image->near_size = n > 0 ? (uint64_t)n : 0;
 }
 
 static bool set_registers(Dwfl_Thread *thread, void *arg)
@@ -141,31 +159,58 @@ static uint64_t function_start(const struct object *object, uint64_t address, ui
 	return object->functions[i - 1].begin;
 }
 
-static void describe(struct profile_image *image, struct profile_frame *f, bool activation)
+/* A caller's return address may be the first byte of the next function. */
+static uint64_t inside(const struct profile_frame *f)
 {
-	uint64_t at = activation ? f->pc : f->pc - 1, start, end = 0;
-	Dwfl_Module *module = dwfl_addrmodule(image->dwfl, at);
-	const struct object *object;
+	return f->activation ? f->pc : f->pc - 1;
+}
+
+static const char *nearest_symbol(const struct profile_frame *f, uint64_t *begin)
+{
 	GElf_Off offset = 0;
-	GElf_Addr bias;
-	const char *symbol;
 	GElf_Sym sym;
+	const char *symbol = dwfl_module_addrinfo(
+		(Dwfl_Module *)f->module, inside(f), &offset, &sym, NULL, NULL, NULL);
+
+	*begin = inside(f) - offset;
+	return symbol;
+}
+
+const char *profile_symbol(const struct profile_frame *f)
+{
+	uint64_t begin, start, end = 0;
+	const char *symbol;
+
+	if (!f->module || !f->function)
+		return NULL;
+	symbol = nearest_symbol(f, &begin);
+	start = function_start(
+		object_of((Dwfl_Module *)f->module, f->object), inside(f) - f->bias, &end);
+	/* In a stripped file the nearest exported symbol may be that of another function. */
+	if (start && (begin < f->function || begin >= end + f->bias))
+		return NULL;
+	return symbol;
+}
+
+/* Without the symbol, which is looked for in all of the object's: see profile_symbol. */
+static void describe(struct profile_image *image, struct profile_frame *f)
+{
+	Dwfl_Module *module = dwfl_addrmodule(image->dwfl, inside(f));
+	uint64_t start, begin, end;
+	GElf_Addr bias;
 
 	if (!module)
 		return;
 	f->object = dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 	if (!dwfl_module_getelf(module, &bias))
 		return;
+	f->module = module;
 	f->bias = bias;
-	object = object_of(module, f->object);
-	start = function_start(object, at - bias, &end);
-	f->function = start ? start + bias : 0;
-	symbol = dwfl_module_addrinfo(module, at, &offset, &sym, NULL, NULL, NULL);
-	/* In a stripped file the nearest exported symbol may be that of another function. */
-	if (symbol && (!start || (at - offset >= f->function && at - offset < end + bias)))
-		f->symbol = symbol;
-	if (f->symbol && !start)
-		f->function = at - offset;
+	start = function_start(object_of(module, f->object), inside(f) - bias, &end);
+	if (start)
+		f->function = start + bias;
+	else if (nearest_symbol(f, &begin))
+		f->function = begin;
 }
 
 /* ---- stacks ---------------------------------------------------------------------------------- */
@@ -180,17 +225,16 @@ static int one_frame(Dwfl_Frame *state, void *arg)
 {
 	struct walk *w = arg;
 	struct profile_frame *f = &w->frames[w->depth];
-	bool activation;
 	Dwarf_Word sp;
 
 	memset(f, 0, sizeof(*f));
-	if (!dwfl_frame_pc(state, &f->pc, &activation))
+	if (!dwfl_frame_pc(state, &f->pc, &f->activation))
 		return DWARF_CB_ABORT;
 	if (w->depth && dwfl_frame_reg(state, 7, &sp) == 0)
 		w->frames[w->depth - 1].cfa = sp;
 	if (!dwfl_addrmodule(w->image->dwfl, f->pc))
 		report_modules(w->image);
-	describe(w->image, f, activation);
+	describe(w->image, f);
 	return ++w->depth == PROFILE_DEPTH_MAX ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
 
@@ -228,6 +272,7 @@ const struct profile_stack *profile_image_stack(
 	w.depth = 0;
 	image->tid = tid;
 	image->regs = regs;
+	read_near(image);
 	if (!image->reports || !dwfl_addrmodule(image->dwfl, regs->rip))
 		report_modules(image);
 	if (image->attached)

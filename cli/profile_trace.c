@@ -49,6 +49,11 @@ static const struct {
 };
 #define CALLS (sizeof(calls) / sizeof(calls[0]))
 
+/* Only counted, at their entry. The kernel counts write(2) and its like itself, but not these. */
+static const int sends[] = { SYS_sendto, SYS_sendmsg, SYS_sendmmsg };
+#define SENDS       (sizeof(sends) / sizeof(sends[0]))
+#define DATA_SEND   1 /* what the filter tells of them */
+
 const char *profile_call_name(long nr)
 {
 	for (size_t i = 0; i < CALLS; i++)
@@ -61,21 +66,26 @@ const char *profile_call_name(long nr)
 
 static int install_filter(void)
 {
-	struct sock_filter code[CALLS + 6];
+	struct sock_filter code[CALLS + SENDS + 6];
 	struct sock_fprog program = { 0, code };
 	unsigned n = 0;
 
 	code[n++] = (struct sock_filter)BPF_STMT(
 		BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch));
 	code[n++] = (struct sock_filter)BPF_JUMP(
-		BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, CALLS + 1);
+		BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 0, CALLS + SENDS + 1);
 	code[n++] = (struct sock_filter)BPF_STMT(
 		BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
 	for (size_t i = 0; i < CALLS; i++)
 		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
-			(unsigned)calls[i].nr, (uint8_t)(CALLS - i), 0);
+			(unsigned)calls[i].nr, (uint8_t)(CALLS + SENDS - i), 0);
+	for (size_t i = 0; i < SENDS; i++)
+		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+			(unsigned)sends[i], (uint8_t)(SENDS + 1 - i), 0);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
+	code[n++] = (struct sock_filter)BPF_STMT(
+		BPF_RET | BPF_K, SECCOMP_RET_TRACE | DATA_SEND);
 	program.len = (unsigned short)n;
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0)
 		return 0;
@@ -205,17 +215,17 @@ static void read_title(struct profile_process *q)
 	memcpy(q->title, text, sizeof(text));
 }
 
-static void read_writes(struct profile_process *q)
+static void read_writes(struct profile_task *t)
 {
 	char path[64], line[64];
 	unsigned long n;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/io", (int)q->pid);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/io", (int)t->process->pid, (int)t->tid);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		if (sscanf(line, "syscw: %lu", &n) == 1)
-			q->writes = n;
+			t->writes = n;
 	if (f)
 		fclose(f);
 }
@@ -226,19 +236,40 @@ void profile_snapshot(struct profile *p)
 
 	for (struct profile_process *q = p->processes; q; q = q->next) {
 		q->stayed = q->live;
-		if (!q->live)
-			continue;
-		read_title(q);
-		read_writes(q);
+		if (q->live)
+			read_title(q);
 	}
 	for (struct profile_task *t = p->tasks; t; t = t->next) {
-		if (!t->live || !t->in_call || !t->current)
+		t->stayed = t->live;
+		if (!t->live)
 			continue;
-		t->current->ns += now - t->entered_ns;
+		read_writes(t);
+		if (t->in_call && t->current)
+			t->current->ns += now - t->entered_ns;
 	}
 }
 
 /* ---- what a stop says ------------------------------------------------------------------------ */
+
+/*
+ * Of the kind with the most places, the one that was passed least recently. So the places of a
+ * start-up go, however often it passed them, and calls that are sites are not lost among samples.
+ */
+static struct profile_wait *least_needed(struct profile_task *t)
+{
+	unsigned counts[PROFILE_KINDS] = { 0 }, most = 0;
+	struct profile_wait *w = NULL;
+
+	for (unsigned i = 0; i < t->wait_count; i++)
+		counts[profile_kind(t->waits[i].nr)]++;
+	for (unsigned kind = 1; kind < PROFILE_KINDS; kind++)
+		if (counts[kind] > counts[most])
+			most = kind;
+	for (unsigned i = 0; i < t->wait_count; i++)
+		if (profile_kind(t->waits[i].nr) == most && (!w || t->waits[i].look < w->look))
+			w = &t->waits[i];
+	return w;
+}
 
 static struct profile_wait *wait_at(
 	struct profile_task *t, const struct profile_stack *stack, long nr)
@@ -248,16 +279,10 @@ static struct profile_wait *wait_at(
 	for (unsigned i = 0; i < t->wait_count; i++)
 		if (t->waits[i].stack == stack && t->waits[i].nr == nr)
 			return &t->waits[i];
-	if (t->wait_count < PROFILE_WAITS_MAX) {
+	if (t->wait_count < PROFILE_WAITS_MAX)
 		w = &t->waits[t->wait_count++];
-	} else {
-		/* The place that matters least goes, for instance one from before the load. */
-		w = t->waits;
-		for (unsigned i = 1; i < t->wait_count; i++)
-			if (t->waits[i].calls < w->calls ||
-				(t->waits[i].calls == w->calls && t->waits[i].total < w->total))
-				w = &t->waits[i];
-	}
+	else
+		w = least_needed(t);
 	*w = (struct profile_wait){ .stack = stack, .nr = nr };
 	return w;
 }
@@ -327,7 +352,6 @@ static void executed(struct profile *p, struct profile_task *t)
 {
 	struct profile_process *q = t->process;
 
-	p->executed = true;
 	/* The thread that calls exec takes over the first one's id; the others are gone. */
 	for (struct profile_task *o = p->tasks; o; o = o->next)
 		if (o->process == q && o != t)
@@ -339,6 +363,9 @@ static void executed(struct profile *p, struct profile_task *t)
 	t->tid = q->pid;
 	profile_loop_exec(t);
 	read_title(q);
+	if (!p->executed)
+		memcpy(p->exe, q->exe, sizeof(p->exe));
+	p->executed = true;
 }
 
 /* A sample of a thread that computes; now and then the calls of its loop's function are counted. */
@@ -360,12 +387,17 @@ static void computing(struct profile *p, struct profile_task *t)
 
 static void event(struct profile *p, struct profile_task *t, int event, int sig)
 {
-	unsigned long tid = 0;
+	unsigned long tid = 0, data = 0;
 
 	switch (event) {
 	case PTRACE_EVENT_SECCOMP:
-		call_begins(p, t);
-		return;
+		ptrace(PTRACE_GETEVENTMSG, t->tid, 0, &data);
+		if (data != DATA_SEND) {
+			call_begins(p, t);
+			return;
+		}
+		t->sends++;
+		break;
 	case PTRACE_EVENT_FORK:
 	case PTRACE_EVENT_VFORK:
 		born(p, t, false);
@@ -378,10 +410,11 @@ static void event(struct profile *p, struct profile_task *t, int event, int sig)
 		executed(p, t);
 		break;
 	case PTRACE_EVENT_EXIT:
-		if (t->tid == t->process->pid && p->recording) {
+		if (!p->recording)
+			break;
+		read_writes(t);
+		if (t->tid == t->process->pid)
 			read_title(t->process);
-			read_writes(t->process);
-		}
 		break;
 	case PTRACE_EVENT_STOP:
 		if (sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU) {
@@ -504,7 +537,12 @@ void profile_tick(struct profile *p)
 		if (!t->live)
 			continue;
 		if (!t->in_call) {
-			if (now - t->slept_ns > COMPUTE_NS)
+			if (now - t->slept_ns <= COMPUTE_NS)
+				continue;
+			/* In a call that is not followed: an interrupt may cut a write short. */
+			if (asleep(t->tid))
+				t->slept_ns = now;
+			else
 				ptrace(PTRACE_INTERRUPT, t->tid, 0, 0);
 		} else if (t->current && asleep(t->tid)) {
 			t->current->slept++;
@@ -536,11 +574,10 @@ void profile_forget_counts(struct profile *p)
 		for (unsigned i = 0; i < t->wait_count; i++)
 			t->waits[i].calls = t->waits[i].slept = t->waits[i].ns = 0;
 		t->entered_ns = profile_now();
-	}
-	for (struct profile_process *q = p->processes; q; q = q->next) {
-		if (q->live)
-			read_writes(q);
-		q->writes_before = q->writes;
+		if (t->live)
+			read_writes(t);
+		t->writes_before = t->writes;
+		t->sends = 0;
 	}
 }
 

@@ -8,13 +8,23 @@
  *	retry    waits in poll in a loop of retry_poll(), which is called in the loop of work()
  *	family   two kinds of children beside a parent that waits for them
  *	threads  a thread in a loop of poll beside a first thread that only waits for it
+ *	passing  a loop of turns(), each of which starts a thread and waits for its end
+ *	sends    receives and sends datagrams in a loop of answers(), without a function in between,
+ *	         beside a thread that only sleeps in a loop
+ *	places   a start-up that waits in a hundred places, each twice; then a loop of work_in_two()
+ *	writes   a long write to a pipe that is read late; says `full` or `short`
+ *	counts   computes; at SIGTERM it says how many turns there were
+ *	daemon   the same, in a child, after its parent has ended
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -124,6 +134,112 @@ static OWN void threads(void)
 		pthread_join(t, NULL);
 }
 
+static void *one_nap(void *arg)
+{
+	(void)arg;
+	nap(2);
+	return NULL;
+}
+
+static OWN void turns(void)
+{
+	pthread_t t;
+
+	for (;;)
+		if (pthread_create(&t, NULL, one_nap, NULL) == 0)
+			pthread_join(t, NULL);
+}
+
+static void *sleeps(void *arg)
+{
+	for (;;)
+		usleep(5000);
+	return arg;
+}
+
+static OWN void answers(void)
+{
+	struct sockaddr_in me = { .sin_family = AF_INET };
+	socklen_t len = sizeof(me);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	char text[64] = "x";
+	pthread_t t;
+
+	me.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (pthread_create(&t, NULL, sleeps, NULL) != 0 ||
+		bind(fd, (struct sockaddr *)&me, len) < 0 ||
+		getsockname(fd, (struct sockaddr *)&me, &len) < 0)
+		return;
+	for (;;) {
+		sendto(fd, text, 1, 0, (struct sockaddr *)&me, len);
+		recvfrom(fd, text, sizeof(text), 0, NULL, NULL);
+		usleep(1000);
+	}
+}
+
+/* Another stack at each depth. */
+static OWN void down(int depth, int ms)
+{
+	if (depth)
+		down(depth - 1, ms);
+	else
+		nap(ms);
+	sum++;
+}
+
+static OWN void start_in_places(void)
+{
+	for (int depth = 0; depth < 50; depth++)
+		for (int i = 0; i < 2; i++)
+			down(depth, 3);
+	for (int depth = 0; depth < 50; depth++) {
+		down(depth, 3);
+		down(depth, 3);
+	}
+}
+
+static OWN void work_in_two(void)
+{
+	for (;;) {
+		down(1, 5);
+		down(2, 5);
+	}
+}
+
+static OWN int writes(void)
+{
+	size_t size = 1 << 20;
+	char *text = calloc(1, size);
+	int fd[2];
+
+	if (!text || pipe(fd) < 0)
+		return 1;
+	if (fork() == 0) {
+		usleep(600000);
+		while (read(fd[0], text, size) > 0)
+			;
+		_exit(0);
+	}
+	fprintf(stderr, write(fd[1], text, size) == (ssize_t)size ? "full\n" : "short\n");
+	return 0;
+}
+
+static volatile unsigned long turn_count;
+
+static void say_count(int sig)
+{
+	(void)sig;
+	dprintf(STDERR_FILENO, "turns %lu\n", turn_count);
+	_exit(0);
+}
+
+static OWN void counts(void)
+{
+	signal(SIGTERM, say_count);
+	for (;; turn_count++)
+		step(turn_count);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -139,6 +255,20 @@ int main(int argc, char **argv)
 		family();
 	} else if (!strcmp(what, "threads")) {
 		threads();
+	} else if (!strcmp(what, "passing")) {
+		turns();
+	} else if (!strcmp(what, "sends")) {
+		answers();
+	} else if (!strcmp(what, "places")) {
+		start_in_places();
+		work_in_two();
+	} else if (!strcmp(what, "writes")) {
+		return writes();
+	} else if (!strcmp(what, "counts")) {
+		counts();
+	} else if (!strcmp(what, "daemon")) {
+		if (fork() == 0)
+			counts();
 	} else {
 		return 2;
 	}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -141,6 +142,68 @@ def has_threads(build: Path, folder: Path, seconds: float) -> None:
     expect([loop_of(row) for _, row in found] == ["work"], "the thread's loop")
 
 
+def has_passing_threads(build: Path, folder: Path, seconds: float) -> None:
+    program = str(build / "tests" / "servers" / "profiled")
+    report = profile(build, [program, "passing"], seconds=seconds)
+    found = report["classes"][0]["threads"]
+    expect(loop_of(found[0]) == "turns", "the thread that stays")
+    others = sum(row["threads"] for row in found[1:])
+    expect(others <= 1, f"and the one that is there at the end: {others}")
+
+
+def sends(build: Path, folder: Path, seconds: float) -> None:
+    program = str(build / "tests" / "servers" / "profiled")
+    report = profile(build, [program, "sends"], seconds=seconds)
+    found = {loop_of(row): row["at"] for row in report["classes"][0]["threads"]}
+    expect(found.get("answers") == "output", f"a datagram is output: {found}")
+    expect("sleeps" in found and not found["sleeps"], f"but not another thread's: {found}")
+
+
+def many_places(build: Path, folder: Path, seconds: float) -> None:
+    """The start-up does not keep the loop out of the thread's table of places."""
+    program = str(build / "tests" / "servers" / "profiled")
+    report = profile(build, [program, "places"], seconds=seconds + 2)
+    found = rows(report, "poll")
+    expect([loop_of(row) for _, row in found] == ["work_in_two"], "the loop after the start-up")
+
+
+def executes(build: Path, folder: Path, seconds: float) -> None:
+    """func: means the program that is started, not one that it executes."""
+    program = str(build / "tests" / "servers" / "profiled")
+    command = ["sh", "-c", f"sleep 0.1; exec {program} serve"]
+    report = profile(build, command, text="x\n" * int(40 * seconds), seconds=seconds)
+    found = [row["at"] for _, row in rows(report, "read") if loop_of(row) == "serve"]
+    expect(len(found) == 1 and not str(found[0]).startswith("func:"), f"its site: {found}")
+
+
+def work_done(build: Path, mode: str, seconds: float) -> int:
+    words = [str(build / "bin" / "cairn"), "profile", "--seconds", str(seconds), "--"]
+    words += [str(build / "tests" / "servers" / "profiled"), mode]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    found = re.search(r"turns (\d+)", done.stderr)
+    expect(found is not None, f"it says how far it came: {done.stderr}")
+    assert found
+    return int(found[1])
+
+
+def is_not_disturbed(build: Path, folder: Path, seconds: float) -> None:
+    daemon, other = work_done(build, "daemon", seconds), work_done(build, "counts", seconds)
+    expect(daemon * 4 > other, f"a daemon is not slower: {daemon} turns, {other}")
+    words = [str(build / "bin" / "cairn"), "profile", "--seconds", "4", "--"]
+    words += [str(build / "tests" / "servers" / "profiled"), "writes"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    expect("full" in done.stderr, f"a write that waits is not cut short: {done.stderr}")
+
+
+def can_be_pasted(build: Path, folder: Path, seconds: float) -> None:
+    program = [str(build / "tests" / "servers" / "profiled"), "retry"]
+    program += ["it's", "#", "a b", "", "~", "[a]", "$x", "\\"]
+    words = [str(build / "bin" / "cairn"), "profile", "--seconds", str(seconds), "--", *program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    said = shlex.split(done.stdout.splitlines()[-1])
+    expect(said == ["cairn", "run", "--at", "wait", "--", *program], f"the command: {said}")
+
+
 def checkpoints(build: Path, site: str, command: list[str], text: str) -> int:
     words = [str(build / "bin" / "cairn"), "run", "--stats=json", "--at", site, "--", *command]
     done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=200)
@@ -180,6 +243,9 @@ def refusals(build: Path, folder: Path) -> None:
     ):
         done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=200)
         expect(done.returncode == status, f"{words}: status {done.returncode}")
+    words = [*command, "--", "sh", "-c", "kill -SEGV $$"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    expect("signal 11" in done.stderr, f"a crash is told: {done.stderr}")
 
 
 # ---- servers
@@ -313,8 +379,9 @@ def lua(build: Path, folder: Path, seconds: float) -> None:
 def test(build: Path, mode: str, folder: Path) -> None:
     name = os.environ.get("SERVER", "profile_known").removeprefix("profile_")
     timed = {
-        "known": [serves, crunches, retries, has_children, has_threads],
-        "ends": [interrupted],
+        "known": [serves, crunches, retries, has_children, has_threads, has_passing_threads],
+        "sites": [sends, many_places, executes, can_be_pasted],
+        "ends": [interrupted, is_not_disturbed],
         "sqlite": [sqlite],
         "lua": [lua],
     }
