@@ -103,23 +103,18 @@ class Command:
         self.tags = "zero"
         self.switches: dict[str, str] = {}
         self.sites: list[str] = []
-        self.unit = self.report = self.warn_uncovered = False
-        self.profile = self.complete = False
+        self.unit = self.report = self.warn_uncovered = self.profile = self.complete = False
         self.profiled = ""  # a profile, whose loops get sites
         self.loops: list[str] = []  # of it, as the pass takes them
         self.program = ""  # that was profiled
-        self.keep = ""
+        self.keep = self.lose = self.stop = self.lto = ""
         self.output = "a.out"
         self.abi_lists: list[str] = []
-        self.lose = ""
-        self.stop = ""
-        self.prints = False
-        self.inputs = 0
+        self.prints, self.inputs = False, 0
         self.files: list[str] = []  # inputs by name, libraries as -lNAME
         self.dirs: list[str] = []
         self.flags: set[str] = set()
         self.linker: set[str] = set()
-        self.lto = ""
         # Response files are read here, too: they may hold any option.
         self.read(list(expand(words)))
 
@@ -262,9 +257,13 @@ class Command:
         self.program, *self.loops = done.stdout.splitlines()
 
     def may_lack_sites(self) -> bool:
-        """A program of one file under another name than the one profiled: configure's checks."""
-        sources = sum(not name.startswith("-l") for name in self.files)
-        return sources <= 1 and Path(self.output).name != self.program
+        """Another program than the one profiled; or its loops are in libraries with hooks."""
+        return Path(self.output).name != self.program or bool(self.loops_elsewhere())
+
+    def loops_elsewhere(self) -> list[str]:
+        """Loops of the profile that have their sites in shared libraries of this link."""
+        codes = [native_code(path) or b"" for path in self.paths() if ".so" in path.name]
+        return [loop for loop in self.loops if any(loop.encode() in code for code in codes)]
 
     def paths(self) -> list[Path]:
         """The files that inputs may mean, but for our own."""
@@ -306,8 +305,10 @@ class Command:
         own["tags"] = "epoch" if self.tags == "epoch" else "one"
         if self.report:
             own["report"] = "on"
-        if self.loops and self.may_lack_sites():
+        if link and self.loops and self.may_lack_sites():
             own["may-lack-sites"] = "on"
+            if sum(not name.startswith("-l") for name in self.files) < 2:
+                own["warn-lack"] = "off"  # configure's checks want no warnings
         if self.lose:
             own["lose"] = self.lose
         if self.warn_uncovered:
@@ -504,12 +505,10 @@ def is_cxx(name: str, command: Command) -> bool:
 
 def arguments(command: Command, cxx: bool) -> list[str]:
     plugin = library(PASS)
-    words: list[str] = []
+    words: list[str] = [] if command.per_unit() else ["-flto=full"]
     if command.per_unit() or command.loops or (cxx and command.switches.get("wrap") != "off"):
         # A plugin for the compiler; what was bitcode before gets nothing at the link.
         words += [f"-fpass-plugin={plugin}"]
-    if not command.per_unit():
-        words += ["-flto=full"]
     narrow = command.narrow()
     if not command.has("-fPIC", "-fpic", "-fpie", *(("-fPIE",) if narrow else ())):
         words += ["-fno-pie"] if narrow else ["-fPIE"]
@@ -529,6 +528,7 @@ def arguments(command: Command, cxx: bool) -> list[str]:
         words += [f"-Wl,--load-pass-plugin={plugin}"]
     if command.partial():
         return words
+    words += ["-x", "none"]  # what follows is of no language that the user has named
     if command.complete:
         words = complete_link(command, words)
     elif narrow:
@@ -592,6 +592,7 @@ def main() -> int:
     os.environ["CAIRN_PASS"] = command.pass_options(whole)
     os.environ["CAIRN_NATIVE"] = "\n".join(map(str, command.natives()))
     os.environ["CAIRN_LOOPS"] = "\n".join(command.loops)
+    os.environ["CAIRN_LOOPS_ELSEWHERE"] = "\n".join(command.loops_elsewhere() if whole else [])
     os.execv(clang, words)
 
 

@@ -7,6 +7,7 @@
 #include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/Path.h"
 
 using namespace llvm;
 
@@ -134,6 +135,11 @@ bool LoopIdentity::same_function(const LoopIdentity &other) const
 {
 	return function == other.function && local == other.local &&
 		(!local || same_path(file, other.file));
+}
+
+bool LoopIdentity::same_file_name(const LoopIdentity &other) const
+{
+	return sys::path::filename(file) == sys::path::filename(other.file);
 }
 
 } // namespace cairn

@@ -27,6 +27,8 @@ struct LoopIdentity {
 	std::string text() const;
 	static std::optional<LoopIdentity> parse(llvm::StringRef line);
 	bool same_function(const LoopIdentity &other) const;
+	// Of a file of that name, whatever its folder.
+	bool same_file_name(const LoopIdentity &other) const;
 };
 
 struct NamedLoop {

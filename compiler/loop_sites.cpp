@@ -6,20 +6,23 @@
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
 #include <cstdlib>
 
 using namespace llvm;
 
 namespace cairn {
 
-// Of units: the loops that have their sites. Links put the lists together.
+// Of units: the loops that have their sites, and those that their function has no more. Links put
+// the lists together.
 static constexpr const char *found_list = "cairn.loops.found";
+static constexpr const char *lost_list = "cairn.loops.lost";
 // Defined by each unit that has one, for links that see no bitcode (cairn_cc.py).
 static constexpr const char *found_symbol = "__cairn_loop_of_the_profile";
 
-std::vector<LoopIdentity> wanted_loops()
+static std::vector<LoopIdentity> loops_of(const char *variable)
 {
-	const char *text = std::getenv("CAIRN_LOOPS");
+	const char *text = std::getenv(variable);
 	SmallVector<StringRef, 8> lines;
 	std::vector<LoopIdentity> wanted;
 
@@ -28,11 +31,16 @@ std::vector<LoopIdentity> wanted_loops()
 		std::optional<LoopIdentity> id = LoopIdentity::parse(line);
 
 		if (!id)
-			report_fatal_error(Twine("cairn: CAIRN_LOOPS has '") + line +
+			report_fatal_error(Twine("cairn: ") + variable + " has '" + line +
 					"', which is no loop", /*gen_crash_diag=*/false);
 		wanted.push_back(*id);
 	}
 	return wanted;
+}
+
+std::vector<LoopIdentity> wanted_loops()
+{
+	return loops_of("CAIRN_LOOPS");
 }
 
 static std::string describe(const LoopIdentity &id)
@@ -62,15 +70,53 @@ static const NamedLoop *find_loop(ArrayRef<NamedLoop> loops, const LoopIdentity 
 	return alike == 1 ? moved : nullptr;
 }
 
-static void keep(Module &m, const LoopIdentity &id)
+static void warn_of(const LoopIdentity &id)
+{
+	errs() << "cairn: warning: no site: not there any more: " << describe(id) << "\n";
+}
+
+static void list_in(Module &m, const char *list, const LoopIdentity &id)
 {
 	LLVMContext &context = m.getContext();
 
-	m.getOrInsertNamedMetadata(found_list)
-		->addOperand(MDNode::get(context, MDString::get(context, id.text())));
+	m.getOrInsertNamedMetadata(list)->addOperand(
+		MDNode::get(context, MDString::get(context, id.text())));
+}
+
+static bool is_listed(const Module &m, const char *name, const LoopIdentity &id)
+{
+	const NamedMDNode *list = m.getNamedMetadata(name);
+	std::string text = id.text();
+
+	return list && llvm::any_of(list->operands(), [&](const MDNode *node) {
+		return cast<MDString>(node->getOperand(0))->getString() == text;
+	});
+}
+
+static void keep(Module &m, const LoopIdentity &id)
+{
+	LLVMContext &context = m.getContext();
+	Constant *text = ConstantDataArray::getString(context, id.text());
+
+	list_in(m, found_list, id);
+	// For those who link a shared library (cairn_cc.py).
+	appendToUsed(m, new GlobalVariable(m, text->getType(), true, GlobalValue::PrivateLinkage,
+				text, "cairn.loop.text"));
 	if (!m.getNamedValue(found_symbol))
 		new GlobalVariable(m, Type::getInt8Ty(context), true, GlobalValue::WeakODRLinkage,
 			ConstantInt::get(Type::getInt8Ty(context), 1), found_symbol);
+}
+
+// A unit of the program that was profiled, not the main function of another one.
+static void lose(Module &m, const LoopIdentity &want, const LoopIdentity &here, const Options &o)
+{
+	if (!here.same_file_name(want))
+		return;
+	// At a link of bitcode it is said once for the whole program.
+	if (o.lto)
+		list_in(m, lost_list, want);
+	else
+		warn_of(want);
 }
 
 void insert_loop_sites(Module &m, const Options &o, Report &report)
@@ -92,10 +138,7 @@ void insert_loop_sites(Module &m, const Options &o, Report &report)
 			continue;
 		found = find_loop(loops.list, want);
 		if (!found) {
-			// At a link of bitcode that is said there, once for the whole program.
-			if (!o.lto)
-				errs() << "cairn: warning: no site: not there any more: "
-				       << describe(want) << "\n";
+			lose(m, want, here, o);
 			continue;
 		}
 		call_site(*found->loop->getHeader()->getFirstInsertionPt(), site_count(m), 1, o,
@@ -107,27 +150,31 @@ void insert_loop_sites(Module &m, const Options &o, Report &report)
 
 void check_loop_sites(const Module &m, const Options &o)
 {
-	const NamedMDNode *list = m.getNamedMetadata(found_list);
-	std::vector<LoopIdentity> wanted = wanted_loops();
-	std::vector<std::string> missing;
+	std::vector<LoopIdentity> wanted = wanted_loops(), missing;
+	std::vector<LoopIdentity> elsewhere = loops_of("CAIRN_LOOPS_ELSEWHERE");
+	bool told = false;
 
-	for (const LoopIdentity &want : wanted) {
-		std::string text = want.text();
-		bool found = list && llvm::any_of(list->operands(), [&](const MDNode *node) {
-			return cast<MDString>(node->getOperand(0))->getString() == text;
-		});
+	for (const LoopIdentity &want : wanted)
+		if (!is_listed(m, found_list, want) &&
+			llvm::none_of(elsewhere, [&](const LoopIdentity &there) {
+				return there.text() == want.text();
+			}))
+			missing.push_back(want);
+	bool none = !wanted.empty() && missing.size() == wanted.size();
 
-		if (!found)
-			missing.push_back(describe(want));
+	for (const LoopIdentity &id : missing) {
+		if (none && o.may_lack_sites && !is_listed(m, lost_list, id))
+			continue;
+		warn_of(id);
+		told = true;
 	}
-	if (wanted.empty() || (missing.size() == wanted.size() && o.may_lack_sites))
-		return;
-	for (const std::string &name : missing)
-		errs() << "cairn: warning: no site: not there any more: " << name << "\n";
-	if (missing.size() == wanted.size())
+	if (none && !o.may_lack_sites)
 		report_fatal_error("cairn: -fcairn-sites: no loop of the profile is in this program: "
 				   "is it of another one, or were its units compiled without it?",
 			/*gen_crash_diag=*/false);
+	if (none && o.warn_lack && !told)
+		errs() << "cairn: warning: no loop of the profile is in this program, so it gets "
+			  "no sites\n";
 }
 
 } // namespace cairn

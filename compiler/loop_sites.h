@@ -19,8 +19,9 @@ std::vector<LoopIdentity> wanted_loops();
 // it. Which they were is kept in the module for check_loop_sites.
 void insert_loop_sites(llvm::Module &m, const Options &o, Report &report);
 
-// Once all units of the program are in the module: names those that were found nowhere. None found
-// at all ends the compiler, but for the small programs that configure scripts build.
+// Once all units of the program are in the module: names those that were found nowhere, neither
+// here nor in its shared libraries (the environment's CAIRN_LOOPS_ELSEWHERE). None found at all
+// ends the compiler, if it is the program that was profiled.
 void check_loop_sites(const llvm::Module &m, const Options &o);
 
 } // namespace cairn

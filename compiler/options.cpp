@@ -56,7 +56,8 @@ Options Options::parse(const char *text)
 	struct { const char *key; bool *to; } const switches[] = {
 		{ "save", &o.save }, { "link", &o.link }, 
 		{ "lto", &o.lto }, { "profile", &o.profile },
-		{ "may-lack-sites", &o.may_lack_sites }, { "sites-long", &o.sites_long },
+		{ "may-lack-sites", &o.may_lack_sites }, { "warn-lack", &o.warn_lack },
+		{ "sites-long", &o.sites_long },
 		{ "guard", &o.guard }, { "threads", &o.threads },
 		{ "stack", &o.stack }, { "fresh", &o.fresh }, { "loops", &o.loops },
 		{ "segments", &o.segments }, { "aggregate", &o.aggregate }, { "aligned", &o.aligned },

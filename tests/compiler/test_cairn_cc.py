@@ -264,6 +264,10 @@ class CommandLine(Compiling):
     def test_standard_input_and_language(self) -> None:
         self.cc("-x", "c", "-", "-x", "none", "part.c", stdin=PROGRAM)
         self.assertEqual(self.run_built(), RESTORED)
+        # a language that holds to the end of the line is not the run-time's
+        self.cc("-fcairn-profile", "part.c", "-xc", "-", stdin=PROGRAM)
+        self.cc("part.c", "-x", "c", "-", stdin=PROGRAM)
+        self.assertEqual(self.run_built(), RESTORED)
 
     def test_response_file(self) -> None:
         self.write("words", "-O2 program.c -fcairn-tracker=undolog\npart.c")

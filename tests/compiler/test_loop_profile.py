@@ -493,11 +493,41 @@ class Sites(Folder):
         # what configure scripts build is another program, of one file
         self.cc("-fcairn-sites=counts", "program.c", "-o", "conftest")
         self.source("int more(void) { return 0; }", "more.c")
-        done = self.cc("-fcairn-sites=counts", "program.c", "more.c", "-o", "other", status=None)
-        self.assertIn("no loop of the profile", done.stderr)
-        self.assertNotEqual(done.returncode, 0)
+        # another program of the same project, which takes no checkpoints
+        done = self.cc("-fcairn-sites=counts", "program.c", "more.c", "-o", "other")
+        self.assertIn("no loop of the profile is in this program", done.stderr)
+        self.cc("-fcairn-sites=counts", "-fcairn-unit", "program.c", "more.c", "-o", "other")
         self.assertIn("do not go together",
                       self.cc("-fcairn-sites=counts", "-fcairn-profile", "more.c", status=1).stderr)
+
+    def test_other_programs_of_one_file(self) -> None:
+        """Configure's checks get no warning, but the profiled file does, if its loop changes."""
+        self.cc("-fcairn-profile", self.source(KEEPS), "-o", "prog")
+        self.run_in("./prog", "1", CAIRN_PROFILE="counts")
+        text = KEEPS.replace("turn(i, argv[1])", "if (!usleep(0)) turn(i, argv[1])")
+        for flags in (["-O2"], ["-O2", "-fcairn-unit"]):
+            for name in ("program.c", "conftest.c"):
+                self.source(text, name)
+                said = self.cc("-fcairn-sites=counts", *flags, name).stderr
+                self.assertEqual("main (program.c), loop 1 of 1" in said, name == "program.c")
+                self.assertEqual(said == "", name == "conftest.c", said)
+
+    def test_loops_of_a_shared_library(self) -> None:
+        """They have their sites there; the program that is linked with it has none, or others."""
+        self.edit()
+        text = (self.folder / "program.c").read_text()
+        self.source(text.replace("int main", "int run"), "lib.c")
+        self.source("int run(void); int main(void) { return run(); }", "main.c")
+        self.cc("-fcairn-profile", "-fPIC", "-shared", "lib.c", "-o", "librun.so")
+        link = ("main.c", "-L.", "-lrun", "-Wl,-rpath,$ORIGIN", "-o", "prog")
+        self.cc("-fcairn-profile", *link)
+        self.profile("./prog")
+        for flags in (["-O2", "-g"], ["-fcairn-unit"]):
+            flags = [*flags, "-fcairn-sites=counts"]
+            self.cc(*flags, "-fPIC", "-shared", "lib.c", "-o", "librun.so")
+            self.run_in("strip", "librun.so")
+            self.assertEqual(self.cc(*flags, *link).stderr, "")
+            self.assertEqual(self.counts_of("./prog")[1], [301])
 
     def test_one_of_two_is_gone(self) -> None:
         """Its name is told, and the other has its site."""
