@@ -67,7 +67,8 @@ bool check_oracle(const char *strategy)
 	at = strstr(strategy, key);
 	if (!at) {
 		fprintf(stderr, "cairn run: an oracle needs the trace of an earlier run: "
-				"oracle:profile=/PATH\n");
+				"%.*s:profile=/PATH\n",
+			(int)strcspn(strategy, ":"), strategy);
 		return false;
 	}
 	snprintf(path, sizeof(path), "%s", at + strlen(key));

@@ -199,6 +199,9 @@ static void print_text(const struct crn_stat_page *p)
 			s->feed_why[0] ? "; not " : "", s->feed_why);
 	for (uint32_t i = 0; i < p->site_count && i < sizeof(p->sites) / sizeof(p->sites[0]); i++)
 		printf("site         %s\n", p->sites[i]);
+	if (p->site_count > sizeof(p->sites) / sizeof(p->sites[0]))
+		printf("site         and %zu more\n",
+			p->site_count - sizeof(p->sites) / sizeof(p->sites[0]));
 	printf("sites passed %" PRIu64 " (%" PRIu64 " nested)\n", p->hits, p->nested);
 	printf("checkpoints  %" PRIu64 " (%" PRIu64 " after outputs, %" PRIu64
 	       " failed), newest %" PRIu64 ", %.1f/s\n",

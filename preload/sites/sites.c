@@ -340,8 +340,10 @@ void crn_site_hit(struct crn_call *call, enum crn_site_kind kind)
 				due |= crn_agent->sites->hits[i]++ %
 						CRN_MAX(config->sites[i].every, 1u) ==
 					0;
-		if (due && !call->covered)
+		if (due && !call->covered) {
+			crn_agent->sites->outputs += kind == CRN_SITE_OUTPUT;
 			take(call, false);
+		}
 	}
 	lock_drop();
 }

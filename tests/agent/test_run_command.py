@@ -442,6 +442,10 @@ def test_summary() -> None:
             lines = [line for line in got[2].splitlines() if line.startswith('{"pid"')]
             right = got[0] == status and len(lines) == 1 and json.loads(lines[0])["checkpoints"] > 0
             expect(right, f"{how} under {tracker}: status {status} and a summary", got)
+    got = run("--at", "output", "--stats=json", "--", "sh", "-c", "echo 1; echo 2; echo 3")
+    figures = json.loads(got[2].splitlines()[-1])
+    right = figures["outputs"] == figures["checkpoints"] > 0
+    expect(right, "checkpoints at --at output are after outputs", got)
     got = run("--at", "wait", "--stats=json", "--", sys.executable, "-c", LAST_WORDS, "9")
     expect(got[0] == -9 and not got[2], "SIGKILL leaves no time for a summary", got)
 
