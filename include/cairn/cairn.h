@@ -247,7 +247,8 @@ CRN_API int cairn_close(cairn_t *c);
  * Errors: CAIRN_EOVERLAP, CAIRN_EUNMAPPED, CAIRN_ESHARED, CAIRN_EMEMORY, -EINVAL (len 0),
  * CAIRN_EUNSUPPORTED ("shadow", "undolog": shared memory of several objects, or beside private
  * memory, or private memory in a program built with -fcairn-hybrid; "uffd", "mprotect", feed
- * "bpf-images": huge pages of hugetlbfs).
+ * "bpf-images": huge pages of hugetlbfs; "async": memory that a userfaultfd cannot protect, as of
+ * MAP_DROPPABLE or a BPF map; all trackers: memory of memfd_secret).
  */
 CRN_API CRN_MUST_CHECK int cairn_area_add(cairn_t *c, void *addr, size_t len);
 

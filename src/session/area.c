@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The table of areas. area_calls.c has the calls by which a program changes it. */
+#include <errno.h>
 #include "session/engine.h"
 #include "base/check.h"
 #include "base/copy.h"
+#include "os/guarded.h"
+#include "os/memory.h"
 
 /* ---- Ranges: exclusions, omissions ------------------------------------------------------ */
 
@@ -93,11 +96,25 @@ static void table_remove(cairn_t *c, size_t at)
 		c->areas[i] = c->areas[i + 1];
 }
 
+bool crn_area_secret(cairn_t *c, uintptr_t page)
+{
+	uint8_t byte;
+	bool secret;
+
+	crn_own_calls(c, true);
+	secret = crn_guarded_copy(&byte, (const void *)page, 1) >= 0 &&
+		crn_memory_peek(&byte, (const void *)page, 1) == -EFAULT;
+	crn_own_calls(c, false);
+	return secret;
+}
+
 int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born)
 {
 	struct crn_area *area;
 	int err;
 
+	if (flags & CRN_AREA_SHARED && crn_area_secret(c, begin))
+		return CAIRN_EUNSUPPORTED;
 	CRN_TRY(crn_grow(
 		c, (void **)&c->areas, &c->area_capacity, c->area_count + 1, sizeof(*c->areas)));
 	area = crn_block_alloc(c->arena, sizeof(*area));

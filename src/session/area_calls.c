@@ -98,6 +98,8 @@ static int inspect(cairn_t *c, uintptr_t begin, uintptr_t end)
 			(m.prot & (PROT_READ | PROT_WRITE)) != (PROT_READ | PROT_WRITE) ||
 			crn_mapping_special(&m))
 			return CAIRN_EUNMAPPED;
+		if (m.shared && c->ops->caps & CRN_TRACK_SHARED && crn_area_secret(c, at))
+			return CAIRN_EUNSUPPORTED;
 		shared |= m.shared;
 		at = m.end;
 	}
@@ -159,7 +161,8 @@ static int track(cairn_t *c, uintptr_t begin, uintptr_t end)
 			flags | CRN_AREA_EXPLICIT, c->last_id + 1);
 		if (err < 0) {
 			untrack(c, begin, end);
-			return err;
+			/* Of a kind that the kernel does not protect: a BPF map, MAP_DROPPABLE. */
+			return err == -EINVAL ? CAIRN_EUNSUPPORTED : err;
 		}
 	}
 	return 0;

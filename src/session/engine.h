@@ -341,6 +341,8 @@ size_t crn_area_from(const cairn_t *c, uintptr_t addr); /* the first that ends a
 /* Of a file that somebody may cut short? */
 bool crn_area_cuttable(const struct crn_area *area);
 bool crn_areas_cover(const cairn_t *c, uintptr_t begin, uintptr_t end);
+/* Shared memory that no system call can read, which is how files are read: of memfd_secret(2). */
+bool crn_area_secret(cairn_t *c, uintptr_t page);
 int crn_area_track(cairn_t *c, uintptr_t begin, uintptr_t end, uint32_t flags, uint64_t born);
 /* Areas[at] ends, and with it all that the tracker knows of it. */
 void crn_area_untrack(cairn_t *c, size_t at);
@@ -421,10 +423,7 @@ void crn_in_flight_end(cairn_t *c);
 /* ---- map_layout.c */
 /* No longer tracked, which is not the same as gone: if it is there, the next look finds it. */
 void crn_layout_leave_out(cairn_t *c, uintptr_t begin, uintptr_t end);
-/*
- * Find anew what of the layout the program may not read or write at present, and whether the
- * tracker could not take some of it. 0 or CAIRN_EMEMORY.
- */
+/* Find anew c->awkward, and what the tracker could not take. 0 or CAIRN_EMEMORY. */
 int crn_layout_awkward(cairn_t *c);
 /* [begin, end) is c->fresh from now on, for which there must be room. Before it is tracked. */
 int crn_layout_reserve(cairn_t *c);

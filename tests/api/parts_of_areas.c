@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* parts_of_areas TRACKER: what is said of areas of which a part is another memory by now. */
+/*
+ * parts_of_areas TRACKER: what is said of areas of which a part is another memory by now, or memory
+ * that no tracker takes.
+ */
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include "../lib/harness.h"
 
 #define PAGE 4096ul
@@ -63,6 +67,30 @@ static void shared_part(void)
 	CHECK(*other == 1);
 }
 
+/* What it holds cannot be read by system calls: it would be taken for a file that was cut short. */
+static void secret_memory(void)
+{
+	int fd = (int)syscall(SYS_memfd_secret, 0), rc;
+	uint8_t *at = map(NULL, 4, MAP_PRIVATE), *secret = at + 2 * PAGE;
+	uint64_t id;
+
+	if (fd < 0)
+		return; /* the kernel has none */
+	CHECK(ftruncate(fd, PAGE) == 0);
+	CHECK(mmap(secret, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == secret);
+	rc = cairn_area_add(c, at, 4 * PAGE);
+	CHECK(rc == CAIRN_EUNSUPPORTED || rc == CAIRN_ESHARED);
+	CHECK_RC(cairn_area_add(c, secret, PAGE), rc);
+	map(secret, 1, MAP_PRIVATE);
+	CHECK_OK(cairn_area_add(c, at, 4 * PAGE));
+	CHECK(mmap(secret, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == secret);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK_RC(cairn_rewind(c, id), CAIRN_EUNSUPPORTED);
+	CHECK_OK(cairn_area_remove(c, at, 4 * PAGE));
+	CHECK_OK(cairn_rewind(c, id));
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -77,6 +105,7 @@ int main(int argc, char **argv)
 	CHECK_OK(rc);
 	touched_part();
 	shared_part();
+	secret_memory();
 	CHECK_OK(cairn_close(c));
 	return 0;
 }
