@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The report of `cairn profile`, for people and as JSON. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "elf_file.h"
 #include "profile_classes.h"
+#include "runnable.h"
 
 /* Without the version: epoll_wait@@GLIBC_2.3.2 */
 static int symbol_length(const char *symbol)
@@ -85,6 +87,7 @@ static void print_word(const char *word, FILE *out)
 static void print_text(const struct profile *p, const struct profile_classes *all, FILE *out)
 {
 	double seconds = profile_seconds(p);
+	char path[PATH_MAX];
 
 	fprintf(out, "%.1f s%s, %u process class%s", seconds, p->load_ns ? " under load" : "",
 		all->count, all->count == 1 ? "" : "es");
@@ -105,6 +108,10 @@ static void print_text(const struct profile *p, const struct profile_classes *al
 		fprintf(out, "No loop was seen to turn: give it a load, or more time.\n");
 		return;
 	}
+	/* If it would refuse the program, that says why, on standard error. */
+	fflush(out);
+	if (check_program(p->argv[0], path))
+		return;
 	fprintf(out, "cairn run");
 	for (unsigned i = 0; i < all->site_count; i++)
 		fprintf(out, " --at %s", all->sites[i]);

@@ -142,6 +142,8 @@ static const struct object *object_of(Dwfl_Module *module, const char *path)
 	*slot = object = profile_alloc(sizeof(*object));
 	if (elf_open(&f, path) == 0) {
 		object->count = elf_functions(&f, &object->functions);
+		if (object->count < 0) /* no table: as in static programs that are no PIE */
+			object->count = 0;
 		elf_close(&f);
 	}
 	return object;

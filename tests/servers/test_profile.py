@@ -195,6 +195,17 @@ def is_not_disturbed(build: Path, folder: Path, seconds: float) -> None:
     expect("full" in done.stderr, f"a write that waits is not cut short: {done.stderr}")
 
 
+def is_static(build: Path, folder: Path, seconds: float) -> None:
+    """Such a program has no table of functions, and `cairn run` refuses it."""
+    words = [str(build / "bin" / "cairn"), "profile", "--seconds", str(seconds), "--"]
+    words += [str(build / "tests" / "servers" / "profiled_static"), "retry"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+    right = done.returncode == 0 and "loop in work" in done.stdout
+    expect(right, f"its loop: {done.returncode}, {done.stdout}")
+    right = "cairn run" not in done.stdout and "statically linked" in done.stderr
+    expect(right, f"but no command to paste: {done.stderr}")
+
+
 def can_be_pasted(build: Path, folder: Path, seconds: float) -> None:
     program = [str(build / "tests" / "servers" / "profiled"), "retry"]
     program += ["it's", "#", "a b", "", "~", "[a]", "$x", "\\"]
@@ -380,7 +391,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
     name = os.environ.get("SERVER", "profile_known").removeprefix("profile_")
     timed = {
         "known": [serves, crunches, retries, has_children, has_threads, has_passing_threads],
-        "sites": [sends, many_places, executes, can_be_pasted],
+        "sites": [sends, many_places, executes, is_static, can_be_pasted],
         "ends": [interrupted, is_not_disturbed],
         "sqlite": [sqlite],
         "lua": [lua],
