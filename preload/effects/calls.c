@@ -372,7 +372,7 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		verdict = before_with_session(call, row);
 	if (verdict == CRN_CALL_ANSWERED)
 		return verdict;
-	if (row->site == CRN_CALL_MAPS && crn_map_call(call)) {
+	if ((row->site == CRN_CALL_MAPS || row->hook == &crn_hook_madvise) && crn_map_call(call)) {
 		if (verdict == CRN_CALL_RUN_THEN)
 			after_with_session(call, row);
 		return CRN_CALL_ANSWERED;

@@ -261,11 +261,19 @@ static bool takes_away(const struct crn_call *call)
 	return false;
 }
 
-/* The session is told before the call what it is about. */
-static bool maps_file(const struct crn_call *call)
+/* Is the session better off if it is told before the call what it is about? */
+static bool told_before(const struct crn_call *call)
 {
-	return call->nr == SYS_mmap && crn_agent->session &&
-		crn_maps_of_file((int)call->args[2], (int)call->args[3]);
+	const cairn_t *session = crn_agent->session;
+
+	switch (session ? call->nr : -1) {
+	case SYS_mmap:
+		return crn_maps_of_file((int)call->args[2], (int)call->args[3]) ||
+			(crn_maps_minds(session) && crn_maps_of_memory((int)call->args[3]));
+	case SYS_madvise:
+		return call->args[2] == MADV_DONTNEED && crn_maps_minds(session);
+	}
+	return false;
 }
 
 static enum crn_maps_kind kind_of(long nr)
@@ -282,6 +290,8 @@ static enum crn_maps_kind kind_of(long nr)
 		return CRN_MAPS_MOVES;
 	case SYS_brk:
 		return CRN_MAPS_BREAK;
+	case SYS_madvise:
+		return CRN_MAPS_DROPS;
 	}
 	return CRN_MAPS_OTHER;
 }
@@ -309,6 +319,7 @@ static void ends_of(const struct crn_call *call, struct crn_range ends[2])
 			return;
 		/* fallthrough */
 	case SYS_munmap:
+	case SYS_madvise:
 	case SYS_remap_file_pages:
 		ends[0] = pages_of(a[0], a[1]);
 		return;
@@ -362,10 +373,10 @@ static void make_map_call(struct crn_call *call)
 
 bool crn_map_call(struct crn_call *call)
 {
-	if (!crn_agent->config.site_count || !(takes_away(call) || maps_file(call)))
+	if (!crn_agent->config.site_count || !(takes_away(call) || told_before(call)))
 		return false;
 	make_map_call(call);
-	if (crn_memory_found(call))
+	if (call->nr != SYS_madvise && crn_memory_found(call))
 		make_map_call(call);
 	return true;
 }
@@ -434,6 +445,9 @@ void crn_madvise_prepare(struct crn_call *call)
 		crn_output_memory(addr, end - addr);
 		return;
 	case MADV_DONTNEED:
+		if (told_before(call))
+			return;
+		/* fallthrough */
 	case MADV_DONTNEED_LOCKED:
 		save_dropped(addr, end);
 	}

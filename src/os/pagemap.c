@@ -38,6 +38,20 @@ long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool pro
 	return scan_runs(pagemap, &scan, cursor, end, runs, max);
 }
 
+long crn_pagemap_stored(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect,
+	struct crn_page_run *runs, size_t max)
+{
+	struct crn_scan scan = {
+		.flags = CRN_SCAN_CHECK_WPASYNC | (protect ? CRN_SCAN_WP_MATCHING : 0),
+		.category_inverted = CRN_PAGE_PFNZERO,
+		.category_mask = CRN_PAGE_WRITTEN | CRN_PAGE_PFNZERO,
+		.category_anyof_mask = CRN_PAGE_PRESENT | CRN_PAGE_SWAPPED,
+		.return_mask = CRN_PAGE_WRITTEN,
+	};
+
+	return scan_runs(pagemap, &scan, cursor, end, runs, max);
+}
+
 long crn_pagemap_protected(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
 {
@@ -191,15 +205,14 @@ long crn_pagemap_own_present(
 	return scan_runs(pagemap, &scan, cursor, end, runs, max);
 }
 
-bool crn_pagemap_any_present(int pagemap, uintptr_t begin, uintptr_t end)
+long crn_pagemap_present(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
 {
-	struct crn_page_run run;
 	struct crn_scan scan = {
 		.category_inverted = CRN_PAGE_PFNZERO,
 		.category_mask = CRN_PAGE_PFNZERO | CRN_PAGE_PRESENT,
 		.return_mask = CRN_PAGE_PRESENT,
-		.max_pages = 1,
 	};
 
-	return scan_runs(pagemap, &scan, &begin, end, &run, 1) != 0;
+	return scan_runs(pagemap, &scan, cursor, end, runs, max);
 }

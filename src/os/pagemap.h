@@ -73,6 +73,13 @@ long crn_pagemap_written(int pagemap, uintptr_t *cursor, uintptr_t end, bool pro
 	struct crn_page_run *runs, size_t max);
 
 /*
+ * Those of them that hold something: not what has been emptied since it was protected, nor what has
+ * only been loaded from and is zeros.
+ */
+long crn_pagemap_stored(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect,
+	struct crn_page_run *runs, size_t max);
+
+/*
  * The pages of [*cursor, end) that a userfaultfd protects, populated or not, as runs; cursor as
  * above; 30 cycles a page. Runs written, or -errno.
  */
@@ -126,9 +133,9 @@ long crn_pagemap_own_present(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
 /*
- * Does some page of [begin, end) hold content in memory, the zero page not counted? On any error
- * the answer is yes.
+ * Those that hold content in memory, the zero page not counted; by PAGEMAP_SCAN alone.
  */
-bool crn_pagemap_any_present(int pagemap, uintptr_t begin, uintptr_t end);
+long crn_pagemap_present(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max);
 
 #endif

@@ -435,6 +435,9 @@ enum crn_follow {
 };
 /* Bring layout and areas up to date; changes go to the newest mark. */
 int crn_layout_follow(cairn_t *c, enum crn_follow how);
+/* May that be done of [begin, end) alone? If it fails, everything has to be looked at. */
+bool crn_layout_has_parts(const cairn_t *c, uintptr_t begin, uintptr_t end);
+int crn_layout_follow_part(cairn_t *c, uintptr_t begin, uintptr_t end);
 /* Are these parts of one mapping, as far as a layout knows? */
 bool crn_same_kind(const struct crn_piece *a, const struct crn_piece *b);
 /*

@@ -115,15 +115,102 @@ bool crn_maps_of_file(int prot, int flags)
 	return !(flags & others) && ((flags & MAP_TYPE) != MAP_PRIVATE || !(prot & PROT_WRITE));
 }
 
-/* Is what it takes away, or gives, no part of the surface? The lock is held. */
-static bool changes_nothing(const cairn_t *c, enum crn_maps_kind kind, const long args[6],
+bool crn_maps_of_memory(int flags)
+{
+	return (flags & ~(MAP_NORESERVE | MAP_STACK)) == (MAP_PRIVATE | MAP_ANONYMOUS);
+}
+
+bool crn_maps_minds(const cairn_t *c)
+{
+	return c->ops->suspect;
+}
+
+/*
+ * What becomes of the surface when the call succeeds. But for `ANYTHING` a feed need not doubt: its
+ * pages are protected as before, or untracked before anybody can map something in their place.
+ */
+enum outcome {
+	NOTHING, /* no part of it is concerned */
+	MORE,    /* memory where none was: the next look finds it there */
+	LESS,    /* memory is gone: followed at once */
+	EMPTIED, /* its content is gone */
+	ANYTHING,
+};
+
+/*
+ * Is what a call empties tracked, and nobody else's? But for what nobody can write, as the end of a
+ * stack. With a userfaultfd of the program's own the call might wait for a thread that waits for
+ * our lock.
+ */
+static bool all_private(const cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = crn_area_from(c, begin); begin < end; i++) {
+		const struct crn_area *a = i < c->area_count ? c->areas[i] : NULL;
+		uintptr_t next = a ? CRN_MIN(a->begin, end) : end;
+
+		if (begin < next && crn_maps_closed(&c->maps, begin, next) != 1)
+			return false;
+		if (next == end)
+			return true;
+		if (a->flags & CRN_AREA_SHARED)
+			return false;
+		begin = a->end;
+	}
+	return true;
+}
+
+/* The lock is held. */
+static enum outcome outcome_of(const cairn_t *c, enum crn_maps_kind kind, const long args[6],
 	const struct crn_range *r)
 {
 	size_t i = crn_area_from(c, r->begin);
+	bool areas = i < c->area_count && c->areas[i]->begin < r->end;
 
-	if (kind == CRN_MAPS_MAPS)
-		return by_kind(c) && crn_maps_of_file((int)args[2], (int)args[3]);
-	return kind == CRN_MAPS_UNMAPS && (i == c->area_count || c->areas[i]->begin >= r->end);
+	switch (kind) {
+	case CRN_MAPS_MAPS:
+		if (by_kind(c) && crn_maps_of_file((int)args[2], (int)args[3]))
+			return NOTHING;
+		return c->ops->suspect && crn_maps_of_memory((int)args[3]) ? MORE : ANYTHING;
+	case CRN_MAPS_UNMAPS:
+		if (!areas)
+			return NOTHING;
+		/* fallthrough */
+	case CRN_MAPS_BREAK:
+		if (!c->ops->suspect || !crn_layout_has_parts(c, r->begin, r->end))
+			return ANYTHING;
+		return r->begin < r->end ? LESS : MORE; /* of a break: does it fall? */
+	case CRN_MAPS_DROPS:
+		return c->ops->suspect && all_private(c, r->begin, r->end) ? EMPTIED : ANYTHING;
+	default:
+		return ANYTHING;
+	}
+}
+
+/* It has succeeded. */
+static void follow_outcome(cairn_t *c, enum outcome outcome, enum crn_maps_kind kind,
+	const long args[6], const struct crn_range *r, long result)
+{
+	int err;
+
+	switch (outcome) {
+	case MORE:
+		if (kind == CRN_MAPS_MAPS)
+			crn_maps_added(c, (int)args[2], (int)args[3], (uintptr_t)result,
+				(size_t)args[1]);
+		else if (r->end < (uintptr_t)result)
+			note_added(c, crn_pages(r->end), crn_pages(crn_page_up((uintptr_t)result)));
+		return;
+	case LESS:
+		err = crn_layout_follow_part(c, r->begin, crn_page_up(r->end));
+		if (err >= 0)
+			return;
+		crn_debug("what is gone at %zx: %d", r->begin, err);
+		c->ops->suspect(c->tracker);
+		crn_maps_changed(c);
+		return;
+	default:
+		return;
+	}
 }
 
 /* Is all of it mapped, and nothing of it a file? Only where that is cheap to ask. */
@@ -171,7 +258,7 @@ static void given(cairn_t *c, enum crn_maps_kind kind, const long args[6],
 		tracked |= c->mode == CRN_SURFACE_PROGRAM || crn_area_at(c, begin - 1);
 		break;
 	case CRN_MAPS_MAPS:
-		tracked &= plain((int)args[2], (int)args[3]);
+		tracked &= args[3] & MAP_FIXED && plain((int)args[2], (int)args[3]);
 		break;
 	case CRN_MAPS_PROTECTS:
 		tracked = tracked && args[2] & PROT_WRITE && no_file(c, begin, end);
@@ -183,12 +270,50 @@ static void given(cairn_t *c, enum crn_maps_kind kind, const long args[6],
 		resemble(c, begin, end);
 }
 
+/* In [begin, end) of an area, the runs of pages that hold something. */
+static int note_held(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	for (uintptr_t a = begin, b = end; c->ops->held(c->tracker, &a, &b); a = b, b = end)
+		CRN_TRY(c->ops->page.unprotect(c->tracker, a, b - a));
+	return 0;
+}
+
+/*
+ * The content of [begin, end) is about to be gone. The kernel's tables do not show that of private
+ * mappings of files; a tracker that has to suspect nothing (`all`) will not look for the rest.
+ */
+static int note_dropped(cairn_t *c, uintptr_t begin, uintptr_t end, bool all)
+{
+	int err = 0;
+
+	for (size_t i = crn_area_from(c, begin);
+		i < c->area_count && c->areas[i]->begin < end && err >= 0; i++) {
+		const struct crn_area *a = c->areas[i];
+		uintptr_t from = CRN_MAX(a->begin, begin), to = CRN_MIN(a->end, end);
+
+		if ((a->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE)
+			err = c->ops->page.unprotect(c->tracker, from, to - from);
+		else if (all)
+			err = note_held(c, from, to);
+	}
+	return err;
+}
+
+void crn_maps_drops(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	if (!c->ops->page.unprotect || crn_lock(c) < 0)
+		return;
+	if (note_dropped(c, begin, end, false) < 0)
+		crn_warn("what is dropped at %p cannot be noted", (void *)begin);
+	crn_unlock(c);
+}
+
 long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind kind,
 	const struct crn_range ends[2])
 {
 	bool tell = kind == CRN_MAPS_PROTECTS && takes_permissions(c);
 	bool locked = crn_lock(c) >= 0;
-	bool nothing = locked && changes_nothing(c, kind, args, &ends[0]);
+	enum outcome outcome = locked ? outcome_of(c, kind, args, &ends[0]) : ANYTHING;
 	uintptr_t addr = (uintptr_t)args[0];
 	size_t len = crn_page_up((size_t)args[1]);
 	long result;
@@ -199,37 +324,28 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 		crn_files_protecting(c, addr, addr + len);
 	if (locked)
 		let_go(c, kind, ends);
-	/* A server that maps a file for each answer would else be cause for doubt, and a scan. */
-	if (nothing)
+	if (kind == CRN_MAPS_DROPS && locked && c->ops->page.unprotect &&
+		note_dropped(c, ends[0].begin, ends[0].end, outcome == EMPTIED) < 0) {
+		outcome = ANYTHING;
+		crn_maps_changed(c); /* copies of files' pages are counted, too */
+	}
+	/* A server that maps memory for each answer would else be cause for doubt, and a scan. */
+	if (outcome != ANYTHING)
 		crn_own_calls(c, true);
 	result = crn_memory_call(nr, args);
-	if (nothing)
-		crn_own_calls(c, false);
+	if ((unsigned long)result < -4095ul && outcome != ANYTHING)
+		follow_outcome(c, outcome, kind, args, &ends[0], result);
 	if (tell && locked && result >= 0)
 		(void)c->ops->page.protection(c->tracker, addr, len, (int)args[2]);
-	if (!nothing)
+	if (outcome == ANYTHING && kind != CRN_MAPS_DROPS)
 		crn_maps_changed(c);
 	if (locked && (unsigned long)result < -4095ul)
 		given(c, kind, args, ends, result);
+	if (outcome != ANYTHING)
+		crn_own_calls(c, false);
 	if (locked)
 		crn_unlock(c);
 	return result;
-}
-
-void crn_maps_drops(cairn_t *c, uintptr_t begin, uintptr_t end)
-{
-	if (!c->ops->page.unprotect || crn_lock(c) < 0)
-		return;
-	for (size_t i = crn_area_from(c, begin); i < c->area_count && c->areas[i]->begin < end;
-		i++) {
-		const struct crn_area *a = c->areas[i];
-		uintptr_t from = CRN_MAX(a->begin, begin), to = CRN_MIN(a->end, end);
-
-		if ((a->flags & (CRN_AREA_FILE | CRN_AREA_SHARED)) == CRN_AREA_FILE &&
-			c->ops->page.unprotect(c->tracker, from, to - from) < 0)
-			crn_warn("what is dropped at %p cannot be noted", (void *)from);
-	}
-	crn_unlock(c);
 }
 
 /* ---- Threads -------------------------------------------------------------------------------- */

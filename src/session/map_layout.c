@@ -506,9 +506,32 @@ static bool stack_has_grown(cairn_t *c)
 	return grown;
 }
 
-static int follow(cairn_t *c, enum crn_follow how)
+/* c->fresh has been read: what is different is followed. */
+static int follow_read(cairn_t *c, enum crn_follow how)
 {
 	struct crn_changes found = { NULL, 0, 0 };
+	int err = crn_files_diff(c, &found);
+
+	if (err >= 0)
+		err = diff_reserved(c, &found);
+	if (err >= 0 &&
+		!(c->maps_known && !found.count && same_pieces(&c->layout, &c->fresh))) {
+		err = crn_layout_reserve(c); /* pieces are cut in place */
+		if (err >= 0)
+			err = diff(c, &found);
+		if (err >= 0)
+			err = follow_changes(c, &found, how);
+		if (err >= 0)
+			crn_added_prune(c);
+	} else if (err >= 0) {
+		take_lists(c);
+	}
+	crn_changes_close(c, &found);
+	return err;
+}
+
+static int follow(cairn_t *c, enum crn_follow how)
+{
 	bool restores = how == CRN_FOLLOW_NOTE, look;
 	int err;
 
@@ -529,22 +552,7 @@ static int follow(cairn_t *c, enum crn_follow how)
 		crn_files_look(c);
 	err = read_surface(c);
 	if (err >= 0)
-		err = crn_files_diff(c, &found);
-	if (err >= 0)
-		err = diff_reserved(c, &found);
-	if (err >= 0 &&
-		!(c->maps_known && !found.count && same_pieces(&c->layout, &c->fresh))) {
-		err = crn_layout_reserve(c); /* pieces are cut in place */
-		if (err >= 0)
-			err = diff(c, &found);
-		if (err >= 0)
-			err = follow_changes(c, &found, how);
-		if (err >= 0)
-			crn_added_prune(c);
-	} else if (err >= 0) {
-		take_lists(c);
-	}
-	crn_changes_close(c, &found);
+		err = follow_read(c, how);
 	if (err >= 0 && !restores)
 		c->files_sure = c->files_look;
 	if (err < 0)
@@ -560,4 +568,23 @@ int crn_layout_follow(cairn_t *c, enum crn_follow how)
 
 	crn_cut_look(c);
 	return err;
+}
+
+bool crn_layout_has_parts(const cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	return c->control->watched && !c->control->maps_stale && c->maps_known && !c->noted &&
+		!c->paused && crn_surface_has_parts(c) && !noted_meets(c, begin, end);
+}
+
+int crn_layout_follow_part(cairn_t *c, uintptr_t begin, uintptr_t end)
+{
+	int err = crn_layout_unprepare(c);
+
+	c->files_look = c->last_id + 1;
+	c->files_kept = false;
+	crn_own_calls(c, true);
+	if (err >= 0)
+		err = crn_surface_read_part(c, begin, end);
+	crn_own_calls(c, false);
+	return err < 0 ? err : follow_read(c, CRN_FOLLOW_ADOPT);
 }

@@ -62,8 +62,9 @@ void crn_maps_drops(cairn_t *c, uintptr_t begin, uintptr_t end);
  * Make a call of the program that takes mappings or permissions away, while no checkpoint is taken
  * and no memory is read. Returns the call's result. The tracker is told of an mprotect (address,
  * length, protection). An munmap of memory outside the surface, or an mmap of a file that cannot
- * become part of it (below), is no change and no reason for a feed to doubt. `ends`: the ranges
- * that the call unmaps, moves, replaces or extends; empty ranges are allowed.
+ * become part of it (below), is no change and no reason for a feed to doubt. Nor is the commonest
+ * of what allocators do: memory mapped where nothing was (below), unmapped, or emptied. `ends`: the
+ * ranges that the call unmaps, moves, replaces, extends or empties; empty ranges are allowed.
  */
 enum crn_maps_kind {
 	CRN_MAPS_OTHER,
@@ -72,6 +73,7 @@ enum crn_maps_kind {
 	CRN_MAPS_MAPS,
 	CRN_MAPS_MOVES,
 	CRN_MAPS_BREAK, /* ends[0].end is the break before the call, also if it rises */
+	CRN_MAPS_DROPS, /* MADV_DONTNEED: crn_maps_drops need not be called */
 };
 long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind kind,
 	const struct crn_range ends[2]);
@@ -81,6 +83,10 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
  * cannot write to? The caller may let crn_maps_call make it; it waits for nobody.
  */
 bool crn_maps_of_file(int prot, int flags);
+/* Is it an mmap of private memory of no file, wherever there is room? Likewise. */
+bool crn_maps_of_memory(int flags);
+/* Is it of use that crn_maps_call makes calls that it need not make? */
+bool crn_maps_minds(const cairn_t *c);
 
 /*
  * The kernel writes [addr, addr + len) at any time, for a thread that is being born or has just

@@ -31,6 +31,7 @@
 #include "track/track.h"
 
 #define ALIVE 0x6e6f77736562756eull
+#define SERVED (1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1))
 #define BUSY_MAX   64 /* a power of two */
 #define BUSY_TRIES 4
 #define HELD_MAX   8
@@ -194,7 +195,7 @@ static bool hold(struct crn_faults *f, const siginfo_t *info)
 /* They are blocked until the caller puts a mask back. */
 static void send_again(struct crn_faults *f, uintptr_t thread)
 {
-	crn_signal_mask(SIG_BLOCK, 1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1));
+	crn_signal_mask(SIG_BLOCK, SERVED);
 	for (size_t i = 0; i < HELD_MAX; i++) {
 		struct held *h = &f->process->held[i];
 		siginfo_t info;
@@ -222,13 +223,11 @@ void crn_faults_release(struct crn_faults *f)
 
 /* ---- The end ---------------------------------------------------------------------------- */
 
-/* Give a signal back, unless the program has taken it meanwhile. */
-static void uninstall(int sig, const struct crn_ksigaction *to)
+static bool is_ours(int sig)
 {
 	struct crn_ksigaction now;
 
-	if (crn_signal_action(sig, NULL, &now) >= 0 && now.handler == (uintptr_t)on_fault)
-		crn_signal_action(sig, to, NULL);
+	return crn_signal_action(sig, NULL, &now) >= 0 && now.handler == (uintptr_t)on_fault;
 }
 
 /* All is open. From here on stores that were refused before just run again. */
@@ -236,10 +235,11 @@ static void finish(struct crn_faults *f)
 {
 	bool alone = !f->signals || crn_thread_alone();
 
-	if (alone && f->signals) {
-		uninstall(SIGSEGV, &f->segv);
-		uninstall(SIGBUS, &f->bus);
-	}
+	/* The program may have taken one meanwhile. */
+	if (alone && f->signals && is_ours(SIGSEGV))
+		crn_signal_action(SIGSEGV, &f->segv, NULL);
+	if (alone && f->signals && is_ours(SIGBUS))
+		crn_signal_action(SIGBUS, &f->bus, NULL);
 	atomic_store(&f->over, 1);
 	f->process->guests.host = 0;
 	if (alone)
@@ -425,7 +425,7 @@ static int take(int sig, struct crn_ksigaction *before)
 		.handler = (uintptr_t)on_fault,
 		.flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | CRN_SA_RESTORER,
 		.restorer = (uintptr_t)crn_sigreturn,
-		.mask = ~(1ull << (SIGSEGV - 1) | 1ull << (SIGBUS - 1)),
+		.mask = ~SERVED,
 	};
 	int err = crn_signal_action(sig, &action, &was);
 
@@ -447,6 +447,13 @@ static int install(struct crn_faults *f)
 	}
 	f->signals = true;
 	return 0;
+}
+
+bool crn_faults_reach_us(const struct crn_faults *f)
+{
+	/* The agent sees to that itself. */
+	return !f->signals ||
+		(!(crn_signal_mask_get() & SERVED) && is_ours(SIGSEGV) && is_ours(SIGBUS));
 }
 
 /* ---- The block that a child keeps ------------------------------------------------------- */

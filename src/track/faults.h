@@ -31,6 +31,11 @@ typedef bool crn_store_fault(
 int crn_faults_open(struct crn_faults **out, struct crn_track_env *env, crn_store_fault *store,
 	void *tracker);
 void crn_faults_close(struct crn_faults *f);
+/*
+ * Would a fault of the calling thread come to us, as things are? Not if the program has blocked
+ * these signals, or taken them back, behind our back. Three system calls at most.
+ */
+bool crn_faults_reach_us(const struct crn_faults *f);
 struct crn_guests *crn_faults_guests(struct crn_faults *f);
 
 /*

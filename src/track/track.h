@@ -356,8 +356,8 @@ struct crn_tracker_ops {
 
 	/*
 	 * The session itself is about to make system calls on the address space, or has made them;
-	 * the tracker need not suspect unseen writes because of these. Does not nest. NULL: the
-	 * tracker does not care.
+	 * the tracker need not suspect unseen writes because of these. Nests. NULL: the tracker
+	 * does not care.
 	 */
 	void (*own_calls)(void *t, bool begin);
 	/*
@@ -373,6 +373,11 @@ struct crn_tracker_ops {
 	int (*settle)(void *t);
 	/* Does the tracker know that no mapping has changed since this was last asked? Or NULL. */
 	bool (*maps_quiet)(void *t);
+	/*
+	 * What came between two calls of own_calls was not what the session thought: the tracker
+	 * has to suspect unseen writes all the same. NULL: calls of the program cost it nothing.
+	 */
+	void (*suspect)(void *t);
 	/*
 	 * How it learns of writes, if there is more than one way: the name of the feed, and how
 	 * often everything had to be scanned all the same. Or NULL.

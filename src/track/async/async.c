@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "os/descriptor.h"
+#include "os/guarded.h"
 #include "os/host.h"
 #include "os/keeper.h"
 #include "os/memory.h"
@@ -132,13 +133,24 @@ static int cut_owned(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	return 0;
 }
 
+/* What is to be protected again must be there: or all would be looked at for what has changed. */
+static int cut_written(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	struct crn_range_list *const lists[] = { &t->dirty, &t->evicted, &t->open, &t->were_open };
+
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(lists); i++)
+		CRN_TRY(crn_range_list_cut(lists[i], begin, end));
+	crn_range_list_normalise(&t->open);
+	t->mixed |= t->dirty.count > 1;
+	return 0;
+}
+
 static int cut_out(void *tracker, uintptr_t begin, uintptr_t end)
 {
 	struct crn_async *t = tracker;
 
 	CRN_TRY(crn_async_abandon(t, begin, end));
-	CRN_TRY(crn_range_list_cut(&t->dirty, begin, end));
-	t->mixed |= t->dirty.count > 1;
+	CRN_TRY(cut_written(t, begin, end));
 	CRN_TRY(crn_range_list_cut(&t->gone, begin, end));
 	return cut_owned(t, begin, end);
 }
@@ -207,10 +219,9 @@ static int async_area_gone(void *tracker, struct crn_area *area)
 
 	CRN_TRY(crn_range_list_reserve(&t->gone, 1));
 	crn_async_hot_drop(t, area->begin, area->end);
-	CRN_TRY(crn_range_list_cut(&t->dirty, area->begin, area->end));
+	CRN_TRY(cut_written(t, area->begin, area->end));
 	/* Or its own copies would count as dropped, and be handed over twice. */
 	CRN_TRY(cut_owned(t, area->begin, area->end));
-	t->mixed |= t->dirty.count > 1;
 	CRN_TRY(crn_async_abandon(t, area->begin, area->end));
 	return crn_range_list_add(&t->gone, area->begin, area->end);
 }
@@ -225,7 +236,7 @@ static int async_interval_begin(void *tracker)
 static int async_interval_end(void *tracker, struct crn_sink *sink)
 {
 	struct crn_async *t = tracker;
-	bool unsteady;
+	bool ask;
 	int err;
 
 	t->mixed |= t->dirty.count > 0; /* from an attempt that failed, or touched */
@@ -235,11 +246,11 @@ static int async_interval_end(void *tracker, struct crn_sink *sink)
 	t->owed = true;
 	CRN_TRY(err);
 	CRN_TRY(crn_mirror_prepare(&t->mirror, &t->dirty, &t->gone, 0, 0, sink));
-	unsteady = crn_async_unsteady(t);
+	ask = crn_async_must_ask(t);
 	for (size_t i = 0; i < t->dirty.count; i++) {
 		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
 
-		bool doubtful = unsteady || crn_async_doubtful(t, begin, end);
+		bool doubtful = ask || crn_async_doubtful(t, begin, end);
 
 		CRN_TRY(crn_mirror_turn(&t->mirror, begin, end, doubtful, sink));
 	}
@@ -361,6 +372,27 @@ static int count_seen(struct crn_async *t, uintptr_t begin, uintptr_t end, size_
 	return 0;
 }
 
+/* Pages that are open, or were, and differ from the mirror. */
+static size_t count_open(struct crn_async *t, uintptr_t begin, uintptr_t end)
+{
+	const struct crn_range_list *lists[] = { &t->open, &t->were_open };
+	size_t count = 0;
+
+	for (size_t k = 0; k < CRN_ARRAY_SIZE(lists); k++) {
+		for (size_t i = 0; i < lists[k]->count; i++) {
+			uintptr_t to = CRN_MIN(end, lists[k]->at[i].end);
+
+			for (uintptr_t p = CRN_MAX(begin, lists[k]->at[i].begin); p < to;
+				p += CRN_PAGE_SIZE) {
+				void **slot = crn_mirror_slot(&t->mirror, p);
+
+				count += slot && !crn_guarded_same(*slot, (const void *)p);
+			}
+		}
+	}
+	return count;
+}
+
 /* Of the range alone: one thread's stack is asked for, while another scan of everything is near. */
 static int async_collect(void *tracker, uintptr_t addr, size_t len)
 {
@@ -379,7 +411,7 @@ static int async_collect(void *tracker, uintptr_t addr, size_t len)
 	}
 	CRN_TRY(err);
 	count += count_listed(&t->dirty, begin, end) + crn_async_hot_count(t, begin, end) +
-		crn_async_open_count(t, begin, end);
+		count_open(t, begin, end);
 	return (int)CRN_MIN(count, (size_t)INT32_MAX);
 }
 
@@ -396,6 +428,14 @@ static void async_own_closed(void *tracker, bool begin)
 
 	if (t->feed)
 		t->feed->ops->own_closed(t->feed, begin);
+}
+
+static void async_suspect(void *tracker)
+{
+	struct crn_async *t = tracker;
+
+	if (t->feed)
+		t->feed->ops->suspect(t->feed);
 }
 
 static bool async_maps_quiet(void *tracker)
@@ -447,6 +487,7 @@ const struct crn_tracker_ops crn_tracker_async = {
 	.own_calls = async_own_calls,
 	.own_closed = async_own_closed,
 	.maps_quiet = async_maps_quiet,
+	.suspect = async_suspect,
 	.feed = async_feed,
 	.page = { .unprotect = async_unprotect,
 		.set_hot = async_set_hot,

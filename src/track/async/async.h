@@ -142,8 +142,6 @@ int crn_async_protect_written(struct crn_async *t);
 /* `to` becomes `from`, which is sorted, without the pages that are hot. */
 int crn_async_without_hot(
 	struct crn_async *t, struct crn_range_list *to, const struct crn_range_list *from);
-/* How many pages of the range that are open, or were, differ from the mirror. */
-size_t crn_async_open_count(struct crn_async *t, uintptr_t begin, uintptr_t end);
 /*
  * [begin, end) will be adopted now: what the feed has reported of it until here is in the copy that
  * will be made. Only faults that are not over may still write: 0 or CAIRN_EMEMORY.
@@ -156,9 +154,11 @@ int crn_async_before_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end);
 int crn_async_after_adopt(struct crn_async *t);
 /*
  * Has a mapping changed since the feed was first drained in this interval? Then a page that was
- * reported may not be there any more, and is copied with care.
+ * reported may not be there any more.
  */
 bool crn_async_unsteady(const struct crn_async *t);
+/* And may a guarded load from it not return? Then the kernel is asked for each page. */
+bool crn_async_must_ask(const struct crn_async *t);
 /* Around the engine's own system calls on the address space. Nests. */
 void crn_async_own(struct crn_async *t, bool begin);
 /* Recompute the runs. 0 or negative. */

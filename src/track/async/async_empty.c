@@ -26,21 +26,31 @@ static bool is_long(uintptr_t begin, uintptr_t end, size_t pages)
 	return end - begin >= pages * CRN_PAGE_SIZE;
 }
 
-/* May the gap be left out? 1, 0 or negative. */
+/* Protect the gap. What has been populated by then stays in `dirty`. */
 static int close_gap(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
-	if (!t->feed)
-		return 1;
-	CRN_TRY(crn_uffd_protect(t->uffd, begin, end - begin, true));
-	return !crn_pagemap_any_present(t->pagemap, begin, end);
+	int err = crn_uffd_protect(t->uffd, begin, end - begin, true);
+	struct crn_page_run runs[32];
+	uintptr_t cursor = begin;
+
+	while (err >= 0 && cursor < end) {
+		long n = crn_pagemap_present(
+			t->pagemap, &cursor, end, runs, CRN_ARRAY_SIZE(runs));
+
+		err = (int)CRN_MIN(n, 0l);
+		for (long i = 0; i < n; i++)
+			CRN_TRY(crn_range_list_add(&t->turn, runs[i].begin, runs[i].end));
+		begin = err < 0 ? begin : cursor;
+	}
+	return crn_range_list_add(&t->turn, begin, end); /* all, where it could not be told */
 }
 
 /* Nothing in [begin, end) is populated, nor has it a frame. */
 static int leave_out(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
-	if (is_long(begin, end, LONG_GAP) && close_gap(t, begin, end) > 0)
-		return 0;
-	return crn_range_list_add(&t->turn, begin, end);
+	if (!is_long(begin, end, LONG_GAP))
+		return crn_range_list_add(&t->turn, begin, end);
+	return t->feed ? close_gap(t, begin, end) : 0;
 }
 
 static int settle_gap(struct crn_async *t, uintptr_t begin, uintptr_t end)

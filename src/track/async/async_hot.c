@@ -225,7 +225,7 @@ static void tell_written(struct crn_async *t)
 
 /* From hot page *i on, those below `limit` that have changed. */
 static int hand_over_hot(
-	struct crn_async *t, size_t *i, uintptr_t limit, bool unsteady, struct crn_sink *sink)
+	struct crn_async *t, size_t *i, uintptr_t limit, bool ask, struct crn_sink *sink)
 {
 	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
 	struct crn_hot_entry *at = t->hot.at + *i, *end = t->hot.at + t->hot.count;
@@ -235,12 +235,12 @@ static int hand_over_hot(
 		for (end = at; end->page < limit; end++)
 			;
 	*i = (size_t)(end - t->hot.at);
-	if (sink->exchange && crn_likely(!unsteady && !t->mirror.replaced.count))
+	if (sink->exchange && crn_likely(!ask && !t->mirror.replaced.count))
 		(void)crn_hot_exchange(&t->hot, at, end, sink, &left);
 	for (; left && at < end; at++)
 		if (at->changed)
 			CRN_TRY(crn_mirror_turn_slot(
-				&t->mirror, at->where, &at->old, at->page, unsteady, sink));
+				&t->mirror, at->where, &at->old, at->page, ask, sink));
 	(void)crn_hot_meter_end(&t->hot, meter, false);
 	return 0;
 }
@@ -278,17 +278,17 @@ static int try_closed(struct crn_async *t)
 /* By address: what has been written, and the hot pages between. */
 static int hand_over_all(struct crn_async *t, struct crn_sink *sink)
 {
-	bool unsteady = crn_async_unsteady(t);
+	bool ask = crn_async_must_ask(t);
 	size_t hot = 0;
 
 	for (size_t i = 0; i < t->dirty.count; i++) {
 		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
 
-		CRN_TRY(hand_over_hot(t, &hot, begin, unsteady, sink));
+		CRN_TRY(hand_over_hot(t, &hot, begin, ask, sink));
 		CRN_TRY(crn_mirror_turn(&t->mirror, begin, end,
-			unsteady || crn_async_doubtful(t, begin, end), sink));
+			ask || crn_async_doubtful(t, begin, end), sink));
 	}
-	return hand_over_hot(t, &hot, UINTPTR_MAX, unsteady, sink);
+	return hand_over_hot(t, &hot, UINTPTR_MAX, ask, sink);
 }
 
 static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *sink)

@@ -48,9 +48,13 @@ static size_t count_reported(const struct crn_range_list *l)
 	return n;
 }
 
+/* crn_pagemap_written, or crn_pagemap_stored where a feed would have told of what is emptied. */
+typedef long scan_fn(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect,
+	struct crn_page_run *runs, size_t max);
+
 /* Append the written pages of one run to `l`; with `protect` the kernel forgets them. */
-static int scan_run(struct crn_async *t, struct crn_range_list *l, uintptr_t begin, uintptr_t end,
-	bool protect)
+static int scan_run(struct crn_async *t, scan_fn *scan, struct crn_range_list *l, uintptr_t begin,
+	uintptr_t end, bool protect)
 {
 	uintptr_t cursor = begin;
 
@@ -60,7 +64,7 @@ static int scan_run(struct crn_async *t, struct crn_range_list *l, uintptr_t beg
 
 		if (crn_range_list_reserve(l, SCAN_ROOM) < 0 && l->count == l->capacity)
 			return CAIRN_EMEMORY;
-		n = crn_pagemap_written(t->pagemap, &cursor, end, protect, l->at + l->count,
+		n = scan(t->pagemap, &cursor, end, protect, l->at + l->count,
 			CRN_MIN(l->capacity - l->count, SCAN_BATCH));
 		if (n < 0) {
 			l->count = count_reported(l);
@@ -95,7 +99,7 @@ again:
 	for (size_t i = 0; i < t->runs.count; i++) {
 		struct crn_page_run run = t->runs.at[i];
 
-		err = scan_run(t, &t->dirty, run.begin, run.end, protect);
+		err = scan_run(t, crn_pagemap_written, &t->dirty, run.begin, run.end, protect);
 		if (err == -EPERM && repairs++ < REPAIRS_MAX) {
 			t->mixed = true; /* the run is scanned again */
 			err = crn_async_repair(t, run.begin, run.end);
@@ -302,7 +306,8 @@ static int protect_list(struct crn_async *t, const struct crn_range_list *l)
 				break;
 		if (j - i >= DENSE_RUNS) {
 			t->mixed = true;
-			CRN_TRY(scan_run(t, &t->dirty, l->at[i].begin, l->at[j - 1].end, true));
+			CRN_TRY(scan_run(t, crn_pagemap_stored, &t->dirty, l->at[i].begin,
+				l->at[j - 1].end, true));
 			continue;
 		}
 		for (size_t k = i; k < j; k++)
@@ -358,24 +363,9 @@ bool crn_async_unsteady(const struct crn_async *t)
 	return t->unsteady || (t->feed && t->feed->ops->unsteady(t->feed));
 }
 
-size_t crn_async_open_count(struct crn_async *t, uintptr_t begin, uintptr_t end)
+bool crn_async_must_ask(const struct crn_async *t)
 {
-	const struct crn_range_list *lists[] = { &t->open, &t->were_open };
-	size_t count = 0;
-
-	for (size_t k = 0; k < CRN_ARRAY_SIZE(lists); k++) {
-		for (size_t i = 0; i < lists[k]->count; i++) {
-			uintptr_t to = CRN_MIN(end, lists[k]->at[i].end);
-
-			for (uintptr_t p = CRN_MAX(begin, lists[k]->at[i].begin); p < to;
-				p += CRN_PAGE_SIZE) {
-				void **slot = crn_mirror_slot(&t->mirror, p);
-
-				count += slot && !crn_guarded_same(*slot, (const void *)p);
-			}
-		}
-	}
-	return count;
+	return crn_async_unsteady(t) && !crn_faults_reach_us(t->faults);
 }
 
 /* Pages that were open: written if they are different from what the mirror holds. */
@@ -427,7 +417,8 @@ static int audit(struct crn_async *t)
 	crn_range_list_shrink(found, 0);
 	crn_async_own(t, true);
 	for (size_t i = 0; i < t->runs.count && err >= 0; i++)
-		err = scan_run(t, found, t->runs.at[i].begin, t->runs.at[i].end, false);
+		err = scan_run(t, crn_pagemap_stored, found, t->runs.at[i].begin,
+			t->runs.at[i].end, false);
 	crn_async_own(t, false);
 	if (err < 0)
 		return err == CAIRN_EMEMORY ? err : CRN_FEED_DOUBT;
