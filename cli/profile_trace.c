@@ -353,9 +353,13 @@ static void executed(struct profile *p, struct profile_task *t)
 	struct profile_process *q = t->process;
 
 	/* The thread that calls exec takes over the first one's id; the others are gone. */
-	for (struct profile_task *o = p->tasks; o; o = o->next)
-		if (o->process == q && o != t)
-			o->live = false;
+	for (struct profile_task *o = p->tasks; o; o = o->next) {
+		if (o->process != q || o == t)
+			continue;
+		o->live = false;
+		o->wait_count = 0; /* of the program before */
+		o->current = NULL;
+	}
 	q->image = profile_image_new();
 	t->wait_count = 0;
 	t->current = NULL;

@@ -13,6 +13,7 @@
  *	         beside a thread that only sleeps in a loop
  *	places   a start-up that waits in a hundred places, each twice; then a loop of work_in_two()
  *	writes   a long write to a pipe that is read late; says `full` or `short`
+ *	becomes  a thread in a loop, beside which the first one executes `retry`
  *	counts   computes; at SIGTERM it says how many turns there were
  *	daemon   the same, in a child, after its parent has ended
  */
@@ -240,6 +241,18 @@ static OWN void counts(void)
 		step(turn_count);
 }
 
+static OWN int becomes(char *program)
+{
+	char retry[] = "retry", *argv[] = { program, retry, NULL };
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, thread, NULL) != 0)
+		return 1;
+	usleep(300000);
+	execv(program, argv);
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -264,6 +277,8 @@ int main(int argc, char **argv)
 		work_in_two();
 	} else if (!strcmp(what, "writes")) {
 		return writes();
+	} else if (!strcmp(what, "becomes")) {
+		return becomes(argv[0]);
 	} else if (!strcmp(what, "counts")) {
 		counts();
 	} else if (!strcmp(what, "daemon")) {

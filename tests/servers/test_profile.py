@@ -176,6 +176,13 @@ def executes(build: Path, folder: Path, seconds: float) -> None:
     expect(len(found) == 1 and not str(found[0]).startswith("func:"), f"its site: {found}")
 
 
+def becomes(build: Path, folder: Path, seconds: float) -> None:
+    program = str(build / "tests" / "servers" / "profiled")
+    report = profile(build, [program, "becomes"], seconds=seconds)
+    found = [loop_of(row) for row in report["classes"][0]["threads"]]
+    expect(found == ["work"], f"no thread of the program before: {found}")
+
+
 def work_done(build: Path, mode: str, seconds: float) -> int:
     words = [str(build / "bin" / "cairn"), "profile", "--seconds", str(seconds), "--"]
     words += [str(build / "tests" / "servers" / "profiled"), mode]
@@ -391,7 +398,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
     name = os.environ.get("SERVER", "profile_known").removeprefix("profile_")
     timed = {
         "known": [serves, crunches, retries, has_children, has_threads, has_passing_threads],
-        "sites": [sends, many_places, executes, is_static, can_be_pasted],
+        "sites": [sends, many_places, executes, becomes, is_static, can_be_pasted],
         "ends": [interrupted, is_not_disturbed],
         "sqlite": [sqlite],
         "lua": [lua],
