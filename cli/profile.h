@@ -87,8 +87,9 @@ struct profile_loop {
 	unsigned returned_count;
 	bool broken;            /* no debug registers here */
 	uint64_t counted;       /* the function whose calls are counted */
-	uint64_t count, count_began, count_ended; /* ns of the thread's own time on a processor */
+	uint64_t count, count_began; /* ns of the thread's own time on a processor */
 	uint64_t count_since;   /* CLOCK_MONOTONIC */
+	double rate;            /* calls per second of that time, by the last count; 0: none yet */
 };
 
 struct profile_task {
@@ -102,6 +103,7 @@ struct profile_task {
 	struct profile_wait waits[PROFILE_WAITS_MAX];
 	unsigned wait_count;
 	uint64_t samples;    /* while computing */
+	uint64_t count_at;   /* of `samples`: calls are counted next */
 	uint64_t writes, writes_before; /* write(2) and its like: now, and when the load began */
 	uint64_t sends;      /* send(2) and its like, since then */
 	struct profile_loop loop;
@@ -158,6 +160,8 @@ bool profile_loop_trap(struct profile_task *t, const struct user_regs_struct *re
 void profile_loop_exec(struct profile_task *t);
 void profile_loop_count(struct profile_task *t, uint64_t function);
 void profile_loop_count_end(struct profile_task *t);
+/* The end of the load comes amid a count, and nothing was counted before; the thread may run. */
+void profile_loop_settle(struct profile_task *t);
 /*
  * Index of the innermost frame that has never returned: it holds the loop. `depth` if there is
  * none.

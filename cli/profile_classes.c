@@ -14,7 +14,6 @@
 #define SAMPLE_SECONDS  0.01 /* between two samples of a computing thread */
 #define COMPUTES_LEAST  0.2  /* of the load's time: less needs no site of its own */
 #define WRITES_LEAST 4      /* one output in so many turns is enough for a site */
-#define SITE_RATE    20000.0 /* of a function: beyond that every N-th call is offered */
 #define SITE_RATE_TO 10000.0
 
 static bool is_wait_site(long nr)
@@ -208,7 +207,7 @@ static bool function_site(const struct profile_process *q, const struct profile_
 		snprintf(out, size, "func:%s", symbol);
 	else
 		snprintf(out, size, "func:0x%lx", (unsigned long)address);
-	if (rate > SITE_RATE) {
+	if (rate > PROFILE_SITE_RATE) {
 		while (rate / n > SITE_RATE_TO)
 			n *= 2;
 		snprintf(out + strlen(out), size - strlen(out), "/%.0f", n);
@@ -302,7 +301,6 @@ static bool same_row(const struct profile_row *a, const struct profile_row *b)
 /* What one thread lives in: a row of its own, not yet joined with those of others. */
 static bool row_of(const struct profile *p, const struct profile_task *t, struct profile_row *r)
 {
-	const struct profile_loop *l = &t->loop;
 	double seconds = profile_seconds(p);
 
 	memset(r, 0, sizeof(*r));
@@ -321,9 +319,7 @@ static bool row_of(const struct profile *p, const struct profile_task *t, struct
 	r->sleeps = r->wait->slept || is_wait_site(r->wait->nr);
 	r->first_thread = t->tid == t->process->pid;
 	if (r->wait->nr < 0) {
-		if (l->count_ended > l->count_began)
-			r->rate = (double)l->count * 1e9 /
-				(double)(l->count_ended - l->count_began);
+		r->rate = t->loop.rate;
 	} else {
 		r->calls = r->wait->calls;
 		r->ns = r->wait->ns;

@@ -8,6 +8,7 @@
 #define PROFILE_CLASSES_MAX 64
 #define PROFILE_ROWS_MAX    16
 #define PROFILE_SITES_MAX   8
+#define PROFILE_SITE_RATE   20000.0 /* of a function: beyond that every N-th call is offered */
 
 /* Threads of a class that live in the same loop. */
 struct profile_row {

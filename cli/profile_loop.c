@@ -187,8 +187,22 @@ void profile_loop_count(struct profile_task *t, uint64_t function)
 	l->count = 0;
 	l->count_began = cpu_ns(t->tid);
 	l->count_since = profile_now();
-	l->count_ended = 0;
 	arm(t, wanted);
+}
+
+static void set_rate(struct profile_task *t)
+{
+	struct profile_loop *l = &t->loop;
+	uint64_t now = cpu_ns(t->tid);
+
+	if (l->count && now > l->count_began)
+		l->rate = (double)l->count * 1e9 / (double)(now - l->count_began);
+}
+
+void profile_loop_settle(struct profile_task *t)
+{
+	if (t->loop.armed[COUNTER] && !(t->loop.rate > 0))
+		set_rate(t);
 }
 
 void profile_loop_count_end(struct profile_task *t)
@@ -198,6 +212,6 @@ void profile_loop_count_end(struct profile_task *t)
 
 	memcpy(wanted, l->armed, sizeof(wanted));
 	wanted[COUNTER] = 0;
-	l->count_ended = cpu_ns(t->tid);
+	set_rate(t);
 	arm(t, wanted);
 }

@@ -52,8 +52,13 @@ static void print_row(const struct profile_row *r, double seconds, FILE *out)
 	}
 	if (!r->first_thread)
 		fprintf(out, ", %u thread%s", r->threads, r->threads == 1 ? "" : "s");
-	if (r->wait->nr < 0)
-		fprintf(out, "\n  computes; %.0f turns/s\n", r->rate);
+	if (r->wait->nr < 0 && r->loops && !(r->rate > 0))
+		fprintf(out, "\n  computes; its turns were not counted\n");
+	else if (r->wait->nr < 0 && r->loops)
+		fprintf(out, "\n  computes; %s%.0f turns/s\n",
+			r->rate > PROFILE_SITE_RATE ? "at least " : "", r->rate);
+	else if (r->wait->nr < 0)
+		fprintf(out, "\n  computes\n");
 	else
 		fprintf(out, "\n  %s %s, %.1f times/s, %.0f %% of the time\n",
 			r->sleeps ? "waits in" : "calls", profile_call_name(r->wait->nr), r->rate,

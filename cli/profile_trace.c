@@ -23,6 +23,7 @@
 
 #define COMPUTE_NS 100000000ull /* not found asleep for so long: computing */
 #define COUNT_NS   500000000ull
+#define COUNT_FIRST 5          /* samples of a computing thread before its calls are counted */
 #define COUNT_EVERY 40         /* samples of a computing thread between two counts of calls */
 #define OPTIONS                                                                     \
 	(PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | \
@@ -156,6 +157,7 @@ static struct profile_task *task_new(struct profile *p, pid_t tid, struct profil
 	t->process = q;
 	t->live = true;
 	t->slept_ns = profile_now();
+	t->count_at = COUNT_FIRST;
 	t->next = p->tasks;
 	p->tasks = t;
 	return t;
@@ -244,6 +246,7 @@ void profile_snapshot(struct profile *p)
 		if (!t->live)
 			continue;
 		read_writes(t);
+		profile_loop_settle(t);
 		if (t->in_call && t->current)
 			t->current->ns += now - t->entered_ns;
 	}
@@ -382,10 +385,12 @@ static void computing(struct profile *p, struct profile_task *t)
 	if (t->loop.armed[PROFILE_WATCHES]) {
 		if (profile_now() - t->loop.count_since > COUNT_NS)
 			profile_loop_count_end(t);
-	} else if (t->samples % COUNT_EVERY == COUNT_EVERY / 2) {
+	} else if (t->samples >= t->count_at) {
 		function = profile_candidate(t);
-		if (function)
-			profile_loop_count(t, function);
+		if (!function)
+			return;
+		profile_loop_count(t, function);
+		t->count_at = t->samples + COUNT_EVERY;
 	}
 }
 

@@ -116,6 +116,7 @@ def crunches(build: Path, folder: Path, seconds: float) -> None:
     expect([loop_of(row) for _, row in found] == ["crunch"], "crunch() loops")
     site = report["at"][0]
     expect(re.fullmatch(r"func:step(/\d+)?", site) is not None, f"its site: {site}")
+    expect(found[0][1]["rate"] > 100, f"its turns are counted: {found[0][1]['rate']}")
 
 
 def retries(build: Path, folder: Path, seconds: float) -> None:
