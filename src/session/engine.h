@@ -589,7 +589,7 @@ void crn_strategy_stats(const cairn_t *c, struct cairn_stats *out);
 
 /* ---- registers.S */
 _Noreturn void crn_jump_to(const struct crn_jump *jump, int value);
-/* The same, after crn_unlock(c); `jump` is on the stack that it goes to, 64-byte aligned. */
+/* The same after crn_jump_begins (restore.c). `jump` is on the stack that it goes to, aligned. */
 _Noreturn void crn_jump_unlocked(cairn_t *c, const struct crn_jump *jump, int value);
 /* Call fn(arg) on another stack. */
 long crn_on_stack(long (*fn)(void *arg), void *arg, void *stack_top);

@@ -71,7 +71,7 @@ crn_jump_unlocked:
 	mov	%rsi, %rsp
 	mov	%rsi, %rbx
 	mov	%edx, %ebp
-	call	crn_unlock
+	call	crn_jump_begins
 	mov	%rbx, %rdi
 	mov	%ebp, %esi
 	jmp	crn_jump_to

@@ -293,19 +293,43 @@ static int restore_timed(cairn_t *c, uint64_t id, const struct crn_range *skip)
 struct restore_call {
 	cairn_t *c;
 	uint64_t id;
+	uint64_t signals; /* blocked when it was called */
 };
+
+/* Lies on the stack that it goes to. */
+struct return_to {
+	struct crn_jump jump;
+	uint64_t signals;
+};
+
+/*
+ * The engine's stack is small, and the program's handlers do not know: none may run there. The
+ * agent holds signals back anyway.
+ */
+static uint64_t block_signals(const cairn_t *c)
+{
+	return c->agent ? crn_signal_mask_get()
+			: crn_signal_mask(SIG_BLOCK, ~CRN_SIGNALS_OF_FAULTS);
+}
 
 /*
  * A handler that leaves by a restore leaves the signals blocked that the kernel blocked for it. The
  * checkpoint's mask comes back where it is known, else the faults are unblocked: a blocked fault
  * would kill.
  */
-static void restore_mask(const struct crn_mark *m)
+static uint64_t mask_after(const struct crn_mark *m, uint64_t before)
 {
-	if (m->mask_known)
-		crn_signal_mask(SIG_SETMASK, m->signals);
-	else
-		crn_signal_mask(SIG_UNBLOCK, CRN_SIGNALS_OF_FAULTS);
+	return m->mask_known ? m->signals : before & ~CRN_SIGNALS_OF_FAULTS;
+}
+
+/* From registers.S, on that stack: signals may come again once the lock is free. */
+void crn_jump_begins(cairn_t *c, const struct crn_jump *jump);
+void crn_jump_begins(cairn_t *c, const struct crn_jump *jump)
+{
+	uint64_t signals = ((const struct return_to *)jump)->signals;
+
+	crn_unlock(c);
+	crn_signal_mask(SIG_SETMASK, signals);
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -335,13 +359,15 @@ static void clear_red_zones(cairn_t *c)
  * Once the lock is free, another thread's call may use this stack and the mark's slot. So the
  * registers go below the caller's stack pointer, behind the red zone, and the rest is done there.
  */
-static NO_RED_ZONES _Noreturn void leave(cairn_t *c, const struct crn_mark *m)
+static NO_RED_ZONES _Noreturn void leave(
+	cairn_t *c, const struct crn_mark *m, uint64_t signals)
 {
-	uintptr_t below = m->jump.rsp - 128 - sizeof(struct crn_jump);
-	struct crn_jump *copy = (struct crn_jump *)(below & ~63ul);
+	uintptr_t below = m->jump.rsp - 128 - sizeof(struct return_to);
+	struct return_to *copy = (struct return_to *)(below & ~63ul);
 
-	*copy = m->jump;
-	crn_jump_unlocked(c, copy, CAIRN_RESTORED);
+	copy->jump = m->jump;
+	copy->signals = signals;
+	crn_jump_unlocked(c, &copy->jump, CAIRN_RESTORED);
 }
 
 /* On the engine's stack, so that the caller's own may be overwritten. Returns only if it fails. */
@@ -359,14 +385,13 @@ static NO_RED_ZONES long restore_and_jump(void *arg)
 	CRN_ASSERT(m->id == call.id);
 	crn_store_bytes(c, m->jump.rsp, m->stack, m->stack_len);
 	crn_id_told(c, m, m->id_out);
-	restore_mask(m);
-	leave(c, m);
+	leave(c, m, mask_after(m, call.signals));
 }
 
 /* Of a stack that is no area the program may have unmapped a part, or closed it. */
 static bool has_stack(const cairn_t *c, const struct crn_mark *m)
 {
-	uintptr_t begin = m->jump.rsp - 128 - sizeof(m->jump);
+	uintptr_t begin = (m->jump.rsp - 128 - sizeof(struct return_to)) & ~63ul;
 
 	if (!m->stack_len)
 		return true;
@@ -397,8 +422,10 @@ int cairn_restore(cairn_t *c, uint64_t id)
 	}
 	if (err >= 0) {
 		clear_red_zones(c);
+		call.signals = block_signals(c);
 		err = (int)crn_on_stack(
 			restore_and_jump, &call, c->restore_stack + CRN_RESTORE_STACK);
+		crn_signal_mask(SIG_SETMASK, call.signals);
 	}
 	crn_unlock(c);
 	return err;

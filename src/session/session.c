@@ -296,9 +296,8 @@ static void drop_key(void)
 }
 
 /*
- * The first block, which begins with a page. It has no key: a handler that interrupts a restore
- * runs on it, and the kernel gives handlers no key but the default one. Between calls nothing is on
- * it.
+ * The first block, which begins with a page. It has no key: our handler of faults runs on it, and
+ * the kernel gives handlers no key but the default one. Between calls nothing is on it.
  */
 static void *make_restore_stack(struct crn_arena *arena)
 {

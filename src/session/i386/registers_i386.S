@@ -73,7 +73,8 @@ crn_jump_unlocked:
 	mov	12(%esp), %ebp
 	lea	-16(%esi), %esp
 	mov	%eax, 0(%esp)
-	call	crn_unlock
+	mov	%esi, 4(%esp)
+	call	crn_jump_begins
 	mov	%esi, %edx
 	mov	%ebp, %eax
 	jmp	.Ljump
