@@ -51,6 +51,7 @@ static void add_counts(struct loop_sum *sum, const struct loop_profile *p,
 	uint64_t active = c->entries > c->exits ? c->entries - c->exits : 0;
 	uint64_t running = 0, longest = c->longest_ns;
 	uint64_t life = s->last_ns - s->began_ns;
+	int64_t waited = (int64_t)(c->waited_ns + c->waiting * s->last_ns);
 
 	if (active && c->entered_ns && active * s->last_ns > c->entered_ns)
 		running = active * s->last_ns - c->entered_ns;
@@ -62,7 +63,11 @@ static void add_counts(struct loop_sum *sum, const struct loop_profile *p,
 	sum->counts.entries += c->entries;
 	sum->counts.exits += c->exits;
 	sum->counts.waits += c->waits;
-	sum->counts.waited_ns += c->waited_ns;
+	/* A call that was left by a jump counts as one that goes on. */
+	if (waited > 0)
+		sum->counts.waited_ns += (uint64_t)waited < c->inside_ns + running
+			? (uint64_t)waited
+			: c->inside_ns + running;
 	sum->counts.wait_kinds |= c->wait_kinds;
 	sum->counts.foreign += c->foreign;
 	if (longest > sum->counts.longest_ns)

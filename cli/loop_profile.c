@@ -147,7 +147,8 @@ static int read_process(struct loop_profile *p, const struct crn_loop_section *s
 		s->last_ns < s->began_ns)
 		return refuse(p, "damaged: a process that cannot be");
 	for (uint32_t i = 0; i < p->head.point_count; i++)
-		if (counts[i].outer > p->head.point_count || counts[i].reserved)
+		if (counts[i].outer > p->head.point_count ||
+			counts[i].waiting > counts[i].waits)
 			return refuse(p, "damaged: counts that cannot be");
 	process->section = s;
 	process->counts = counts;

@@ -445,6 +445,8 @@ uint64_t __cairn_wait_enter(uint32_t kind)
 	now = crn_clock_ns(&run.clock);
 	for (uint32_t i = 0; i < CRN_MIN(active.depth, (uint32_t)DEPTH_MAX); i++) {
 		add(&active.at[i].loop->waits, 1);
+		add(&active.at[i].loop->waited_ns, -now);
+		add(&active.at[i].loop->waiting, 1);
 		__atomic_fetch_or(&active.at[i].loop->wait_kinds, 1ull << kind, __ATOMIC_RELAXED);
 	}
 	seen(now);
@@ -458,8 +460,13 @@ void __cairn_wait_leave(uint64_t began_ns)
 	if (!began_ns || !counting())
 		return;
 	now = crn_clock_ns(&run.clock);
-	for (uint32_t i = 0; i < CRN_MIN(active.depth, (uint32_t)DEPTH_MAX); i++)
-		add(&active.at[i].loop->waited_ns, since(began_ns, now));
+	for (uint32_t i = 0; i < CRN_MIN(active.depth, (uint32_t)DEPTH_MAX); i++) {
+		/* Entered by a handler, or this process was born, during the call. */
+		if (active.at[i].entered_ns > began_ns)
+			continue;
+		add(&active.at[i].loop->waited_ns, CRN_MAX(began_ns, now));
+		add(&active.at[i].loop->waiting, (uint64_t)-1);
+	}
 	seen(now);
 }
 

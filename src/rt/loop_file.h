@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define CRN_LOOP_MAGIC   0x31736f6c63726e63ull
-#define CRN_LOOP_VERSION 1u
+#define CRN_LOOP_VERSION 2u
 #define CRN_LOOP_ROOMS   64u   /* sections of a new file; doubled when they are taken */
 #define CRN_LOOP_MAX     4096u /* sections of any file */
 
@@ -46,6 +46,7 @@ struct crn_loop_section {
  * One point of one process. Of a call that forks only `entries` counts.
  *	activations under way = entries - exits
  *	time inside = inside_ns + (entries - exits) * now - entered_ns
+ *	time waited = waited_ns + waiting * now
  */
 struct crn_loop_counts {
 	uint64_t passes;     /* its top was reached; known to the pass: the first word */
@@ -57,7 +58,7 @@ struct crn_loop_counts {
 	uint64_t wait_kinds; /* which: bits in the order of blocking_calls.def */
 	uint64_t outer;      /* 1 + the loop that it was last entered in */
 	uint64_t foreign;    /* entries by threads that are not their process's first */
-	uint64_t reserved;
+	uint64_t waiting;    /* waits that go on: waited_ns has when they began, negative */
 };
 
 static inline uint64_t crn_loop_sum(uint64_t sum, const char *text, uint64_t len)

@@ -151,6 +151,26 @@ int main(void)
 	return 0;
 }
 """
+ASLEEP = """
+#include <pthread.h>
+#include <unistd.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+static void *sleeper(void *data)
+{
+	pthread_mutex_lock(&lock);
+	for (;;)
+		pthread_cond_wait(&never, &lock);
+}
+int main(void)
+{
+	pthread_t other;
+	pthread_create(&other, 0, sleeper, 0);
+	for (int i = 0; i < 40; i++)
+		usleep(1000);
+	return 0;
+}
+"""
 # Each process of a chain of forks; the last executes the program once more.
 CHAIN = """
 #include <sys/wait.h>
@@ -312,6 +332,15 @@ class Counting(Folder):
         other = self.loops()["turn", 0]
         self.assertEqual((other["kind"], other["site"]), ("never ended", False))
         self.assertIn("thread", other["no_site"])
+
+    def test_a_wait_that_goes_on(self) -> None:
+        """A thread that nobody wakes waits all the time."""
+        self.cc("-fcairn-profile", "-pthread", self.source(ASLEEP))
+        self.profile("./a.out")
+        other = self.loops()["sleeper", 0]
+        self.assertEqual((other["waits"], other["calls"]), (1, ["pthread_cond_wait"]))
+        self.assertGreater(other["waited"], 0.9 * other["seconds"])
+        self.assertLessEqual(other["waited"], other["seconds"])
 
     def test_chain_of_forks_and_exec(self) -> None:
         self.cc("-fcairn-profile", self.source(CHAIN))
