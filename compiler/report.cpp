@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "report.h"
+#include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -7,14 +8,24 @@ using namespace llvm;
 
 namespace cairn {
 
+// " at line 3"; of code that was inlined, also where it is from: it may be of another file.
+static void print_place(const DebugLoc &at)
+{
+	if (!at)
+		return;
+	errs() << " at line " << at.getLine();
+	if (at->getInlinedAt())
+		errs() << " of " << at->getScope()->getSubprogram()->getName() << " ("
+		       << at->getFilename() << ")";
+}
+
 void Report::unknown(const Function &f, const Unknown &u)
 {
 	unknowns++;
 	if (!on)
 		return;
 	errs() << "cairn: " << f.getName() << ": not covered: " << u.what;
-	if (const DebugLoc &at = u.at->getDebugLoc())
-		errs() << " at line " << at.getLine();
+	print_place(u.at->getDebugLoc());
 	errs() << "\n";
 }
 
@@ -67,8 +78,7 @@ void Report::long_loop(const BasicBlock &header, const DebugLoc &at, bool split)
 	if (!on)
 		return;
 	errs() << "cairn: " << header.getParent()->getName() << ": an interval may be long: a loop";
-	if (at)
-		errs() << " at line " << at.getLine();
+	print_place(at);
 	errs() << " without a known bound" << (split && hybrid ? ", in two versions" : "") << "\n";
 }
 

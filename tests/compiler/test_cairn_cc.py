@@ -294,6 +294,13 @@ class CommandLine(Compiling):
         self.cc("-O2", "thrown.cc", compiler=str(Path(CAIRN_CC).with_name("cairn-c++")))
         self.assertEqual(self.run_built(), "x")
 
+    def test_lines_of_inlined_code(self) -> None:
+        self.write("inlined.c", "\nvoid fill(int *p) { while (*p) *p++ = 7; }")
+        self.write("main.c", "void fill(int *); int a[9];\nint main(void) { fill(a); }")
+        said = self.cc("-O2", "-g", "-fcairn-report", "main.c", "inlined.c").stderr
+        self.assertIn("main: an interval may be long: a loop at line 2 of fill (inlined.c) without",
+                      said)  # fmt: skip
+
     def test_named_target(self) -> None:
         self.cc("--target=x86_64-pc-linux-gnu", "program.c", "part.c")
         self.assertEqual(self.run_built(), RESTORED)
@@ -323,6 +330,7 @@ class CommandLine(Compiling):
             (["-fcairn-hybrid", "-shared", "part.c"], "-shared do not go"),
             (["-fcairn-hybrid", "-static-pie", "program.c"], "-static-pie do not go"),
             (["-fcairn-hybrid", "-fcairn-heap=off", "program.c"], "-fcairn-heap=off do not go"),
+            (["-c", "program.c", "-o"], "belongs to -o"),
         ):
             self.assertIn(said, self.cc(*words, status=1).stderr)
 
