@@ -100,17 +100,15 @@ class Command:
     def __init__(self, words: list[str]) -> None:
         self.clang: list[str] = []  # what goes to clang
         self.own: dict[str, str] = {"tracker": "shadow", "region": "128"}
-        self.tags = "zero"
         self.switches: dict[str, str] = {}
         self.sites: list[str] = []
         self.unit = self.report = self.warn_uncovered = self.profile = self.complete = False
-        self.profiled = ""  # a profile, whose loops get sites
-        self.loops: list[str] = []  # of it, as the pass takes them
-        self.program = ""  # that was profiled
+        self.profiles: list[str] = []  # their loops get sites
+        self.loops: dict[str, str] = {}  # as the pass takes them, and the program of each
         self.keep = self.lose = self.stop = self.lto = ""
-        self.output = "a.out"
+        self.output, self.tags = "a.out", "zero"
         self.abi_lists: list[str] = []
-        self.prints, self.inputs = False, 0
+        self.prints = False
         self.files: list[str] = []  # inputs by name, libraries as -lNAME
         self.dirs: list[str] = []
         self.flags: set[str] = set()
@@ -133,9 +131,10 @@ class Command:
             self.note(word)
             if word in TAKES_WORD:
                 argument = next(following, None)
-                if argument is not None:
-                    self.clang.append(argument)
-                    self.note_argument(word, argument)
+                if argument is None:
+                    raise Wrong(f"the word that belongs to {word} is missing")
+                self.clang.append(argument)
+                self.note_argument(word, argument)
 
     def note_for_linker(self, words: list[str]) -> None:
         """What -Wl and -Xlinker hand over: libraries, folders and files."""
@@ -150,7 +149,6 @@ class Command:
         if word == "-o":
             self.output = argument
         elif word == "-l":
-            self.inputs += 1
             self.files.append("-l" + argument)
         elif word == "-L":
             self.dirs.append(argument)
@@ -161,16 +159,15 @@ class Command:
 
     def note(self, word: str) -> None:
         if word in STOPS:
-            # The earliest stage wins, as in clang.
-            self.stop = self.stop if self.stop not in ("", "-c") else word
+            self.stop = self.stop if self.stop not in ("", "-c") else word  # the earliest wins
         elif word.startswith(PRINTS):
             self.prints = True
         elif word.startswith("-") and word != "-":
+            if word.startswith("-o") and word != "-o":
+                self.output = word[2:]
             self.flags.add(word)
-            self.inputs += word.startswith("-l")
             self.note_for_linker(word.split(",")[1:] if word.startswith("-Wl,") else [word])
         else:
-            self.inputs += 1
             self.files.append(word)
 
     def read_own(self, word: str) -> None:
@@ -199,7 +196,7 @@ class Command:
                 raise Wrong(f"-fcairn-abilist: no file '{value}' (without a comma in its name)")
             self.abi_lists.append(os.path.abspath(value))
         elif name == "sites" and value:
-            self.profiled = value.removesuffix(":long")
+            self.profiles.append(value.removesuffix(":long"))
             if value.endswith(":long"):
                 self.switches["sites-long"] = "on"
         elif name == "keep" and value.isdigit() and 1 <= int(value) <= KEEP_MAX:
@@ -221,7 +218,7 @@ class Command:
         return self.unit or self.profile or self.lto == "-fno-lto" or self.stop == "-S"
 
     def links(self) -> bool:
-        return not self.stop and not self.prints and self.inputs > 0
+        return not self.stop and not self.prints and bool(self.files)
 
     def narrow(self) -> bool:
         """For 32-bit programs: the last word counts."""
@@ -243,27 +240,30 @@ class Command:
         return [f"shadow_{self.own['region']}{threads}", f"tags_{self.tags}"]
 
     def ask_for_loops(self) -> None:
-        """What the profile recommends; `cairn profile report` reads it, and judges it."""
-        if not self.profiled:
-            return
+        """What the profiles recommend; `cairn profile report` reads them, and judges them."""
         cairn = Path(__file__).resolve().parent / "cairn"
-        command = [cairn, "profile", "report", "--sites", self.profiled]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True)
-        except OSError as error:
-            raise Wrong(f"-fcairn-sites: {cairn}: {error.strerror}") from None
-        if done.returncode:
-            raise Wrong(f"-fcairn-sites: {done.stderr.strip().removeprefix('cairn profile: ')}")
-        self.program, *self.loops = done.stdout.splitlines()
+        for path in self.profiles:
+            command = [cairn, "profile", "report", "--sites", path]
+            try:
+                done = subprocess.run(command, capture_output=True, text=True)
+            except OSError as error:
+                raise Wrong(f"-fcairn-sites: {cairn}: {error.strerror}") from None
+            if done.returncode:
+                raise Wrong(f"-fcairn-sites: {done.stderr.strip().removeprefix('cairn profile: ')}")
+            program, *loops = done.stdout.splitlines()
+            self.loops |= dict.fromkeys(loops, program)
 
     def may_lack_sites(self) -> bool:
-        """Another program than the one profiled; or its loops are in libraries with hooks."""
-        return Path(self.output).name != self.program or bool(self.loops_elsewhere())
+        """Another program than those profiled, or none of its loops is its own code's."""
+        known = Path(self.output).name in self.loops.values()
+        return not known or len(self.loops_elsewhere()) == len(self.loops)
 
     def loops_elsewhere(self) -> list[str]:
-        """Loops of the profile that have their sites in shared libraries of this link."""
+        """Loops that have their sites in other programs, or in shared libraries of this link."""
         codes = [native_code(path) or b"" for path in self.paths() if ".so" in path.name]
-        return [loop for loop in self.loops if any(loop.encode() in code for code in codes)]
+        name = Path(self.output).name
+        return [loop for loop, program in self.loops.items() if program != name in
+                self.loops.values() or any(loop.encode() in code for code in codes)]  # fmt: skip
 
     def paths(self) -> list[Path]:
         """The files that inputs may mean, but for our own."""
@@ -370,7 +370,7 @@ def check_narrow(command: Command) -> None:
          "an entry of a list takes two stores there, between which others may read it"),
         (command.complete, "-fcairn-complete", "there is no 32-bit libc with hooks"),
         ("hybrid" in command.switches, "-fcairn-hybrid", "there is no tracker of pages"),
-        (command.profile, "-fcairn-profile", loops), (command.profiled, "-fcairn-sites", loops),
+        (command.profile, "-fcairn-profile", loops), (command.profiles, "-fcairn-sites", loops),
     ):  # fmt: skip
         if wanted:
             raise Wrong(f"{option} is not for -m32: {why}")
@@ -406,7 +406,7 @@ def check(command: Command) -> None:
         raise Wrong("-fcairn-threads is for -fcairn-tracker=shadow: a log has no order of threads")
     if command.threads() and command.tags == "epoch":
         raise Wrong("-fcairn-threads and -fcairn-tags=epoch do not go together")
-    if command.profile and command.profiled:
+    if command.profile and command.profiles:
         raise Wrong("-fcairn-profile and -fcairn-sites do not go together: profile first")
     if "hybrid" in command.switches:
         check_hybrid(command)

@@ -134,7 +134,8 @@ std::optional<LoopIdentity> LoopIdentity::parse(StringRef line)
 bool LoopIdentity::same_function(const LoopIdentity &other) const
 {
 	return function == other.function && local == other.local &&
-		(!local || same_path(file, other.file));
+		(!local || same_path(file, other.file)) &&
+		(function != "main" || same_file_name(other));
 }
 
 bool LoopIdentity::same_file_name(const LoopIdentity &other) const

@@ -26,6 +26,7 @@ struct LoopIdentity {
 	// One line of words between tabs, as profiles have it (src/rt/loop_file.h).
 	std::string text() const;
 	static std::optional<LoopIdentity> parse(llvm::StringRef line);
+	// Other files may have a static function of that name, and other programs a main.
 	bool same_function(const LoopIdentity &other) const;
 	// Of a file of that name, whatever its folder.
 	bool same_file_name(const LoopIdentity &other) const;

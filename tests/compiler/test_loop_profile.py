@@ -516,7 +516,7 @@ class Sites(Folder):
         self.profile("./prog")
         self.edit(name="renamed")
         for flags in ([], ["-fcairn-unit"]):
-            done = self.cc("-fcairn-sites=counts", *flags, "program.c", "-o", "prog", status=None)
+            done = self.cc("-fcairn-sites=counts", *flags, "program.c", "-oprog", status=None)
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, r"no loop of the profile|loop_of_the_profile")
         # what configure scripts build is another program, of one file
@@ -557,6 +557,23 @@ class Sites(Folder):
             self.run_in("strip", "librun.so")
             self.assertEqual(self.cc(*flags, *link).stderr, "")
             self.assertEqual(self.counts_of("./prog")[1], [301])
+
+    def test_profiles_of_two_programs(self) -> None:
+        """Each gets the sites of its own profile, though their main functions look alike."""
+        text = KEEPS.replace("i < 12", "i < TURNS").replace("int main", "int shared;\nint main")
+        for name in ("one", "two"):
+            self.cc("-fcairn-profile", "-DTURNS=12", self.source(text, f"{name}.c"), "-o", name)
+            self.run_in(f"./{name}", "1", CAIRN_PROFILE=f"counts.{name}")
+        for flags in ([], ["-fcairn-unit"]):
+            for name, turns in (("one", 12), ("two", 30)):
+                built = self.cc("-fcairn-sites=counts.one", "-fcairn-sites=counts.two", *flags,
+                                f"-DTURNS={turns}", f"{name}.c", "-o", name)  # fmt: skip
+                self.assertEqual(built.stderr, "")
+                self.assertEqual(self.counts_of(f"./{name}", "1"), ("1\n", [turns + 1]))
+        # one that is of neither
+        self.source(text, "three.c")
+        self.cc("-fcairn-sites=counts.one", "-DTURNS=12", "three.c", "-o", "three")
+        self.assertEqual(self.counts_of("./three", "1"), ("1\n", []))
 
     def test_one_of_two_is_gone(self) -> None:
         """Its name is told, and the other has its site."""
