@@ -366,7 +366,9 @@ static bool finds_exchanges(const cairn_t *c)
 /* A mapping that aliased areas has gone: what was stored by way of it nobody has seen. */
 static int touch_aliased(cairn_t *c, const struct crn_piece *p)
 {
-	for (size_t i = 0; p->flags & CRN_AREA_SHARED && i < c->fresh.count; i++) {
+	const bool shared = p->flags & CRN_AREA_SHARED && c->ops->caps & CRN_TRACK_SHARED;
+
+	for (size_t i = 0; shared && i < c->fresh.count; i++) {
 		const struct crn_piece *q = &c->fresh.at[i];
 
 		if (crn_pieces_alias(p, q) && crn_areas_cover(c, q->begin, q->end))

@@ -67,6 +67,22 @@ static void shared_part(void)
 	CHECK(*other == 1);
 }
 
+/* From one place of an area to another, where other memory was. */
+static void moved_shared_part(void)
+{
+	uint8_t *at = map(NULL, 4, MAP_PRIVATE), *from = at + PAGE, *to = at + 3 * PAGE;
+	uint64_t id;
+
+	CHECK_OK(cairn_area_add(c, at, 4 * PAGE));
+	map(from, 1, MAP_SHARED);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK(mremap(from, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK_OK(cairn_area_remove(c, at, 4 * PAGE));
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	CHECK_OK(cairn_rewind(c, id));
+}
+
 /* What it holds cannot be read by system calls: it would be taken for a file that was cut short. */
 static void secret_memory(void)
 {
@@ -105,6 +121,7 @@ int main(int argc, char **argv)
 	CHECK_OK(rc);
 	touched_part();
 	shared_part();
+	moved_shared_part();
 	secret_memory();
 	CHECK_OK(cairn_close(c));
 	return 0;
