@@ -57,6 +57,7 @@ void crn_hook_interrupted(struct crn_regs *regs)
 	}
 	crn_timer_hit(t, t->interrupted_spec - 1);
 	hit(t, regs, t->interrupted_spec);
+	crn_timer_rest(t, t->interrupted_spec - 1);
 }
 
 void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec)

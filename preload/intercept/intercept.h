@@ -213,6 +213,8 @@ void crn_timer_start(void); /* for the calling thread, at start and after fork *
 bool crn_timer_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
 /* In a hook: the site is hit in this thread, which holds the timer from now on. */
 void crn_timer_hit(struct crn_thread *t, uint32_t index);
+/* Behind that hit, still in the hook. */
+void crn_timer_rest(struct crn_thread *t, uint32_t index);
 /* Now, if the call has a timeout that has to be shortened should a timer cut it short; else 0. */
 uint64_t crn_timer_began_ns(const struct crn_call *call);
 /*

@@ -155,6 +155,17 @@ void crn_timer_hit(struct crn_thread *t, uint32_t i)
 	hold(t, i);
 }
 
+/*
+ * The checkpoint is taken. If the timer came again meanwhile, it starts anew, or a program whose
+ * checkpoints take longer than its timer would do nothing else.
+ */
+void crn_timer_rest(struct crn_thread *t, uint32_t i)
+{
+	if (is_timer(i) && __atomic_exchange_n(&timers[i].due, 0, __ATOMIC_RELAXED) &&
+		__atomic_load_n(&timers[i].holder, __ATOMIC_RELAXED) == t)
+		set(t, i, crn_here.agent.config.sites[i].argument);
+}
+
 void crn_timer_turn(struct crn_call *call)
 {
 	if (!__atomic_load_n(&any_due, __ATOMIC_ACQUIRE) ||
@@ -168,6 +179,7 @@ void crn_timer_turn(struct crn_call *call)
 		call->spec = i + 1;
 		crn_site_hit(call, CRN_SITE_TIMER);
 		call->spec = 0;
+		crn_timer_rest(call->thread, i);
 	}
 }
 

@@ -23,13 +23,15 @@ def processor_ms() -> float:
     return (used.ru_utime + used.ru_stime) * 1e3
 
 
-def checkpoints(period: str, what: str) -> tuple[int, float, float, float]:
+def checkpoints(
+    period: str, what: str, tracker: str = TRACKER
+) -> tuple[int, float, float, float]:
     """
     How many there were, and milliseconds: of the program by itself, with its start and end, and of
     processors for it.
     """
     before, begin = processor_ms(), time.monotonic()
-    done = subprocess.run([CAIRN, "run", "--at", f"timer:{period}", "--tracker", TRACKER,
+    done = subprocess.run([CAIRN, "run", "--at", f"timer:{period}", "--tracker", tracker,
                            "--stats=json", "--", VICTIM, what, "1"],
                           capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done
@@ -51,6 +53,11 @@ def main() -> None:
                 break
         else:
             raise AssertionError("too few, each time")
+    # A checkpoint that takes longer than that is not followed by the next one at once.
+    if TRACKER == "auto":
+        count = checkpoints("0.5", "often", "fork")[0]
+        print(f"timer:0.5 often: {count} checkpoints")
+        assert count < 500, "the program goes on between them"
     # Its start takes a while where it is kept from the processor.
     counts = [checkpoints("1", "idle")[0]]
     while counts[-1] > 4 and len(counts) < ATTEMPTS:

@@ -4,7 +4,7 @@
  * none may end early, late or with EINTR. A signal of the program's own still cuts them short, also
  * when ours comes just as its handler returns.
  *
- *	victim_timer sleep|rest|compute|threads|idle|ignored|signals|calls|whole [SECONDS]
+ *	victim_timer sleep|rest|compute|often|threads|idle|ignored|signals|calls|whole [SECONDS]
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -52,6 +52,19 @@ static void *compute(void *arg)
 		for (int k = 0; k < 20000; k++)
 			sink[(i + (uint64_t)k * 512) % (64 << 10)] += i;
 	return NULL;
+}
+
+/* Calls that take no time, in a program of 64 MiB. */
+static void call_often(void)
+{
+	size_t size = 64 << 20;
+	char *large = malloc(size);
+
+	EXPECT(large != NULL);
+	memset(large, 1, size);
+	for (int i = 0; i < 3000; i++)
+		EXPECT(getppid() > 0 && large[size / 2] == 1);
+	free(large);
 }
 
 #define NAP 0.15
@@ -489,6 +502,8 @@ int main(int argc, char **argv)
 	until = start + seconds;
 	if (!strcmp(what, "compute")) {
 		compute(&until);
+	} else if (!strcmp(what, "often")) {
+		call_often();
 	} else if (!strcmp(what, "threads")) { /* the first thread sleeps all the time */
 		for (int i = 0; i < 2; i++)
 			EXPECT(!pthread_create(&t[i], NULL, compute, &until));
