@@ -74,9 +74,10 @@ int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *pi
 bool crn_change_younger(const struct crn_change *change, uint64_t id)
 {
 	const struct crn_piece *p = &change->piece;
+	bool passed = change->kind == CRN_CHANGE_GONE && p->flags & CRN_AREA_SHARED;
 
 	return (p->flags & CRN_AREA_EXPLICIT && change->added.born > id) ||
-		(p->flags & CRN_AREA_REMOVED && p->born > id);
+		((passed || p->flags & CRN_AREA_REMOVED) && p->born > id);
 }
 
 void crn_layout_forget(cairn_t *c, const struct crn_added *added)

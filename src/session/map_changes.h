@@ -11,7 +11,10 @@
 /* Parts of two explicit areas become two changes, and so do parts that were one and are not now. */
 int crn_change_add(cairn_t *c, struct crn_changes *l, const struct crn_piece *piece,
 	uintptr_t begin, uintptr_t end, int kind);
-/* It was no area at `id`, or it is not any more what it was then: a restore leaves it alone. */
+/*
+ * It was no area at `id`, or it is not any more what it was then, or it is shared memory that has
+ * come and gone since: a restore leaves it alone.
+ */
 bool crn_change_younger(const struct crn_change *change, uint64_t id);
 void crn_changes_close(cairn_t *c, struct crn_changes *l);
 /*
