@@ -16,7 +16,11 @@ bool loaded_is(const char *wanted, const char *name, const char *path)
 {
 	size_t n = strlen(wanted);
 	const char *file = elf_base_name(name);
+	char real[PATH_MAX];
 
+	/* The file behind a link, as `cairn profile` and /proc show it. */
+	if (realpath(path, real) && !strcmp(wanted, elf_base_name(real)))
+		return true;
 	return !strcmp(wanted, file) || !strcmp(wanted, elf_base_name(path)) ||
 		!strcmp(wanted, path) || (!strncmp(wanted, file, n) && file[n] == '.');
 }

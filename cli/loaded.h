@@ -16,7 +16,10 @@
 bool loaded_each(const char *interpreter, const char *program,
 	bool (*fn)(void *arg, const char *name, const char *path), void *arg);
 
-/* Does the user's `wanted` name it? "libz.so.1", its file's name, or that without the version. */
+/*
+ * Does the user's `wanted` name it? "libz.so.1", its file's name, that of the file behind a link
+ * ("libz.so.1.2.13"), or the first without the version.
+ */
 bool loaded_is(const char *wanted, const char *name, const char *path);
 
 #endif

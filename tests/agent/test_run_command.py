@@ -358,6 +358,13 @@ def test_functions() -> None:
              for n in ("neighbour", "function", "entered", "falling")]
     got = run(*sites, "--stats=json", "--", str(VICTIMS / "victim_far"))
     expect(got[0] == 0 and '"hits": 35,' in got[2], "sites in each other's bytes", got)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(VICTIMS / "libvictim_far_object.so", f"{folder}/libreal.so.9")
+        os.symlink("libreal.so.9", f"{folder}/libvictim_far_object.so")
+        for name in ("libreal.so.9", "libvictim_far_object.so"):
+            got = run("--at", f"func:{name}:far_function", "--stats=json", "--",
+                      str(VICTIMS / "victim_far"), LD_LIBRARY_PATH=folder)
+            expect(got[0] == 0 and '"hits": 7,' in got[2], f"{name}, a link and its file", got)
     got = run("--at", "func:libc.so.6:getpid", "--", "true")
     expect(got[0] == 0 and "intercepted already" in got[2], "the entry of a system call", got)
 
