@@ -9,6 +9,7 @@
 #include "elf_file.h"
 
 /* The one encoding that gcc, clang and ld write on x86-64. */
+#define VERSION_OLD       0x8000 /* not the version that a name alone means */
 #define EH_HDR_ENCODING   0x1b /* pcrel sdata4: pointer to .eh_frame */
 #define EH_COUNT_ENCODING 0x03 /* udata4 */
 #define EH_TABLE_ENCODING 0x3b /* datarel sdata4 */
@@ -174,24 +175,55 @@ long elf_functions(const struct elf_file *f, struct elf_range **out)
 	return (long)filled;
 }
 
+/* The versions of a table's symbols, one for each; NULL if they have none. */
+static const Elf64_Half *versions_of(
+	const struct elf_file *f, const Elf64_Shdr *sections, const Elf64_Shdr *table)
+{
+	size_t count = table->sh_size / sizeof(Elf64_Sym);
+
+	for (int i = 0; i < f->header->e_shnum; i++)
+		if (sections[i].sh_type == SHT_GNU_versym &&
+			sections[i].sh_link == (size_t)(table - sections) &&
+			sections[i].sh_size >= count * sizeof(Elf64_Half))
+			return (const void *)file_part(
+				f, sections[i].sh_offset, sections[i].sh_size);
+	return NULL;
+}
+
+/*
+ * The version that programs are linked against today, which may be a resolver (IFUNC), and no
+ * function then; of one that is only kept for old programs, whatever there is.
+ */
 static bool table_find(const struct elf_file *f, const Elf64_Shdr *sections,
 	const Elf64_Shdr *table, const char *name, uint64_t *address)
 {
 	const Elf64_Sym *sym = (const void *)file_part(f, table->sh_offset, table->sh_size);
+	const Elf64_Half *versions = versions_of(f, sections, table);
 	const Elf64_Shdr *strings = &sections[table->sh_link];
+	bool found = false;
 	const char *text;
 
 	if (table->sh_link >= f->header->e_shnum || !sym)
 		return false;
 	text = (const char *)file_part(f, strings->sh_offset, strings->sh_size);
-	for (size_t i = 0; text && i < table->sh_size / sizeof(*sym); i++)
-		if (ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC && sym[i].st_shndx != SHN_UNDEF &&
-			sym[i].st_name < strings->sh_size &&
-			!strncmp(text + sym[i].st_name, name, strings->sh_size - sym[i].st_name)) {
+	for (size_t i = 0; text && i < table->sh_size / sizeof(*sym); i++) {
+		int type = ELF64_ST_TYPE(sym[i].st_info);
+		bool old = versions && versions[i] & VERSION_OLD;
+
+		if ((type != STT_FUNC && type != STT_GNU_IFUNC) || sym[i].st_shndx == SHN_UNDEF ||
+			sym[i].st_name >= strings->sh_size ||
+			strncmp(text + sym[i].st_name, name, strings->sh_size - sym[i].st_name) ||
+			(type == STT_GNU_IFUNC && old))
+			continue;
+		if (type == STT_GNU_IFUNC)
+			return false;
+		if (!old || !found)
 			*address = sym[i].st_value;
+		found = true;
+		if (!old)
 			return true;
-		}
-	return false;
+	}
+	return found;
 }
 
 /* The section headers, or NULL. */

@@ -358,6 +358,13 @@ def test_functions() -> None:
              for n in ("neighbour", "function", "entered", "falling")]
     got = run(*sites, "--stats=json", "--", str(VICTIMS / "victim_far"))
     expect(got[0] == 0 and '"hits": 35,' in got[2], "sites in each other's bytes", got)
+    refused(2, "no such function in the object", "--at", "func:libc.so.6:memcpy", "--", "true")
+    code = ("import ctypes; c = ctypes.CDLL(None); b = ctypes.create_string_buffer(99)\n"
+            "[c.pthread_cond_signal(b) for _ in range(7)]")
+    got = run("--at", "func:libc.so.6:pthread_cond_signal/100", "--stats=json", "--",
+              sys.executable, "-c", code)
+    hits = [json.loads(line)["hits"] for line in got[2].splitlines() if line[0] == "{"]
+    expect(got[0] == 0 and hits and hits[0] >= 7, "a function of two versions is the newer", got)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(VICTIMS / "libvictim_far_object.so", f"{folder}/libreal.so.9")
         os.symlink("libreal.so.9", f"{folder}/libvictim_far_object.so")
