@@ -125,8 +125,8 @@ class Command:
             if word.startswith(("-flto", "-fno-lto")):
                 self.lto = word
                 continue
-            if word.startswith(("-fuse-ld=", "--ld-path=")):
-                continue  # hooks come from lld
+            if word.startswith(("-fuse-ld=", "--ld-path=", "-ffat-lto-objects")):
+                continue  # hooks come from lld, and from bitcode alone
             self.clang.append(word)
             self.note(word)
             if word in TAKES_WORD:

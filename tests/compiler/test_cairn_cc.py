@@ -269,6 +269,13 @@ class CommandLine(Compiling):
         self.cc("part.c", "-x", "c", "-", stdin=PROGRAM)
         self.assertEqual(self.run_built(), RESTORED)
 
+    def test_fat_objects(self) -> None:
+        """Distributions ask for native code beside the bitcode: it would have no hooks."""
+        flags = ("-O2", "-flto=auto", "-ffat-lto-objects")
+        self.cc(*flags, "-c", "program.c", "part.c")
+        self.cc(*flags, "program.o", "part.o")
+        self.assertEqual(self.run_built(), RESTORED)
+
     def test_response_file(self) -> None:
         self.write("words", "-O2 program.c -fcairn-tracker=undolog\npart.c")
         self.cc("@words")
