@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include "elf_file.h"
 
+#define VERSION_OLD 0x8000 /* not the version that a name alone means */
 /* The one encoding that gcc, clang and ld write on x86-64. */
-#define VERSION_OLD       0x8000 /* not the version that a name alone means */
 #define EH_HDR_ENCODING   0x1b /* pcrel sdata4: pointer to .eh_frame */
 #define EH_COUNT_ENCODING 0x03 /* udata4 */
 #define EH_TABLE_ENCODING 0x3b /* datarel sdata4 */

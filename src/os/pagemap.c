@@ -193,26 +193,26 @@ long crn_pagemap_own(
 		CRN_PAGEMAP_FILE, runs, max);
 }
 
-long crn_pagemap_own_present(
-	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+static long present_without(int pagemap, uintptr_t *cursor, uintptr_t end, uint64_t without,
+	struct crn_page_run *runs, size_t max)
 {
 	struct crn_scan scan = {
-		.category_inverted = CRN_PAGE_FILE,
-		.category_mask = CRN_PAGE_FILE | CRN_PAGE_PRESENT,
+		.category_inverted = without,
+		.category_mask = without | CRN_PAGE_PRESENT,
 		.return_mask = CRN_PAGE_PRESENT,
 	};
 
 	return scan_runs(pagemap, &scan, cursor, end, runs, max);
 }
 
+long crn_pagemap_own_present(
+	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
+{
+	return present_without(pagemap, cursor, end, CRN_PAGE_FILE, runs, max);
+}
+
 long crn_pagemap_present(
 	int pagemap, uintptr_t *cursor, uintptr_t end, struct crn_page_run *runs, size_t max)
 {
-	struct crn_scan scan = {
-		.category_inverted = CRN_PAGE_PFNZERO,
-		.category_mask = CRN_PAGE_PFNZERO | CRN_PAGE_PRESENT,
-		.return_mask = CRN_PAGE_PRESENT,
-	};
-
-	return scan_runs(pagemap, &scan, cursor, end, runs, max);
+	return present_without(pagemap, cursor, end, CRN_PAGE_PFNZERO, runs, max);
 }

@@ -170,17 +170,17 @@ static enum outcome outcome_of(const cairn_t *c, enum crn_maps_kind kind, const 
 	case CRN_MAPS_MAPS:
 		if (by_kind(c) && crn_maps_of_file((int)args[2], (int)args[3]))
 			return NOTHING;
-		return c->ops->suspect && crn_maps_of_memory((int)args[3]) ? MORE : ANYTHING;
+		return crn_maps_minds(c) && crn_maps_of_memory((int)args[3]) ? MORE : ANYTHING;
 	case CRN_MAPS_UNMAPS:
 		if (!areas)
 			return NOTHING;
 		/* fallthrough */
 	case CRN_MAPS_BREAK:
-		if (!c->ops->suspect || !crn_layout_has_parts(c, r->begin, r->end))
+		if (!crn_maps_minds(c) || !crn_layout_has_parts(c, r->begin, r->end))
 			return ANYTHING;
 		return r->begin < r->end ? LESS : MORE; /* of a break: does it fall? */
 	case CRN_MAPS_DROPS:
-		return c->ops->suspect && all_private(c, r->begin, r->end) ? EMPTIED : ANYTHING;
+		return crn_maps_minds(c) && all_private(c, r->begin, r->end) ? EMPTIED : ANYTHING;
 	default:
 		return ANYTHING;
 	}
@@ -316,6 +316,7 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 	enum outcome outcome = locked ? outcome_of(c, kind, args, &ends[0]) : ANYTHING;
 	uintptr_t addr = (uintptr_t)args[0];
 	size_t len = crn_page_up((size_t)args[1]);
+	bool made;
 	long result;
 
 	if (tell && locked)
@@ -333,13 +334,14 @@ long crn_maps_call(cairn_t *c, long nr, const long args[6], enum crn_maps_kind k
 	if (outcome != ANYTHING)
 		crn_own_calls(c, true);
 	result = crn_memory_call(nr, args);
-	if ((unsigned long)result < -4095ul && outcome != ANYTHING)
+	made = (unsigned long)result < -4095ul;
+	if (made && outcome != ANYTHING)
 		follow_outcome(c, outcome, kind, args, &ends[0], result);
 	if (tell && locked && result >= 0)
 		(void)c->ops->page.protection(c->tracker, addr, len, (int)args[2]);
 	if (outcome == ANYTHING && kind != CRN_MAPS_DROPS)
 		crn_maps_changed(c);
-	if (locked && (unsigned long)result < -4095ul)
+	if (locked && made)
 		given(c, kind, args, ends, result);
 	if (outcome != ANYTHING)
 		crn_own_calls(c, false);

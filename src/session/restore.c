@@ -312,6 +312,12 @@ static uint64_t block_signals(const cairn_t *c)
 			: crn_signal_mask(SIG_BLOCK, ~CRN_SIGNALS_OF_FAULTS);
 }
 
+/* Below the checkpoint's stack pointer, behind the red zone. */
+static struct return_to *place_of_return(const struct crn_mark *m)
+{
+	return (struct return_to *)((m->jump.rsp - 128 - sizeof(struct return_to)) & ~63ul);
+}
+
 /*
  * A handler that leaves by a restore leaves the signals blocked that the kernel blocked for it. The
  * checkpoint's mask comes back where it is known, else the faults are unblocked: a blocked fault
@@ -357,13 +363,12 @@ static void clear_red_zones(cairn_t *c)
 
 /*
  * Once the lock is free, another thread's call may use this stack and the mark's slot. So the
- * registers go below the caller's stack pointer, behind the red zone, and the rest is done there.
+ * registers go to the caller's stack, and the rest is done there.
  */
 static NO_RED_ZONES _Noreturn void leave(
 	cairn_t *c, const struct crn_mark *m, uint64_t signals)
 {
-	uintptr_t below = m->jump.rsp - 128 - sizeof(struct return_to);
-	struct return_to *copy = (struct return_to *)(below & ~63ul);
+	struct return_to *copy = place_of_return(m);
 
 	copy->jump = m->jump;
 	copy->signals = signals;
@@ -391,7 +396,7 @@ static NO_RED_ZONES long restore_and_jump(void *arg)
 /* Of a stack that is no area the program may have unmapped a part, or closed it. */
 static bool has_stack(const cairn_t *c, const struct crn_mark *m)
 {
-	uintptr_t begin = (m->jump.rsp - 128 - sizeof(struct return_to)) & ~63ul;
+	uintptr_t begin = (uintptr_t)place_of_return(m);
 
 	if (!m->stack_len)
 		return true;
