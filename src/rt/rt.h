@@ -108,11 +108,11 @@ struct crn_rt_shape {
  * undo log, while active: log_base <= log_cur, log_end == log_limit; zeros from log_cur on. A hook
  * that moves log_cur beyond log_end says that the interval is lost. Old content is read before room
  * is taken for it.
- * shadow: dirty <= dirty_cur <= dirty_end, zeros from dirty_cur on; a tag says "saved" only if its
- * region is in the list. A page of tags that is not all zeros is in the list of tag pages, where
- * that is kept. Both lists may name one twice. Of regions of one byte the list names words
- * of eight that are aligned, and in the top byte of the entry which of them are meant (bit i: byte
- * i). A blank entry has in its top byte how many more regions follow the one that it names.
+ * shadow: dirty <= dirty_cur <= dirty_limit, zeros from dirty_cur on; a tag says "saved" only if
+ * its region is in the list. A page of tags that is not all zeros is in the list of tag pages,
+ * where that is kept. Both lists may name one twice. An entry has in its top byte how many more
+ * regions follow the one that it names. Of regions of one byte the list names words of eight that
+ * are aligned, and the top byte says which of them are meant (bit i: byte i).
  */
 struct crn_rt {
 	uintptr_t log_cur, log_end; /* known to the pass */
@@ -130,6 +130,11 @@ struct crn_rt {
 	uintptr_t plain;
 	/* Shadow: regions that are saved. */
 	uint64_t *dirty_cur, *dirty_end, *dirty;
+	/*
+	 * The list's own end. dirty_end is lower by what entries name beyond their first region: so
+	 * dirty_cur reaches it when as many regions are saved as there is memory for.
+	 */
+	uint64_t *dirty_limit;
 	uintptr_t active;  /* a session is open, and does not rest */
 	/*
 	 * Page mode (page_mode.h): memory whose stores the kernel notices, sorted; its hooks
@@ -264,8 +269,8 @@ struct crn_log_entry {
 #define CRN_LIST_ADDR  (CRN_LIST_BLANK - 1)
 #define CRN_RUN_MAX    256ul
 
-/* How many regions a blank entry names. */
-static inline size_t crn_rt_blank_run(uint64_t entry)
+/* How many regions an entry names, if they are larger than a byte. */
+static inline size_t crn_rt_run(uint64_t entry)
 {
 	return (size_t)(entry >> CRN_LIST_MASK) + 1;
 }
@@ -283,6 +288,18 @@ static inline bool crn_rt_take(void *cursor, uintptr_t from, uintptr_t to)
 			 : "r"(to)
 			 : "memory");
 	return done;
+}
+
+/* Move a cursor of this thread down. One instruction, as above. */
+static inline void crn_rt_lower(void *cursor, size_t by)
+{
+	__asm__ volatile("sub %1, %0" : "+m"(*(uintptr_t *)cursor) : "r"(by) : "memory", "cc");
+}
+
+/* Regions that the list names, but for blank ones, each of which counts as one. */
+static inline size_t crn_rt_listed(const struct crn_rt *rt)
+{
+	return (size_t)(rt->dirty_cur - rt->dirty) + (size_t)(rt->dirty_limit - rt->dirty_end);
 }
 
 /* The same where hooks of other threads come, too. */

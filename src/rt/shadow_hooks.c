@@ -77,16 +77,16 @@ static bool take(uint64_t **cursor, uintptr_t from, uintptr_t to)
 	return CRN_THREADS ? crn_rt_take_shared(cursor, from, to) : crn_rt_take(cursor, from, to);
 }
 
-/* Room for `count` entries of one of the lists, all zeros. NULL: it is full. */
-static uint64_t *make_room(uint64_t **cursor, uint64_t *const *end, size_t count)
+/* Room for an entry of one of the lists, which is 0. NULL: it is full. */
+static uint64_t *make_room(uint64_t **cursor, uint64_t *const *end)
 {
 	uint64_t *at;
 
 	do {
 		at = *(uint64_t *volatile *)cursor;
-		if (crn_unlikely((size_t)(*end - at) < count))
+		if (crn_unlikely(at >= *end))
 			return NULL;
-	} while (!take(cursor, (uintptr_t)at, (uintptr_t)(at + count)));
+	} while (!take(cursor, (uintptr_t)at, (uintptr_t)(at + 1)));
 	return at;
 }
 
@@ -98,7 +98,7 @@ static bool list_tag_page(struct crn_rt *rt, uintptr_t tag)
 
 	if (crn_likely(*listed))
 		return true;
-	at = make_room(&rt->tag_pages_cur, &rt->tag_pages_end, 1);
+	at = make_room(&rt->tag_pages_cur, &rt->tag_pages_end);
 	if (!at)
 		return false;
 	*(volatile uint64_t *)at = tag & ~(CRN_PAGE_SIZE - 1);
@@ -242,24 +242,41 @@ static inline __attribute__((always_inline)) bool rests(struct crn_rt *rt, uintp
 	return late || crn_unlikely(crn_rt_paged(rt, at));
 }
 
-/* So many entries, a region each, before the `count` tags are set. False: a list is full. */
-static inline bool list(struct crn_rt *rt, uint64_t entry, size_t places, uintptr_t tag,
-	size_t count)
+/* More regions than one are saved. False: so many are too many. */
+static inline bool hold(struct crn_rt *rt, size_t more)
+{
+	if (crn_unlikely(rt->dirty_end - rt->dirty_cur <= (ptrdiff_t)more))
+		return false;
+	if (CRN_THREADS)
+		(void)__atomic_fetch_sub((uintptr_t *)&rt->dirty_end, more * sizeof(*rt->dirty),
+			__ATOMIC_SEQ_CST);
+	else
+		crn_rt_lower(&rt->dirty_end, more * sizeof(*rt->dirty));
+	return true;
+}
+
+/* An entry, before the `count` tags of what it names are set. False: a list is full. */
+static inline bool list(struct crn_rt *rt, uint64_t entry, uintptr_t tag, size_t count)
 {
 	uint64_t *at;
 
 	if (rt->tag_pages && crn_unlikely(!list_tag_page(rt, tag) ||
 				     !list_tag_page(rt, tag + count - 1)))
 		return false;
-	at = make_room(&rt->dirty_cur, &rt->dirty_end, places);
+	at = make_room(&rt->dirty_cur, &rt->dirty_end);
 	if (crn_unlikely(!at))
 		return false;
-	for (size_t i = 0; i < places; i++)
-		crn_rt_fill(at + i, entry + i * REGION);
+	crn_rt_fill(at, entry);
 	return true;
 }
 
 #if CRN_SHIFT
+/* The part of an entry that says how many regions it names. */
+static inline uint64_t run_of(size_t count)
+{
+	return (uint64_t)(count - 1) << CRN_LIST_MASK;
+}
+
 /*
  * Copy regions that were clean. A signal handler or another thread may save one meanwhile: its
  * stores come after that, so what was read before the tag was seen clean is old content, and may be
@@ -309,7 +326,8 @@ static inline __attribute__((always_inline)) void save_now(uintptr_t region, siz
 			if (count > 1 || crn_rt_paged(rt, region))
 				return;
 		}
-		if (crn_unlikely(!list(rt, region, count, tag, count))) {
+		if (crn_unlikely((count > 1 && !hold(rt, count - 1)) ||
+			    !list(rt, region | run_of(count), tag, count))) {
 			lost(rt, region, CAIRN_EMEMORY);
 			return;
 		}
@@ -348,7 +366,7 @@ static void save_old(uintptr_t region, const void *old)
 		crn_copy(crn_rt_shadow(region), old, REGION);
 	else
 		crn_fill(crn_rt_shadow(region), 0, REGION);
-	if (list(rt, region, 1, (uintptr_t)tag, 1))
+	if (list(rt, region, (uintptr_t)tag, 1))
 		*tag = value;
 	else
 		lost(rt, region, CAIRN_EMEMORY);
@@ -417,7 +435,7 @@ void crn_rt_blank(uintptr_t begin, uintptr_t end)
 		uintptr_t tag = at >> CRN_SHIFT;
 
 		n = CRN_MIN(left, CRN_RUN_MAX);
-		if (!list(rt, at | CRN_LIST_BLANK | (uint64_t)(n - 1) << CRN_LIST_MASK, 1, tag, n))
+		if (!list(rt, at | CRN_LIST_BLANK | run_of(n), tag, n))
 			return;
 		rt->blanks++;
 		crn_tags_set((void *)tag, n, saved(rt));
@@ -469,7 +487,7 @@ static void save_bytes_now(uintptr_t at, uint64_t wanted, bool late)
 		if (crn_unlikely(crn_rt_paged(rt, at)))
 			return;
 		/* The product gathers the lowest bits of all bytes in the top one. */
-		if (!list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, 1, tag,
+		if (!list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, tag,
 			    WORD)) {
 			lost(rt, at, CAIRN_EMEMORY);
 			return;
@@ -504,8 +522,7 @@ void crn_rt_save_old(uintptr_t addr, size_t len, const void *old)
 			continue;
 		put((uintptr_t)crn_rt_shadow(at), old ? *(const word *)((const char *)old + i) : 0,
 			clean);
-		if (list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, 1, tag,
-			    WORD))
+		if (list(rt, at | clean * 0x0102040810204080ul >> 56 << CRN_LIST_MASK, tag, WORD))
 			put(tag, value, clean);
 		else
 			lost(rt, at, CAIRN_EMEMORY);

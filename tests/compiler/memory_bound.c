@@ -17,6 +17,8 @@
 #define WRITTEN (200 * 1024ul)
 
 static long words[4 * MIB / sizeof(long)];
+static char large[8 * MIB];
+static volatile size_t large_at = sizeof(large) - 1; /* or it would not be written */
 
 static struct cairn_stats stats(cairn_t *c)
 {
@@ -92,6 +94,28 @@ static void bound_by_limit(const char *tracker)
 	CHECK_OK(cairn_close(c));
 }
 
+/* Interval by interval: one that writes too much cannot be undone, others can. All by long runs. */
+static void bound_by_interval(const char *tracker)
+{
+	cairn_t *c = begin(tracker, 1, 8 * MIB);
+	char *bytes = (char *)words;
+	uint64_t id;
+
+	for (int turn = 1; turn < 4; turn++) {
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		memset(bytes, turn, MIB);
+		CHECK_OK(cairn_rewind(c, id));
+		CHECK(bytes[0] != turn && bytes[MIB / 2 + 1] != turn && bytes[MIB - 1] != turn);
+		CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+		memset(bytes, turn, sizeof(words));
+		memset(large, turn, sizeof(large));
+		CHECK(stats(c).mirror_bytes <= 8 * MIB);
+		CHECK(cairn_rewind(c, id) == CAIRN_EFAILED);
+		CHECK(bytes[4 * MIB - 1] == turn && large[large_at] == turn);
+	}
+	CHECK_OK(cairn_close(c));
+}
+
 #define BLOCKS 48
 #define PAGES  (MIB / 4096)
 
@@ -154,6 +178,7 @@ int main(int argc, char **argv)
 	(void)argc;
 	bound_by_written(argv[1]);
 	bound_by_limit(argv[1]);
+	bound_by_interval(argv[1]);
 	gives_back(argv[1]);
 	return 0;
 }

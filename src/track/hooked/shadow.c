@@ -73,6 +73,12 @@ static bool whole(uint64_t entry)
 		(__cairn_shape.shift || entry >> CRN_LIST_MASK == 0xff);
 }
 
+/* Of such an entry, or words. */
+static size_t regions(uint64_t entry)
+{
+	return __cairn_shape.shift ? crn_rt_run(entry) : 1;
+}
+
 /*
  * In any order: what is named twice has one content. Neighbours that were saved one after another
  * are one run. Entries of 0 name nothing.
@@ -94,7 +100,7 @@ static int walk(crn_undo_fn fn, void *ctx)
 			continue;
 		}
 		for (; d < end && whole(*d) && (*d & CRN_LIST_ADDR) == at + n * granule(); d++)
-			n++;
+			n += regions(*d);
 		CRN_TRY(fn(ctx, at, crn_rt_shadow(at), n * granule()));
 	}
 	return 0;
@@ -102,7 +108,7 @@ static int walk(crn_undo_fn fn, void *ctx)
 
 static uint64_t count(void)
 {
-	return (uint64_t)(crn_rt()->dirty_cur - crn_rt()->dirty) - crn_rt()->blanks;
+	return crn_rt_listed(crn_rt()) - crn_rt()->blanks;
 }
 
 static int add_size(void *ctx, uintptr_t addr, const void *old, size_t len)
@@ -291,14 +297,21 @@ static const struct crn_hook_ops hooks = {
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
+static void list_close(struct shadow *t)
+{
+	struct crn_rt *rt = crn_rt();
+
+	crn_memory_leave(rt->dirty, t->list_size);
+	rt->dirty = rt->dirty_cur = rt->dirty_end = rt->dirty_limit = NULL;
+}
+
 static void shadow_close(void *tracker)
 {
 	struct shadow *t = tracker;
 
 	set_plain(false);
 	crn_rt()->active = crn_rt()->ending = false;
-	crn_memory_leave(crn_rt()->dirty, t->list_size);
-	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
+	list_close(t);
 	crn_tags_close();
 	clear_shadow();
 	crn_kept_close(&t->kept);
@@ -315,7 +328,8 @@ static int list_open(struct shadow *t)
 	t->list_size = crn_page_down(entries * sizeof(uint64_t)) + CRN_PAGE_SIZE;
 	CRN_TRY(crn_kept_list(CRN_RT_LIST_AT, CRN_RT_LIST_MAX, &t->list_size, &at));
 	crn_rt()->dirty = crn_rt()->dirty_cur = at;
-	crn_rt()->dirty_end = crn_rt()->dirty + t->list_size / sizeof(uint64_t);
+	crn_rt()->dirty_limit = crn_rt()->dirty + t->list_size / sizeof(uint64_t);
+	crn_rt()->dirty_end = crn_rt()->dirty_limit;
 	return 0;
 }
 
@@ -345,8 +359,7 @@ static int shadow_open(void **out, struct crn_track_env *env)
 	return 0;
 
 err_list:
-	crn_memory_leave(crn_rt()->dirty, t->list_size);
-	crn_rt()->dirty = crn_rt()->dirty_cur = crn_rt()->dirty_end = NULL;
+	list_close(t);
 err_kept:
 	crn_kept_close(&t->kept);
 err_block:

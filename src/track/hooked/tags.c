@@ -56,10 +56,18 @@ static inline void clear_tags_of(uint64_t entry, uint32_t shift)
 
 	if (!shift) /* of a word, all of whose bytes that are saved are in the list */
 		*(uint64_t *)tag = 0;
-	else if (crn_unlikely(entry & CRN_LIST_BLANK))
-		crn_tags_set(tag, crn_rt_blank_run(entry), 0);
+	else if (entry >> CRN_LIST_MASK) /* more than one */
+		crn_tags_set(tag, crn_rt_run(entry), 0);
 	else
 		*tag = 0;
+}
+
+/* Its entries are zeros already. */
+static void list_empty(struct crn_rt *rt)
+{
+	rt->dirty_cur = rt->dirty;
+	rt->dirty_end = rt->dirty_limit;
+	rt->blanks = 0;
 }
 
 /* And the list with them, which is in the cache now. */
@@ -74,8 +82,7 @@ static void clear_listed(void)
 		clear_tags_of(*d, shift);
 		*d = 0;
 	}
-	crn_rt()->dirty_cur = crn_rt()->dirty;
-	crn_rt()->blanks = 0;
+	list_empty(crn_rt());
 }
 
 void crn_tags_clear(void)
@@ -90,8 +97,7 @@ void crn_tags_forget_list(void)
 	struct crn_rt *rt = crn_rt();
 
 	crn_fill(rt->dirty, 0, (size_t)(rt->dirty_cur - rt->dirty) * sizeof(*rt->dirty));
-	rt->dirty_cur = rt->dirty;
-	rt->blanks = 0;
+	list_empty(rt);
 }
 
 static void clear_pages(void)
@@ -135,14 +141,13 @@ void crn_tags_reset(void)
 void crn_tags_renew(void)
 {
 	struct crn_rt *rt = crn_rt();
-	size_t len = (size_t)(rt->dirty_end - rt->dirty) * sizeof(*rt->dirty);
+	size_t len = (size_t)(rt->dirty_limit - rt->dirty) * sizeof(*rt->dirty);
 
 	if (give_back() < 0)
 		(void)map_anew();
 	if (crn_memory_advise(rt->dirty, len, MADV_DONTNEED) < 0)
 		crn_fill(rt->dirty, 0, len);
-	rt->dirty_cur = rt->dirty;
-	rt->blanks = 0;
+	list_empty(rt);
 }
 
 /* ---- The list of pages of tags --------------------------------------------------------------- */
