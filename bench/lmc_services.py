@@ -212,7 +212,7 @@ SERVICES = {
     "bind": Service(
         _plain(BindServer), PROGRAMS["bind"].load, "queries", 500_000, 20_000, needs=("dnsperf",)
     ),
-    "proftpd": Service(ProftpdServer, ftp_load, "files", 10_000, 1_000),
-    "ftpd": Service(SessionServer, ftp_load, "files", 10_000, 1_000),
-    "busybox": Service(BusyboxServer, ftp_load, "files", 10_000, 1_000),
+    "proftpd": Service(ProftpdServer, ftp_load, "files", 2_000, 500),
+    "ftpd": Service(SessionServer, ftp_load, "files", 2_000, 500),
+    "busybox": Service(BusyboxServer, ftp_load, "files", 2_000, 500),
 }  # fmt: skip
