@@ -245,21 +245,22 @@ def _runs(lines: list[dict], section: type) -> Any:
         "One site at an inner loop of each: hmmsearch per sequence, sqlite's speedtest1 per "
         "statement, libquantum per gate, bzip2 per block, and so on. Processor time and greatest "
         "memory beside the plain program. An interval is what the plain program computes from one "
-        "checkpoint to the next. The undo log is limited to 4 GiB; an overflow is a failure.",
-        ["program", "interval", "tracker", "time", "memory", "checkpoints", "per second", "saved",
-         "us each"],
+        "checkpoint to the next. The undo log is limited to 4 GiB; an overflow is a failure. Rows "
+        "that have taken two minutes, in three rounds or more, have no further ones.",
+        ["program", "interval", "tracker", "rounds", "time", "memory", "checkpoints", "per second",
+         "saved", "us each"],
         plot="lmc_runs.png",
     )  # fmt: skip
     length = {x["program"]: x["interval_us"] for x in found if x.get("interval_us")}
     for x in sorted(found, key=lambda x: length.get(x["program"], 0)):
         if "missing" in x:
-            out.rows.append([x["program"], "", *_missing(x, 7)])
+            out.rows.append([x["program"], "", *_missing(x, 8)])
             continue
         plain = x["row"] == "plain"
         time = f"{x['seconds']:.2f} s" if plain else _spread(x)
         memory = f"{x['memory_kib']:,} KiB" if plain else f"{x['memory_ratio']:.2f}"
         out.rows.append(
-            [x["program"], "" if plain else interval(x), x["row"], time, memory,
+            [x["program"], "" if plain else interval(x), x["row"], x["rounds"], time, memory,
              f"{x['checkpoints']:,}", f"{x['checkpoints_per_second']:,.0f}", f"{x['saved']:.0f}",
              f"{x['checkpoint_us']:.2f}"]
         )  # fmt: skip

@@ -30,6 +30,7 @@ from smc import Settings, summaries
 TABLE = "lmc.runs"
 PAGES = ("fork", "mprotect", "softdirty", "async")
 LIMIT = 4 << 30  # bytes of the undo log
+LONG, LEAST = 120, 3  # a row that has taken so many seconds has enough runs, but for so many
 
 
 def rows(name: str) -> tuple[str, ...]:
@@ -90,6 +91,10 @@ def one_run(
     }
 
 
+def enough(runs: list[dict[str, Any]]) -> bool:
+    return len(runs) >= LEAST and sum(one["seconds"] for one in runs) >= LONG
+
+
 def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     recipe, work = built(name, settings.build), WORKS[name]
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
@@ -109,7 +114,7 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
 
     try:
         arguments = work.arguments(folder, settings)
-        log.fill(found, settings.rounds, run)
+        log.fill(found, settings.rounds, run, enough=enough)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     for row in found.rounds:

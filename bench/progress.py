@@ -101,7 +101,7 @@ class Meter:
         self.show(what)
 
     def skip(self) -> None:
-        """A step that an interrupted run has done already."""
+        """A step that is not made: an interrupted run has done it, or nobody needs it."""
         self.estimate.total[self.part] = max(
             self.estimate.total[self.part] - 1, self.estimate.done[self.part]
         )

@@ -92,14 +92,18 @@ class RunLog:
         rounds: int,
         make: Callable[[Any], Figures],
         name: Callable[[Any], str] = str,
+        enough: Callable[[list[Figures]], bool] = lambda runs: False,
     ) -> Found:
         """
-        So many rounds of its rows, but those that are in trouble. Interrupted, `found` has what
-        there is. `name` is what a row is known by when the measurement is gone on with.
+        So many rounds of its rows, but those that are in trouble, or have `enough` runs.
+        Interrupted, `found` has what there is. `name` is what a row is known by when the
+        measurement is gone on with.
         """
         rows = list(found.rounds)
         for number in range(rounds):
             for row in rotated(rows, number):
-                if row not in found.trouble:
+                if row in found.trouble or enough(found[row]):
+                    self.meter.skip()
+                else:
                     found.add(row, self.run(name(row), number, lambda one=row: make(one)))
         return found
