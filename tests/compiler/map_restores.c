@@ -24,7 +24,7 @@ static struct outside {
 	int fresh_count;
 } *outside;
 
-static char *area, *reserve;
+static char *area, *reserve, *heap; /* LEN bytes each; the last one below the break */
 
 static int mapped(const char *at)
 {
@@ -49,13 +49,14 @@ static int writable(char *at)
 static void fill(int seed)
 {
 	for (size_t i = 0; i < LEN; i++)
-		area[i] = (char)((i >> 3) * 31 + i + (size_t)seed);
+		area[i] = heap[i] = (char)((i >> 3) * 31 + i + (size_t)seed);
 }
 
 static void check(int seed)
 {
 	for (size_t i = 0; i < LEN; i++)
-		CHECK(area[i] == (char)((i >> 3) * 31 + i + (size_t)seed));
+		CHECK(area[i] == (char)((i >> 3) * 31 + i + (size_t)seed) && heap[i] == area[i]);
+	CHECK(sbrk(0) == heap + LEN);
 	for (int i = 0; i < outside->fresh_count; i++)
 		CHECK(!mapped(outside->fresh[i]));
 	CHECK(!writable(reserve));
@@ -149,9 +150,30 @@ static void shrinks(void)
 	memset(area, 9, 4096);
 }
 
+static void raises_break(void)
+{
+	CHECK(sbrk(3 * LEN) == heap + LEN && !heap[LEN] && !heap[4 * LEN - 1]);
+	memset(heap + 9000, 10, 4 * LEN - 9000);
+}
+
+static void lowers_break(void)
+{
+	heap[LEN - 1] = heap[5] = 11;
+	CHECK(!brk(heap + 8192 + 5) && sbrk(0) == heap + 8192 + 5);
+}
+
+static void moves_break(void)
+{
+	raises_break();
+	lowers_break();
+	CHECK(!brk(heap + 2 * LEN) && !heap[LEN / 2] && !heap[2 * LEN - 1]);
+	memset(heap + LEN / 2, 12, LEN);
+	CHECK(sbrk(-(long)LEN / 2) == heap + 2 * LEN);
+}
+
 static void (*const changes[])(void) = {
 	unmaps, unmaps_in_part, closes, throws_away, throws_locked_away, replaces, opens, grows,
-	shrinks,
+	shrinks, raises_break, lowers_break, moves_break,
 };
 
 /* A page that is closed and emptied at once does not come back: that is said. */
@@ -230,6 +252,8 @@ int main(int argc, char **argv)
 	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(outside != MAP_FAILED && !pipe(outside->pipe));
 	area = get(NULL, LEN, 0);
+	heap = sbrk(LEN);
+	CHECK(heap != (void *)-1);
 	reserve = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(reserve != MAP_FAILED);
 	o.tracker = argv[1];
