@@ -3,7 +3,8 @@
  * Memory that the kernel writes on the program's behalf. Under "uffd" and "mprotect" such a write
  * into a clean page fails with EFAULT (measured; a read that spans a clean page comes back short).
  * So every buffer that the table names is opened first, with its real length. The program's memory
- * is read through the kernel, so that a bad pointer stays the program's EFAULT.
+ * is read through the kernel, so that a bad pointer stays the program's EFAULT. It is written by
+ * a copy of our own that fails there (crn_user_copy).
  */
 #include <limits.h>
 #include <linux/sched.h>
@@ -24,10 +25,11 @@ int crn_user_write(uintptr_t dst, const void *src, size_t len)
 {
 	crn_output_memory(dst, len);
 	/*
-	 * SAFETY: through the kernel, so that a bad pointer is an error and not a fault inside the
-	 * agent.
+	 * SAFETY: crn_user_copy fails where the pointer is bad. It is a store of this thread, for
+	 * what the kernel writes by process_vm_writev feeds cannot report: each such call would
+	 * make the next checkpoint scan.
 	 */
-	return crn_memory_poke((void *)dst, src, len) == (long)len ? 0 : -EFAULT;
+	return crn_user_copy((void *)dst, src, len);
 }
 
 void crn_output_memory(uintptr_t addr, size_t len)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """
 A process that gives up its rights keeps the feed that it could have had with them, whichever call
-takes them; and neither a file that is mapped for an answer nor own copies of a file's pages are a
-reason to look at every page. Workers in any number share one feed. Where that may not be had a few
-have one each.
+takes them; and neither a file that is mapped for an answer, one that is sent by its offset, nor own
+copies of a file's pages are a reason to look at every page. Workers in any number share one feed.
+Where that may not be had a few have one each.
 
     test_rights.py BUILD
 """
@@ -60,13 +60,16 @@ def main() -> None:
         print("skip: no feed that needs rights, or not root")
         sys.exit(77)
     for how in ("setuid", "setreuid", "setresuid", "capset", "chroot"):
-        for what, *options in (("plain",), ("crash", "--recover"), ("files",), ("copy",)):
+        for what, *options in (
+            ("plain",), ("crash", "--recover"), ("files",), ("sent", "--recover"), ("copy",)
+        ):
             if (how, what) == ("chroot", "files"):
                 continue  # there are none
             stats = run(how, what, *options)
             assert stats["feed"] in works & {"bpf", "perf"}, stats
             assert stats["checkpoints"] >= TURNS and not stats["failed"], stats
             assert stats["recoveries"] == (TURNS if what == "crash" else 0), stats
+            assert what != "sent" or stats["held"] >= TURNS - 1, stats
             if what != "crash" and stats["feed"] == "bpf":
                 assert stats["scans"] < TURNS / 2, stats
     # What was asked for is had, or no session at all; and nothing is opened too soon.

@@ -3,15 +3,17 @@
  * A worker that drops its rights before its first site, as a web server's does: by then the session
  * must be open, or there is no feed but the scan. What it does between the two (mappings that come
  * and go, stores) belongs to the first checkpoint; it crashes after each, and looks at its memory.
- * `files`: each turn maps a file and lets go of it, as for an answer. `copy`: it has written to a
- * private mapping of one. WORKERS: so many, at the same time, all of which store at the same
- * addresses.
+ * `files`: each turn maps a file and lets go of it, as for an answer. `sent`: each sends of a file
+ * by its offset. `copy`: it has written to a private mapping of one. WORKERS: so many, at the same
+ * time, all of which store at the same addresses.
  */
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include "expect.h"
@@ -23,7 +25,7 @@
 
 static uint8_t early[PAGES][4096] __attribute__((aligned(4096)));
 static volatile uint64_t *crashes;
-static int crash, files, copy, me;
+static int crash, files, sent, copy, me;
 
 static void drop_rights(const char *how)
 {
@@ -78,10 +80,21 @@ static void own_page_of_file(void)
 	p[0] = 1;
 }
 
+/* The agent writes the offset: what is sent is held. */
+static void send_some(int file, int to, int turn)
+{
+	off_t at = turn;
+
+	EXPECT(sendfile(to, file, &at, 7) == 7 && at == turn + 7);
+}
+
 static void work(const char *how)
 {
 	uint8_t *gone = map_some(), *late;
+	int file = memfd_create("sent", 0), end[2];
 
+	EXPECT(file >= 0 && !ftruncate(file, 4096));
+	EXPECT(!socketpair(AF_UNIX, SOCK_STREAM, 0, end));
 	gone[0] = 1;
 	if (copy)
 		own_page_of_file();
@@ -99,6 +112,8 @@ static void work(const char *how)
 			map_file("/proc/self/exe", MAP_SHARED, PROT_READ);
 			map_file("/proc/self/exe", MAP_PRIVATE, PROT_READ);
 		}
+		if (sent)
+			send_some(file, end[0], turn);
 		poll(NULL, 0, 0);
 		expect_turn(late, turn);
 		if (!crash || crashes[me] != before)
@@ -118,6 +133,7 @@ int main(int argc, char **argv)
 	EXPECT(argc > 1 && workers <= MANY);
 	crash = argc > 2 && !strcmp(argv[2], "crash");
 	files = argc > 2 && !strcmp(argv[2], "files");
+	sent = argc > 2 && !strcmp(argv[2], "sent");
 	copy = argc > 2 && !strcmp(argv[2], "copy");
 	if (geteuid() != 0) {
 		dprintf(1, "rights: not root\n");
