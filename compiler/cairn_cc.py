@@ -103,9 +103,10 @@ class Command:
         self.switches: dict[str, str] = {}
         self.sites: list[str] = []
         self.unit = self.report = self.warn_uncovered = self.profile = self.complete = False
+        self.lost: dict[str, str] = {}
         self.profiles: list[str] = []  # their loops get sites
         self.loops: dict[str, str] = {}  # as the pass takes them, and the program of each
-        self.keep = self.lose = self.stop = self.lto = ""
+        self.keep = self.stop = self.lto = ""
         self.output, self.tags = "a.out", "zero"
         self.abi_lists: list[str] = []
         self.prints = False
@@ -201,8 +202,8 @@ class Command:
                 self.switches["sites-long"] = "on"
         elif name == "keep" and value.isdigit() and 1 <= int(value) <= KEEP_MAX:
             self.keep = value
-        elif name == "test-lose" and value.isdigit():
-            self.lose = value
+        elif name in ("test-lose", "test-miss") and value.isdigit():
+            self.lost[name[5:]] = value  # hooks that are left out, for tests
         elif equals and name in (
             "tracker", "region", "tags", "site", "site-threads", "sites", "keep", *SWITCHES,
         ):  # fmt: skip
@@ -309,8 +310,7 @@ class Command:
             own["may-lack-sites"] = "on"
             if sum(not name.startswith("-l") for name in self.files) < 2:
                 own["warn-lack"] = "off"  # configure's checks want no warnings
-        if self.lose:
-            own["lose"] = self.lose
+        own.update(self.lost)
         if self.warn_uncovered:
             own["warn-uncovered"] = "on"
         items = [*own.items(), ("libc-abilist", library("cairn-libc.abilist"))]

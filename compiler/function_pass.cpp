@@ -178,8 +178,10 @@ unsigned instrument(Function &f, const Program &p, Hooks &hooks, Report &report,
 		figures.fresh = leave_out_fresh(found.writes, p.fresh, intervals);
 		figures.fresh += leave_out_fresh(found.long_writes, p.fresh, intervals);
 	}
-	if (o.lose)
-		llvm::erase_if(found.writes, [&](const Write &) { return ++stores % o.lose == 0; });
+	if (o.lose || o.miss)
+		llvm::erase_if(found.writes, [&](const Write &) {
+			return ++stores == o.miss || (o.lose && stores % o.lose == 0);
+		});
 
 	if (o.loops)
 		figures.loops = hoist_out_of_loops(

@@ -99,6 +99,8 @@ Options Options::parse(const char *text)
 			o.libc_lists.push_back(value.str());
 		} else if (key == "lose") {
 			o.lose = read_number(item, value);
+		} else if (key == "miss") {
+			o.miss = read_number(item, value);
 		} else {
 			wrong(item);
 		}

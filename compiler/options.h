@@ -53,6 +53,7 @@ struct Options {
 	std::vector<Site> sites;
 	bool site_one = false;    // sites promise that other threads do not write
 	unsigned lose = 0;        // for tests of the oracle: every so many-th store has no hook
+	unsigned miss = 0;        // the same: the store of that number alone
 
 	unsigned long region() const { return 1ul << shift; }
 	bool bytes() const { return tracker == Tracker::Shadow && !shift; }
