@@ -121,6 +121,29 @@ def trackers(lines: list[dict], mib: int) -> Section | None:
     return section
 
 
+def held(lines: list[dict]) -> Section | None:
+    """What a tracker keeps beside the area: a mirror, images, what it knows of pages."""
+    found = [line for line in of(lines, "trackers") if line.get("bytes")]
+    if not found:
+        return None
+    most = max(line["pages"] for line in found)
+    sizes = sorted({line["mib"] for line in found})
+    section = Section(
+        "What the engine holds",
+        f"KiB after checkpoints with {most} pages written; in brackets as a share of the area.",
+        ["tracker", *(f"{mib} MiB" for mib in sizes)],
+    )
+    for row in dict.fromkeys(line["row"] for line in found):
+        kib = {
+            line["mib"]: line["bytes"] / 1024
+            for line in found
+            if line["row"] == row and line["pages"] == most
+        }
+        share = {mib: f"{number(n)} ({n / mib / 10.24:.0f} %)" for mib, n in kib.items()}
+        section.rows.append([row, *(share.get(mib, "") for mib in sizes)])
+    return section
+
+
 def restores(lines: list[dict], how: str) -> Section | None:
     return by_pages(
         lines,
@@ -308,6 +331,7 @@ def sections(lines: list[dict]) -> list[Section]:
         lambda: goals_section(lines),
         lambda: table1(lines),
         *(lambda mib=mib: trackers(lines, mib) for mib in (8, 64, 1024)),
+        lambda: held(lines),
         lambda: restores(lines, "restore"),
         lambda: restores(lines, "rewind"),
         lambda: empty(lines),
