@@ -2,7 +2,8 @@
 """
 The servers that lmc_programs.py builds, each with its load: ab with 10 connections and 10 requests
 on each, redis-benchmark with 50 clients, pgbench with 10, dnsperf with 20, and 10 FTP clients that
-fetch a file of 1 KiB again and again and compare it.
+fetch a file of 1 KiB again and again and compare it. (pyftpdlib's ftpbench moves files of megabytes
+both ways: that measures copies to and from sockets, and compares nothing.)
 """
 
 from __future__ import annotations
