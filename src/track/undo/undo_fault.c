@@ -196,24 +196,32 @@ static void open_near(struct crn_undo_pages *u, const struct undo_area *a, uintp
 	}
 }
 
+/* What of [begin, end) is closed, each run of it by one call. */
+static void serve_run(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t begin,
+	uintptr_t end, uintptr_t exec)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		if (save_near(u, a, page, exec))
+			continue;
+		open_near(u, a, begin, page, exec);
+		begin = page + CRN_PAGE_SIZE;
+	}
+	open_near(u, a, begin, end, exec);
+}
+
 /* A strategy may know that pages around this one will be written soon: one fault for all. */
 static void serve_near(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t page)
 {
-	uintptr_t begin, end, from, to, exec = atomic_load(undo_word_of(a, page)) & UNDO_EXEC;
+	uintptr_t begin, end, exec = atomic_load(undo_word_of(a, page)) & UNDO_EXEC;
 
 	if (!u->env->predictor->near(u->env, page, &begin, &end))
 		return;
 	begin = CRN_MAX(begin, a->begin);
+	if (page - begin > NEAR_MAX * CRN_PAGE_SIZE)
+		begin = page - NEAR_MAX * CRN_PAGE_SIZE;
 	end = CRN_MIN(CRN_MIN(end, a->end), page + NEAR_MAX * CRN_PAGE_SIZE);
-	to = page + CRN_PAGE_SIZE;
-	while (to < end && save_near(u, a, to, exec))
-		to += CRN_PAGE_SIZE;
-	open_near(u, a, page + CRN_PAGE_SIZE, to, exec);
-	from = page;
-	while (from > begin && page - from < NEAR_MAX * CRN_PAGE_SIZE &&
-		save_near(u, a, from - CRN_PAGE_SIZE, exec))
-		from -= CRN_PAGE_SIZE;
-	open_near(u, a, from, page, exec);
+	serve_run(u, a, page + CRN_PAGE_SIZE, end, exec);
+	serve_run(u, a, begin, page, exec);
 }
 
 /* The page cannot be opened alone: with everybody else kept out, open more than it. */
