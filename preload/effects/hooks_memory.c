@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include "effects/effects.h"
 #include "effects/hooks.h"
+#include "base/copy.h"
 #include "os/memory.h"
 #include "session/session.h"
 
@@ -360,9 +361,12 @@ bool crn_memory_found(struct crn_call *call)
 
 static void make_map_call(struct crn_call *call)
 {
-	const long *a = call->args;
+	long a[6];
 	struct crn_range ends[2];
 
+	crn_copy(a, call->args, sizeof(a));
+	if (call->nr == SYS_mprotect)
+		a[3] = -1; /* as pkey_mprotect without a key */
 	crn_maps_hold();
 	ends_of(call, ends);
 	call->result = crn_agent->session

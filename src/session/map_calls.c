@@ -159,6 +159,22 @@ static bool all_private(const cairn_t *c, uintptr_t begin, uintptr_t end)
 	return true;
 }
 
+/*
+ * Does the program open a part of what it has reserved, as malloc does with the arenas of threads?
+ * Whatever has come there since the last look, nothing of it is tracked.
+ */
+static bool opens_reserved(const cairn_t *c, const long args[6])
+{
+	uintptr_t begin = (uintptr_t)args[0], end = begin + crn_page_up((size_t)args[1]);
+	size_t i = crn_ranges_from(&c->reserved, begin), a = crn_area_from(c, begin);
+
+	return c->mode == CRN_SURFACE_ALL && args[2] == (PROT_READ | PROT_WRITE) && args[3] == -1 &&
+		begin < end &&
+		i < c->reserved.count && c->reserved.at[i].begin <= begin &&
+		c->reserved.at[i].end >= end &&
+		(a == c->area_count || c->areas[a]->begin >= end);
+}
+
 /* The lock is held. */
 static enum outcome outcome_of(const cairn_t *c, enum crn_maps_kind kind, const long args[6],
 	const struct crn_range *r)
@@ -179,6 +195,8 @@ static enum outcome outcome_of(const cairn_t *c, enum crn_maps_kind kind, const 
 		if (!crn_maps_minds(c) || !crn_layout_has_parts(c, r->begin, r->end))
 			return ANYTHING;
 		return r->begin < r->end ? LESS : MORE; /* of a break: does it fall? */
+	case CRN_MAPS_PROTECTS:
+		return crn_maps_minds(c) && opens_reserved(c, args) ? MORE : ANYTHING;
 	case CRN_MAPS_DROPS:
 		return crn_maps_minds(c) && all_private(c, r->begin, r->end) ? EMPTIED : ANYTHING;
 	default:
@@ -197,6 +215,9 @@ static void follow_outcome(cairn_t *c, enum outcome outcome, enum crn_maps_kind 
 		if (kind == CRN_MAPS_MAPS)
 			crn_maps_added(c, (int)args[2], (int)args[3], (uintptr_t)result,
 				(size_t)args[1]);
+		else if (kind == CRN_MAPS_PROTECTS)
+			note_added(c, crn_pages((uintptr_t)args[0]),
+				crn_pages((uintptr_t)args[0] + crn_page_up((size_t)args[1])));
 		else if (r->end < (uintptr_t)result)
 			note_added(c, crn_pages(r->end), crn_pages(crn_page_up((uintptr_t)result)));
 		return;

@@ -171,11 +171,10 @@ static bool wanted(cairn_t *c, const struct crn_mapping *m, uint32_t flags, bool
 
 /*
  * The program opens parts of what it has reserved by mprotect, as malloc does with its arenas.
- * (Under the agent the call itself is undone.)
  */
 static int note_reserved(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
-	if (c->control->watched || begin == end)
+	if (begin == end)
 		return 0;
 	return crn_ranges_add(c, &c->reserved_fresh, begin, end);
 }
@@ -455,7 +454,7 @@ bool crn_surface_has_parts(const cairn_t *c)
 		!(c->ops->caps & CRN_TRACK_PROTECTS);
 }
 
-/* The pieces of the layout that lie outside [begin, end). */
+/* The pieces of the layout, and what is reserved, that lie outside [begin, end). */
 static int keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end)
 {
 	struct crn_pieces *l = &c->fresh;
@@ -469,6 +468,15 @@ static int keep_outside(cairn_t *c, uintptr_t begin, uintptr_t end)
 			append_part(l, p, p->begin, CRN_MIN(p->end, begin), p->prot);
 		if (p->end > end)
 			append_part(l, p, CRN_MAX(p->begin, end), p->end, p->prot);
+	}
+	c->reserved_fresh.count = 0;
+	for (size_t i = 0; i < c->reserved.count; i++) {
+		const struct crn_range *r = &c->reserved.at[i];
+
+		if (r->begin < begin)
+			CRN_TRY(note_reserved(c, r->begin, CRN_MIN(r->end, begin)));
+		if (r->end > end)
+			CRN_TRY(note_reserved(c, CRN_MAX(r->begin, end), r->end));
 	}
 	return 0;
 }

@@ -31,8 +31,8 @@ struct memory {
 		uint64_t serial; /* of the mapping */
 		uint8_t fill[PAGES];
 	} slots[SLOTS];
-	char *heap; /* of it only `fill` pages are there */
-	uint8_t heap_fill[PAGES];
+	char *heap, *arena; /* of each only the pages whose `fill` is not NONE can be used */
+	uint8_t heap_fill[PAGES], arena_fill[PAGES];
 };
 
 /* In shared memory. */
@@ -173,6 +173,30 @@ static void breaks(void)
 	}
 }
 
+/* Some more pages of what is reserved are opened, and written; all of it is given back at last. */
+static void opens(void)
+{
+	unsigned from = 0, end;
+
+	while (from < PAGES && now.arena_fill[from] != NONE)
+		from++;
+	if (from == PAGES) {
+		EXPECT(mmap(now.arena, PAGES * PAGE, PROT_NONE, anonymous | MAP_FIXED, -1, 0) ==
+			now.arena);
+		memset(now.arena_fill, NONE, PAGES);
+		return;
+	}
+	end = from + 1 + draw(PAGES - from < 8 ? PAGES - from : 8);
+	end = end > PAGES ? PAGES : end;
+	EXPECT(!mprotect(now.arena + from * PAGE, (end - from) * PAGE, rw));
+	for (; from < end; from++) {
+		now.arena_fill[from] = 0;
+		if (draw(3))
+			memset(now.arena + from * PAGE,
+				now.arena_fill[from] = (uint8_t)(1 + draw(200)), PAGE);
+	}
+}
+
 static void something(void)
 {
 	unsigned slot = draw(SLOTS);
@@ -181,7 +205,7 @@ static void something(void)
 		maps(slot);
 		return;
 	}
-	switch (draw(20)) {
+	switch (draw(22)) {
 	case 0:
 		unmaps(slot);
 		break;
@@ -202,6 +226,10 @@ static void something(void)
 	case 9:
 	case 10:
 		breaks();
+		break;
+	case 11:
+	case 12:
+		opens();
 		break;
 	default:
 		writes(slot);
@@ -225,6 +253,11 @@ static void all_is(void)
 	for (unsigned k = 0; k < PAGES; k++)
 		if (now.heap_fill[k] != NONE)
 			page_is(now.heap + k * PAGE, now.heap_fill[k]);
+	for (unsigned k = 0; k < PAGES; k++)
+		if (now.arena_fill[k] != NONE)
+			page_is(now.arena + k * PAGE, now.arena_fill[k]);
+		else
+			EXPECT(write(ends[1], now.arena + k * PAGE, 1) < 0);
 }
 
 /* What has been unmapped since can only come back by a restore. */
@@ -309,6 +342,9 @@ int main(int argc, char **argv)
 	notes->seed = argc > 2 ? strtoul(argv[2], NULL, 0) : 1;
 	EXPECT(poll(NULL, 0, 1) == 0 && cairn_open(&c, &options) == 0);
 	memset(now.heap_fill, NONE, PAGES);
+	memset(now.arena_fill, NONE, PAGES);
+	now.arena = mmap(NULL, PAGES * PAGE, PROT_NONE, anonymous, -1, 0);
+	EXPECT(now.arena != MAP_FAILED);
 	now.heap = (char *)(((uintptr_t)sbrk(0) + 16 * PAGE) & ~(PAGE - 1));
 	EXPECT(!sem_init(&asked, 0, 0) && !sem_init(&done, 0, 0));
 	EXPECT(!two || !pthread_create(&t, NULL, second, NULL));
