@@ -39,16 +39,9 @@
 #include <time.h>
 #include <uchar.h>
 #include <wchar.h>
-#include "../lib/harness.h"
 
 #define OUT (96 * 1024)
-
-static char out[OUT] __attribute__((aligned(4096))); /* all that the cases have written */
-static const char *text = "The quick brown fox jumps over the lazy dog, and over 128 bytes, too: "
-			  "a region has that many, so that this text crosses from one to the next.";
-static int file = -1;       /* holds `text`, 200 times */
-static int ends[2];         /* a socket pair */
-
+#include "libc_run.h"
 #include "libc_children.h"
 #include "libc_tables.h"
 
@@ -471,86 +464,27 @@ static long stream(char *at)
 	return n;
 }
 
-static const struct libc_case {
-	const char *name;
-	long (*run)(char *at);
-	int differs; /* from run to run */
-} cases[] = {
-	{ "strings", strings, 0 }, { "bytes", bytes, 0 }, { "tokens", tokens, 0 },
-	{ "wide", wide, 0 }, { "printed", printed, 0 }, { "scanned", scanned, 0 },
-	{ "numbers", numbers, 0 }, { "drawn", drawn, 0 }, { "spelled", spelled, 0 },
-	{ "standard", locked_by_standard, 0 }, { "sorted", sorted, 0 }, { "times", times_told, 0 },
-	{ "clocks", clocks, 1 }, { "files", files_told, 1 }, { "reads", reads, 0 },
-	{ "received", received, 0 }, { "selected", selected, 0 }, { "named", named, 0 },
-	{ "signals", signals, 1 }, { "waited", waited, 0 }, { "locked", locked, 0 },
-	{ "converted", converted, 0 }, { "stream", stream, 0 }, { "treed", treed, 0 },
-	{ "hashed", hashed, 0 }, { "queued", queued, 0 }, { "enciphered", enciphered, 0 },
-	{ "scanned wide", scanned_wide, 0 }, { "spawned", spawned, 0 }, { "asked", asked, 0 },
-	{ "attributes", attributes, 0 }, { "by clock", waited_by_clock, 0 },
-	{ "others", others, 0 },
+static const struct libc_case cases[] = {
+	{ "strings", strings, SAME, NULL }, { "bytes", bytes, SAME, NULL },
+	{ "tokens", tokens, SAME, NULL }, { "wide", wide, SAME, NULL },
+	{ "printed", printed, SAME, NULL }, { "scanned", scanned, SAME, NULL },
+	{ "numbers", numbers, SAME, NULL }, { "drawn", drawn, SAME, NULL },
+	{ "spelled", spelled, SAME, NULL }, { "standard", locked_by_standard, SAME, NULL },
+	{ "sorted", sorted, SAME, NULL }, { "times", times_told, SAME, NULL },
+	{ "clocks", clocks, DIFFERS, NULL }, { "files", files_told, DIFFERS, NULL },
+	{ "reads", reads, SAME, NULL }, { "received", received, SAME, NULL },
+	{ "selected", selected, SAME, NULL }, { "named", named, SAME, NULL },
+	{ "signals", signals, DIFFERS, NULL }, { "waited", waited, SAME, NULL },
+	{ "locked", locked, SAME, NULL }, { "converted", converted, SAME, NULL },
+	{ "stream", stream, SAME, NULL }, { "treed", treed, SAME, NULL },
+	{ "hashed", hashed, SAME, NULL }, { "queued", queued, SAME, NULL },
+	{ "enciphered", enciphered, SAME, NULL }, { "scanned wide", scanned_wide, SAME, NULL },
+	{ "spawned", spawned, SAME, NULL }, { "asked", asked, SAME, NULL },
+	{ "attributes", attributes, SAME, NULL }, { "by clock", waited_by_clock, SAME, NULL },
+	{ "others", others, SAME, NULL },
 };
-
-/* ---- The run --------------------------------------------------------------------------------- */
-
-static struct { char copy[OUT]; volatile int wrong; } *kept;
-
-static unsigned long sum(void)
-{
-	unsigned long s = 5381;
-
-	for (size_t i = 0; i < OUT; i++)
-		s = s * 33 + (unsigned char)out[i];
-	return s;
-}
-
-static void compare(const char *name)
-{
-	for (size_t i = 0; i < OUT; i++) {
-		if (out[i] == kept->copy[i])
-			continue;
-		dprintf(2, "%s: byte %zu has not come back\n", name, i);
-		kept->wrong++;
-		memcpy(out, kept->copy, OUT);
-		return;
-	}
-}
-
-static void run(cairn_t *c, const struct libc_case *t, char *at)
-{
-	uint64_t id;
-	long result;
-
-	for (size_t i = 0; i < OUT; i++)
-		out[i] = (char)(i * 131 + i / 251);
-	memcpy(kept->copy, out, OUT);
-	if (c) {
-		if (cairn_checkpoint(c, &id) == CAIRN_TAKEN) {
-			(void)t->run(at);
-			CHECK(cairn_restore(c, id) < 0);
-		}
-		compare(t->name);
-	}
-	result = t->run(at);
-	if (t->differs)
-		printf("%s %ld\n", t->name, result < 0 ? result : 0);
-	else
-		printf("%s %ld %lx\n", t->name, result, sum());
-}
 
 int main(int argc, char **argv)
 {
-	cairn_t *c = NULL;
-
-	kept = mmap(NULL, sizeof(*kept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	file = memfd_create("text", 0);
-	CHECK(kept != MAP_FAILED && file >= 0 && !socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	for (int i = 0; i < 200; i++)
-		CHECK(write(file, text, strlen(text)) > 0 && write(file, "\n", 1) == 1);
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc > 1)
-		c = test_open_built(argv[1]);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-		for (size_t shift = 0; shift < 128; shift += 48)
-			run(c, &cases[i], out + 1024 + shift);
-	return kept->wrong ? 1 : 0;
+	return run_cases(cases, sizeof(cases) / sizeof(*cases), argc > 1 ? argv[1] : NULL);
 }
