@@ -486,5 +486,6 @@ static const struct libc_case cases[] = {
 
 int main(int argc, char **argv)
 {
+	make_input();
 	return run_cases(cases, sizeof(cases) / sizeof(*cases), argc > 1 ? argv[1] : NULL);
 }

@@ -11,6 +11,7 @@
  */
 #define OUT (16 * 1024)
 #include "libc_rows.h"
+#include "libc_rows_stdio.h"
 
 #define BEFORE(...) __VA_ARGS__
 #define ROW(name, outcome, before, ...)                       \
@@ -23,19 +24,20 @@
 		__VA_ARGS__;                                  \
 		return n;                                     \
 	}
-#include "libc_rows_text.def"
-#include "libc_rows_numbers.def"
+#include "libc_rows_list.def"
 #undef ROW
 
 static const struct libc_case cases[] = {
 #define ROW(name, outcome, before, ...) { #name, call_##name, outcome, before_##name },
-#include "libc_rows_text.def"
-#include "libc_rows_numbers.def"
+#include "libc_rows_list.def"
 };
 
 int main(int argc, char **argv)
 {
 	CHECK(setlocale(LC_CTYPE, "C.UTF-8"));
 	place = newlocale(LC_ALL_MASK, "C", NULL);
+	CHECK(place && !setenv("TZ", "CET-1", 1));
+	make_input();
+	open_streams();
 	return run_cases(cases, sizeof(cases) / sizeof(*cases), argc > 1 ? argv[1] : NULL);
 }

@@ -86,16 +86,21 @@ static void run(cairn_t *c, const struct libc_case *t, char *at)
 		printf("%s %ld %lx\n", t->name, result, sum());
 }
 
-/* tracker: of the session, or NULL. Returns what main does. */
+static void make_input(void)
+{
+	file = memfd_create("text", 0);
+	CHECK(file >= 0 && !socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
+	for (int i = 0; i < 200; i++)
+		CHECK(write(file, text, strlen(text)) > 0 && write(file, "\n", 1) == 1);
+}
+
+/* After make_input. tracker: of the session, or NULL. Returns what main does. */
 static int run_cases(const struct libc_case *cases, size_t count, const char *tracker)
 {
 	cairn_t *c = NULL;
 
 	kept = mmap(NULL, sizeof(*kept), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	file = memfd_create("text", 0);
-	CHECK(kept != MAP_FAILED && file >= 0 && !socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	for (int i = 0; i < 200; i++)
-		CHECK(write(file, text, strlen(text)) > 0 && write(file, "\n", 1) == 1);
+	CHECK(kept != MAP_FAILED);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (tracker)
 		c = test_open_built(tracker);
