@@ -11,6 +11,7 @@
  */
 #define OUT (16 * 1024)
 #include "libc_rows.h"
+#include "libc_rows_files.h"
 #include "libc_rows_stdio.h"
 
 #define BEFORE(...) __VA_ARGS__
@@ -39,5 +40,6 @@ int main(int argc, char **argv)
 	CHECK(place && !setenv("TZ", "CET-1", 1));
 	make_input();
 	open_streams();
+	open_files();
 	return run_cases(cases, sizeof(cases) / sizeof(*cases), argc > 1 ? argv[1] : NULL);
 }
