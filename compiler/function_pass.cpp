@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "function_pass.h"
 #include "cover.h"
+#include "fresh_blocks.h"
 #include "long_loops.h"
 #include "loops.h"
 #include "writes.h"
@@ -192,7 +193,12 @@ unsigned instrument(Function &f, const Program &p, Hooks &hooks, Report &report,
 	if (o.redundant)
 		figures.redundant = leave_out_redundant(covers, f, intervals);
 
+	FreshBlocks blocks(o, intervals);
+	if (o.fresh && !o.guard && o.save && FreshBlocks::may_be(f, o))
+		figures.fresh += blocks.take(covers, found.long_writes);
+
 	unsigned checks = hooks.checks + hooks.ranges;
+	blocks.insert(hooks);
 	for (const Cover &c : covers)
 		hooks.before(c.materialise());
 	for (const LongWrite &w : found.long_writes)

@@ -3,7 +3,7 @@
 // The pass: puts a store hook before every write of a module that a checkpoint must be able to undo.
 //
 //	find_writes -> leave out stack and fresh memory -> hoist out of loops -> aggregate ->
-//	leave out redundant -> hooks
+//	leave out redundant -> what lies in fresh blocks -> hooks
 //
 // It runs once for each program: over the whole of it when lld links bitcode (cairn-cc's default),
 // or over each translation unit at the end of its optimisation. A module flag says which modules

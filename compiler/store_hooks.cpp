@@ -34,10 +34,10 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 	word = m.getDataLayout().getIntPtrType(context);
 
 	slow = m.getOrInsertFunction("__cairn_slow", nothing, pointer);
-	range = m.getOrInsertFunction("__cairn_range", nothing, pointer, word);
+	saver = m.getOrInsertFunction("__cairn_range", nothing, pointer, word);
 	stray = m.getOrInsertFunction("__cairn_stray", nothing, pointer);
 	longer = m.getOrInsertFunction("__cairn_long", nothing);
-	for (FunctionCallee f : { slow, range, stray, longer }) {
+	for (FunctionCallee f : { slow, saver, stray, longer }) {
 		auto *declared = cast<Function>(f.getCallee());
 
 		declared->addFnAttr(Attribute::NoUnwind);
@@ -135,7 +135,7 @@ void Hooks::check_bytes(Instruction *at, Value *pointer, uint64_t size)
 	if (!options.save)
 		return;
 	IRBuilder<> cold(SplitBlockAndInsertIfThen(clean, at->getIterator(), false, unlikely));
-	call(cold, range, { pointer, b.getInt64(size) });
+	call(cold, saver, { pointer, b.getInt64(size) });
 }
 
 // undo log, with the guard: if (p < primary memory || [p, p + size) touches the state) stray(p)
@@ -240,13 +240,25 @@ void Hooks::lose_patience(IRBuilder<> &b, Value *hooks, BasicBlock *hooked, Basi
 	b.CreateCondBr(are_off(b), plain, hooked);
 }
 
-void Hooks::call_range(Instruction *at, Value *pointer, Value *length)
+// fresh = state->fresh; it names this block ? its size : 0
+Value *Hooks::fresh_bytes(IRBuilder<> &b, Value *block)
+{
+	Value *fresh = b.CreateAlignedLoad(word,
+		b.CreateConstGEP1_64(word, state, CRN_RT_WORD_FRESH), word_align(), "cairn.fresh");
+	Value *other = b.CreateShl(b.CreateXor(fresh, b.CreatePtrToInt(block, word)),
+		64 - CRN_RT_FRESH_SHIFT);
+	Value *bytes = b.CreateShl(b.CreateLShr(fresh, CRN_RT_FRESH_SHIFT), CRN_RT_FRESH_UNIT);
+
+	return b.CreateSelect(b.CreateIsNull(other), bytes, ConstantInt::get(word, 0));
+}
+
+void Hooks::range(Instruction *at, Value *pointer, Value *length)
 {
 	IRBuilder<> b(at);
 
 	ranges++;
 	if (options.save)
-		call(b, range, { pointer, b.CreateZExtOrTrunc(length, word) });
+		call(b, saver, { pointer, b.CreateZExtOrTrunc(length, word) });
 }
 
 void Hooks::before(const Write &w)
@@ -255,7 +267,7 @@ void Hooks::before(const Write &w)
 
 	if (options.tracker == Tracker::UndoLog) {
 		if (w.size > inline_max || !options.save) {
-			call_range(w.at, w.pointer, length);
+			range(w.at, w.pointer, length);
 			return;
 		}
 		if (options.guard)
@@ -264,7 +276,7 @@ void Hooks::before(const Write &w)
 		return;
 	}
 	if (w.size > (options.bytes() ? inline_max : options.region())) {
-		call_range(w.at, w.pointer, length);
+		range(w.at, w.pointer, length);
 		return;
 	}
 	if (options.bytes()) {
@@ -284,7 +296,7 @@ void Hooks::before(const LongWrite &w)
 {
 	if (options.tracker == Tracker::UndoLog || options.bytes() || !options.segments ||
 		!options.save) {
-		call_range(w.at, w.pointer, w.length);
+		range(w.at, w.pointer, w.length);
 		return;
 	}
 	IRBuilder<> b(w.at);
@@ -295,7 +307,7 @@ void Hooks::before(const LongWrite &w)
 
 	segments++;
 	SplitBlockAndInsertIfThenElse(many, w.at->getIterator(), &call_at, &check_at);
-	call_range(call_at, w.pointer, length);
+	range(call_at, w.pointer, length);
 	check_tag(check_at, w.pointer);
 	b.SetInsertPoint(check_at);
 	check_tag(check_at, b.CreateGEP(b.getInt8Ty(), w.pointer, last));
@@ -315,7 +327,7 @@ void Hooks::before(const LaneWrite &w)
 		Value *set = b.CreateUnaryIntrinsic(Intrinsic::ctpop, bits);
 
 		set = b.CreateZExtOrTrunc(set, word);
-		call_range(w.at, w.to, b.CreateMul(set, ConstantInt::get(word, size)));
+		range(w.at, w.to, b.CreateMul(set, ConstantInt::get(word, size)));
 		return;
 	}
 	for (unsigned lane = 0; lane < lanes; lane++) {

@@ -21,6 +21,13 @@ public:
 	// How many checks `before` would make for that write: what aggregation weighs.
 	static unsigned cost(const Options &options, uint64_t size, llvm::Align align);
 
+	// Save so many bytes.
+	void range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);
+
+	// Of a block that was allocated just before: how many of its bytes need no hooks in this
+	// interval, because no kept checkpoint needs what they held.
+	llvm::Value *fresh_bytes(llvm::IRBuilder<> &b, llvm::Value *block);
+
 	// Does the program need no hooks now?
 	llvm::Value *are_off(llvm::IRBuilder<> &b);
 	// So many hooks more will run: it may be time for page mode. The end of a block.
@@ -34,7 +41,7 @@ private:
 	const Options &options;
 	llvm::Module &module;
 	llvm::LLVMContext &context;
-	llvm::FunctionCallee slow, range, stray, longer;
+	llvm::FunctionCallee slow, saver, stray, longer;
 	llvm::GlobalVariable *state;
 	llvm::MDNode *unlikely;
 	llvm::Type *word; // of an address
@@ -52,7 +59,6 @@ private:
 	void check_bytes(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void check_stray(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void append(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
-	void call_range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);
 };
 
 } // namespace cairn

@@ -11,14 +11,19 @@
 #define CRN_RT_ABI_H
 
 /* One more whenever code of an older pass would go wrong with this run-time, or the other way. */
-#define CRN_RT_ABI 3
+#define CRN_RT_ABI 4
 
 /* struct crn_rt (rt.h) is so many words for the pass. */
-#define CRN_RT_WORDS         5
+#define CRN_RT_WORDS         6
 #define CRN_RT_WORD_END      1
 #define CRN_RT_WORD_EPOCH    2
 #define CRN_RT_WORD_HOOKED   3
 #define CRN_RT_WORD_PATIENCE 4
+#define CRN_RT_WORD_FRESH    5
+
+/* Of that word, with 64 bits: the address of a block; above it, its bytes by 16. */
+#define CRN_RT_FRESH_SHIFT 48
+#define CRN_RT_FRESH_UNIT  4 /* log2 */
 
 /* What __cairn_site is told of its place. */
 #define CRN_SITE_ONE_THREAD 1 /* other threads do not write */

@@ -5,6 +5,7 @@
 #include "os/memory.h"
 #include "rt/owned_lock.h"
 #include "rt/program_maps.h"
+#include "rt/recent_blocks.h"
 #include "rt/rt.h"
 
 #define UNIT_SHIFT 16
@@ -203,7 +204,7 @@ static bool commit(uint32_t end)
 	return true;
 }
 
-static void free_run(uint32_t i, unsigned order)
+static void free_run(uint32_t i, unsigned order, uint64_t since)
 {
 	struct heap *h = place.heap;
 
@@ -214,10 +215,11 @@ static void free_run(uint32_t i, unsigned order)
 		if (buddy >= h->top || b->kind != FREE_RUN || b->order != order)
 			break;
 		unlink_unit(&h->runs[order], buddy);
+		since = CRN_MAX(since, b->since);
 		mark_run(CRN_MAX(i, buddy), 0, 0, 0);
 		i = CRN_MIN(i, buddy);
 	}
-	mark_run(i, FREE_RUN, order, __cairn_rt.open);
+	mark_run(i, FREE_RUN, order, since);
 	link_unit(&h->runs[order], i);
 }
 
@@ -235,7 +237,7 @@ static uint32_t new_run(unsigned order)
 	while (from < at) {
 		unsigned fits = (unsigned)__builtin_ctz(from);
 
-		free_run(from, fits);
+		free_run(from, fits, __cairn_rt.open);
 		from += 1u << fits;
 	}
 	return from;
@@ -273,11 +275,32 @@ static struct free_block *block_of(uint32_t slab, size_t size, uint32_t number)
 	return (struct free_block *)(address_of(slab) + number * size);
 }
 
-/* [begin, end) is being given out. */
-static void blank(uintptr_t begin, uintptr_t end, uint64_t since)
+static bool has_region(uintptr_t begin, uintptr_t end)
 {
-	if (&__cairn_fresh_on && since < __cairn_rt.oldest)
-		crn_rt_blank(begin, end);
+	uintptr_t region = 1ul << __cairn_shape.shift;
+
+	return ((begin + region - 1) & -region) + region <= end;
+}
+
+/*
+ * A block of so many bytes is being given out, whose first `kept` are what they were at the
+ * checkpoint, or are saved.
+ */
+static inline void give_out(uintptr_t block, size_t size, size_t kept, uint64_t since)
+{
+	struct crn_rt *rt = &__cairn_rt;
+
+	if (!&__cairn_fresh_on)
+		return;
+	crn_recent_add(block, since);
+	rt->fresh = 0;
+	if (since >= rt->oldest || !rt->active || rt->ending)
+		return;
+	if (has_region(block + kept, block + size))
+		crn_rt_blank(block + kept, block + size);
+#ifdef __x86_64__
+	rt->fresh = block | CRN_MIN(size >> CRN_RT_FRESH_UNIT, 0xfffful) << CRN_RT_FRESH_SHIFT;
+#endif
 }
 
 static void *take_block(unsigned class)
@@ -312,7 +335,7 @@ static void *take_block(unsigned class)
 	if (!u->freed && (u->fresh + 1) * size > UNIT)
 		unlink_unit(&h->slabs[class], i);
 	/* Its head comes back: it may be in the list of free ones. */
-	blank((uintptr_t)(block + 1), (uintptr_t)block + size, since);
+	give_out((uintptr_t)block, size, sizeof(*block), since);
 	return block;
 }
 
@@ -338,11 +361,11 @@ static void free_block(uint32_t i, uintptr_t addr)
 	/* One slab of each class stays, or a single block would come and go with it. */
 	if (!u->used && !full && (u->prev || u->next)) {
 		unlink_unit(&h->slabs[u->class], i);
-		free_run(i, 0);
+		free_run(i, 0, __cairn_rt.open);
 		return;
 	}
 	KEEP(block);
-	*block = (struct free_block){ u->freed, __cairn_rt.open };
+	*block = (struct free_block){ u->freed, crn_recent_since(addr) };
 	u->freed = offset / size + 1;
 	if (full)
 		link_unit(&h->slabs[u->class], i);
@@ -450,7 +473,7 @@ static void *alloc(size_t size, size_t align)
 	i = take_run(order_of(most), RUN);
 	if (!i)
 		return NULL;
-	blank(address_of(i), address_of(i) + size, place.table[i].since);
+	give_out(address_of(i), size, 0, place.table[i].since);
 	return (void *)address_of(i);
 }
 
@@ -482,7 +505,8 @@ void *crn_heap_zeros(size_t size)
 
 	/* What has never been given out is zeros still. */
 	if (block && (size <= SMALL_MAX || (uintptr_t)block < address_of(touched))) {
-		crn_rt_range((uintptr_t)block, size);
+		if (!crn_rt_is_fresh((uintptr_t)block, size))
+			crn_rt_range((uintptr_t)block, size);
 		__builtin_memset(block, 0, size);
 	}
 	return block;
@@ -521,7 +545,7 @@ void crn_heap_free(void *block)
 		free_block(i, (uintptr_t)block);
 	else if (i < place.heap->top && place.table[i].kind == RUN &&
 		(uintptr_t)block == address_of(i))
-		free_run(i, place.table[i].order);
+		free_run(i, place.table[i].order, crn_recent_since((uintptr_t)block));
 	else
 		refuse(block, "is no block");
 	crn_heap_unlock();

@@ -124,6 +124,12 @@ struct crn_rt {
 	uintptr_t hooked;
 	intptr_t patience; /* known to the pass: so many hooks, then crn_rt_long is called */
 	/*
+	 * Known to the pass: the block that the heap gave out last, if it was given out in the open
+	 * interval, and no kept checkpoint needs what it held; else 0. One word, because a signal
+	 * handler may come between two. Not in 32-bit programs.
+	 */
+	uintptr_t fresh;
+	/*
 	 * Known to shadow_slow.S: what crn_rt_slow would do is to copy, list and tag. So not while
 	 * a checkpoint is taken, in page mode, or with tags that need more.
 	 */
@@ -166,6 +172,11 @@ struct crn_rt {
 	uint64_t stopped_ns;
 	bool told;   /* of this interval it is known that it cannot be undone */
 	uint64_t open, oldest; /* checkpoints: that begins the open interval; oldest kept */
+	/*
+	 * Of the open interval alone: no other has it, not even one that is repeated after a
+	 * restore, or one of a process that this was forked from. 0: there never was a session.
+	 */
+	uint64_t turn;
 	/* Of deferred.c, if set: at a checkpoint; before and after a restore to id. */
 	void (*settled)(uint64_t oldest);
 	void (*undoing)(uint64_t id);
@@ -402,6 +413,19 @@ static inline void crn_rt_keep(uintptr_t addr, size_t len)
  * saved. One thread at a time, and not in signal handlers.
  */
 void crn_rt_blank(uintptr_t begin, uintptr_t end);
+
+/* Is `block` the one that crn_rt.fresh names, and has it so many bytes? Else it may be, too. */
+static inline bool crn_rt_is_fresh(uintptr_t block, size_t len)
+{
+#ifdef __x86_64__
+	uintptr_t fresh = *(const volatile uintptr_t *)&__cairn_rt.fresh;
+
+	return (fresh ^ block) << (64 - CRN_RT_FRESH_SHIFT) == 0 &&
+		len <= fresh >> CRN_RT_FRESH_SHIFT << CRN_RT_FRESH_UNIT;
+#else
+	return false;
+#endif
+}
 
 /*
  * copy_clean.S: `count` regions of `size` bytes (64 or more) go to their shadow, but those whose

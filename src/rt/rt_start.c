@@ -19,8 +19,8 @@ const char WORD(CRN_RT_ABI) __attribute__((visibility("default"))) = 1;
 
 struct crn_rt __cairn_rt __attribute__((aligned(4096), visibility("default")));
 
-_Static_assert(sizeof(long) == 4 || (offsetof(struct crn_rt, plain) == 40 &&
-	offsetof(struct crn_rt, dirty_cur) == 48 && offsetof(struct crn_rt, dirty_end) == 56),
+_Static_assert(sizeof(long) == 4 || (offsetof(struct crn_rt, plain) == 48 &&
+	offsetof(struct crn_rt, dirty_cur) == 56 && offsetof(struct crn_rt, dirty_end) == 64),
 	"shadow_slow.S has these");
 
 /* The rest of its page is nobody else's. */

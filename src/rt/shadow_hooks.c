@@ -434,7 +434,11 @@ void crn_rt_blank(uintptr_t begin, uintptr_t end)
 	for (left = CRN_MIN(left, BLANK_MAX); left; left -= n, at += n * REGION) {
 		uintptr_t tag = at >> CRN_SHIFT;
 
-		n = CRN_MIN(left, CRN_RUN_MAX);
+		/* It was given out in this interval before. */
+		n = same_tags((void *)tag, left, saved(rt), true);
+		if (n)
+			continue;
+		n = same_tags((void *)tag, CRN_MIN(left, CRN_RUN_MAX), saved(rt), false);
 		if (!list(rt, at | CRN_LIST_BLANK | run_of(n), tag, n))
 			return;
 		rt->blanks++;

@@ -5,9 +5,9 @@
  * so most registers stay as they are. For one thread, regions of 1 << CRN_SHIFT bytes, 64 to 256.
  */
 	.set	REGION, 1 << CRN_SHIFT
-	.set	PLAIN, __cairn_rt + 40		/* struct crn_rt */
-	.set	DIRTY_CUR, __cairn_rt + 48
-	.set	DIRTY_END, __cairn_rt + 56
+	.set	PLAIN, __cairn_rt + 48		/* struct crn_rt */
+	.set	DIRTY_CUR, __cairn_rt + 56
+	.set	DIRTY_END, __cairn_rt + 64
 
 	.macro	SAVE reg
 	push	%\reg

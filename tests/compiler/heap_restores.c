@@ -25,6 +25,7 @@ struct block {
 	size_t size;
 	unsigned char fill; /* every byte of it */
 	struct block *next; /* in a list of all, so that the blocks themselves are linked */
+	unsigned long birth, odd, even, marks[2]; /* fresh stores: what is written of them varies */
 };
 
 #ifdef LIBC_BLOCKS
@@ -68,6 +69,8 @@ static size_t draw_size(void)
 
 static void check_block(const struct block *b)
 {
+	CHECK(b->birth & 1 ? b->odd == b->birth : b->even == ~b->birth);
+	CHECK(!(b->birth & 2) || (b->marks[0] == b->birth && b->marks[1] == b->birth));
 	CHECK(b->at[0] == b->fill && b->at[b->size - 1] == b->fill);
 	for (size_t i = 0; i < b->size; i += 1 + b->size / 64)
 		CHECK(b->at[i] == b->fill);
@@ -90,13 +93,50 @@ static void unlink_block(struct block *b)
 	test_fail("a block is not in the list");
 }
 
+/* Several stores to a block that is new, or was freed in the same interval. */
+static __attribute__((noinline)) struct block *new_block(unsigned long birth, size_t size)
+{
+	struct block *b = malloc(sizeof(*b));
+
+	CHECK(b);
+	b->birth = birth;
+	if (birth & 1)
+		b->odd = birth;
+	else
+		b->even = ~birth;
+	if (birth & 2)
+		for (size_t i = 0; i < 2; i++)
+			b->marks[i] = birth;
+	b->size = size;
+	return b;
+}
+
+/* Of one interval alone, and of any size. */
+static void pass_by(void)
+{
+	size_t size = draw_size();
+	unsigned char *p = malloc(size);
+	struct block *b = new_block(draw(4), size);
+
+	CHECK(p);
+	p[draw(size)] = 1;
+	p[size - 1] = 2;
+	CHECK(p[size - 1] == 2 && b->size == size);
+	free(p);
+	free(b);
+}
+
 static void add(size_t slot)
 {
-	struct block *b = calloc(1, sizeof(*b));
+	struct block *b = draw(2) ? new_block(draw(1000), draw_size()) : calloc(1, sizeof(*b));
 	void *aligned = NULL;
 
-	CHECK(b && !b->at && !b->next);
-	b->size = draw_size();
+	CHECK(b);
+	if (!b->size) {
+		CHECK(!b->at && !b->next);
+		b->even = ~0ul;
+		b->size = draw_size();
+	}
 	switch (draw(4)) {
 	case 0:
 		CHECK(!posix_memalign(&aligned, 64, b->size) && !((uintptr_t)aligned & 63));
@@ -134,6 +174,8 @@ static void change(void)
 	struct block *b = table[slot];
 
 	version++;
+	if (!draw(4))
+		pass_by();
 	if (!b) {
 		add(slot);
 	} else if (draw(3)) {

@@ -6,6 +6,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "os/clock.h"
 #include "os/memory.h"
 #include "os/signal.h"
 
@@ -169,6 +170,8 @@ static void begin(struct crn_kept *k, uint64_t id, bool exact)
 	k->entries += k->hooks->count();
 	whole = k->hooks->reset();
 	rt->told = false;
+	rt->fresh = 0;
+	rt->turn = rt->turn ? rt->turn + 1 : crn_clock_ticks();
 	k->open = rt->open = id;
 	rt->oldest = k->count ? interval_at(k, 0)->id : id;
 	/* Hooks that are stopped may spoil all of it. */

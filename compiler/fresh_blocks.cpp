@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+//
+//	p = malloc(24);			p = malloc(24);
+//	hook; p->a = 1;			if (the block given out last is not p, or not new)
+//	if (more) {				range(p, 24);
+//		hook; p->b = 2;	->	p->a = 1;
+//		hook; p->c = 3;		if (more) {
+//	}						p->b = 2;
+//						p->c = 3;
+//					}
+//
+// The shadow's hooks cost less than that look if they are few. An undo log has no tags: it would keep
+// what a new block held at each store.
+#include "fresh_blocks.h"
+#include "edges.h"
+#include "llvm/Analysis/MemoryBuiltins.h"
+#include "llvm/Analysis/ValueTracking.h"
+#include "llvm/IR/IntrinsicInst.h"
+#include "llvm/Transforms/Utils/BasicBlockUtils.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+namespace {
+
+// A block that is not new is saved as far as its stores go, at once: more may never be stored to.
+constexpr uint64_t extent_max = 512;
+// Checks that one look at a block costs as much as, or more.
+constexpr unsigned checks_min = 3;
+
+// What a block that a call returns is known to have.
+uint64_t known_size(const CallBase &c)
+{
+	ObjectSizeOpts how;
+	uint64_t size = 0;
+
+	how.EvalMode = ObjectSizeOpts::Mode::Min;
+	return getObjectSize(&c, size, c.getModule()->getDataLayout(), nullptr, how) ? size : 0;
+}
+
+} // namespace
+
+FreshBlocks::FreshBlocks(const Options &o, const Intervals &i) : options(o), intervals(i) {}
+
+bool FreshBlocks::may_be(const Function &f, const Options &o)
+{
+	return o.wrap && o.heap && f.getParent()->getDataLayout().getPointerSize() == 8;
+}
+
+CallBase *FreshBlocks::allocation(Value *pointer, const Instruction *at) const
+{
+	auto *c = dyn_cast<CallBase>(getUnderlyingObject(pointer, 12));
+
+	bool right = c && !isa<IntrinsicInst>(c) && !isa<CallBrInst>(c) &&
+		c->returnDoesNotAlias() && !c->isMustTailCall();
+
+	return right && !intervals.between(c, at) ? c : nullptr;
+}
+
+unsigned FreshBlocks::take(SmallVectorImpl<Cover> &covers, SmallVectorImpl<LongWrite> &long_writes)
+{
+	MapVector<CallBase *, SmallVector<Cover, 8>> together;
+	SmallPtrSet<CallBase *, 8> worth;
+	bool log = options.tracker == Tracker::UndoLog;
+	unsigned before = covers.size() + long_writes.size();
+
+	for (const Cover &c : covers)
+		if (CallBase *from = allocation(c.base, c.at))
+			if (from == c.base && c.low >= 0 &&
+				uint64_t(c.high) <= std::min(extent_max, known_size(*from)))
+				together[from].push_back(c);
+	for (auto &[from, of] : together) {
+		unsigned checks = 0;
+
+		for (const Cover &c : of)
+			checks += Hooks::cost(options, uint64_t(c.high - c.low), c.align);
+		if (!log && checks < checks_min)
+			continue;
+		for (const Cover &c : of)
+			blocks[from].extent = std::max(blocks[from].extent, uint64_t(c.high));
+	}
+	llvm::erase_if(covers, [&](const Cover &c) {
+		CallBase *from = allocation(c.base, c.at);
+		auto block = blocks.find(from);
+
+		if (from == c.base && block != blocks.end() && c.low >= 0 &&
+			uint64_t(c.high) <= block->second.extent)
+			return true;
+		if (!log || !from)
+			return false;
+		blocks[from].covers.push_back(c);
+		return true;
+	});
+	llvm::erase_if(long_writes, [&](const LongWrite &w) {
+		CallBase *from = log ? allocation(w.pointer, w.at) : nullptr;
+
+		if (from)
+			blocks[from].long_writes.push_back(w);
+		return from != nullptr;
+	});
+	return before - covers.size() - long_writes.size();
+}
+
+// if (bytes before the end of the write > fresh) ...
+static Instruction *unless_fresh(Instruction *at, Value *block, Value *fresh, Value *pointer, Value *length)
+{
+	IRBuilder<> b(at);
+	Value *begin = b.CreateSub(b.CreatePtrToInt(pointer, fresh->getType()),
+		b.CreatePtrToInt(block, fresh->getType()));
+	Value *end = b.CreateAdd(begin, b.CreateZExtOrTrunc(length, fresh->getType()));
+
+	return SplitBlockAndInsertIfThen(b.CreateICmpUGT(end, fresh), at->getIterator(), false);
+}
+
+void FreshBlocks::insert(Hooks &hooks) const
+{
+	for (const auto &[from, block] : blocks) {
+		Instruction *behind = behind_call(*from);
+		IRBuilder<> b(behind);
+		Value *fresh = hooks.fresh_bytes(b, from);
+
+		for (const Cover &c : block.covers) {
+			Write w = c.materialise();
+			Value *length = ConstantInt::get(fresh->getType(), w.size);
+
+			w.at = unless_fresh(w.at, from, fresh, w.pointer, length);
+			hooks.before(w);
+		}
+		for (LongWrite w : block.long_writes) {
+			w.at = unless_fresh(w.at, from, fresh, w.pointer, w.length);
+			hooks.before(w);
+		}
+		if (!block.extent)
+			continue;
+		// The block may be none.
+		Value *extent = ConstantInt::get(fresh->getType(), block.extent);
+		Value *length = b.CreateSelect(b.CreateIsNull(from),
+			ConstantInt::get(fresh->getType(), 0), extent);
+
+		hooks.range(SplitBlockAndInsertIfThen(b.CreateICmpULT(fresh, extent),
+				    behind->getIterator(), false),
+			from, length);
+	}
+}
+
+} // namespace cairn
