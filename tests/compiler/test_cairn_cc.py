@@ -380,8 +380,8 @@ class CommandLine(Compiling):
     def test_other_versions_of_hooks_do_not_link(self) -> None:
         self.cc("-O1", "-fcairn-unit", "-S", "part.c")
         code = (self.folder / "part.s").read_text()
-        self.assertIn("__cairn_abi_version_3", code)
-        self.write("part.s", code.replace("__cairn_abi_version_3", "__cairn_abi_version_0"))
+        self.assertIn("__cairn_abi_version_4", code)
+        self.write("part.s", code.replace("__cairn_abi_version_4", "__cairn_abi_version_0"))
         self.cc("-c", "part.s")
         said = self.cc("program.c", "part.o", status=1).stderr
         self.assertIn("part.o has hooks for a cairn-cc whose hooks have version 0; this link is "
