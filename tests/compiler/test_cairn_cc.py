@@ -380,12 +380,12 @@ class CommandLine(Compiling):
     def test_other_versions_of_hooks_do_not_link(self) -> None:
         self.cc("-O1", "-fcairn-unit", "-S", "part.c")
         code = (self.folder / "part.s").read_text()
-        self.assertIn("__cairn_abi_version_4", code)
-        self.write("part.s", code.replace("__cairn_abi_version_4", "__cairn_abi_version_0"))
+        version = re.search(r"__cairn_abi_version_(\d+)", code)[1]
+        self.write("part.s", code.replace(f"__cairn_abi_version_{version}", "__cairn_abi_version_0"))
         self.cc("-c", "part.s")
         said = self.cc("program.c", "part.o", status=1).stderr
         self.assertIn("part.o has hooks for a cairn-cc whose hooks have version 0; this link is "
-                      "for a cairn-cc whose hooks have version 3", said)  # fmt: skip
+                      f"for a cairn-cc whose hooks have version {version}", said)  # fmt: skip
 
     def test_code_without_hooks(self) -> None:
         """No session if no code has any; a warning if the code that takes checkpoints has none."""
