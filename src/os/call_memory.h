@@ -13,6 +13,13 @@
 
 #define CRN_CALLS_KNOWN 471 /* of greater numbers nothing is known */
 
+/* CRN_CALL_<name>: numbers of x86-64, by which the table is asked in programs for i386, too. */
+enum {
+#define CRN_WRITES(nr, name, ...) CRN_CALL_##name = nr,
+#include "os/call_memory.def"
+#undef CRN_WRITES
+};
+
 struct crn_call_listener {
 	void (*fn)(void *arg, uintptr_t addr, size_t len); /* never 0 */
 	int (*read)(void *dst, uintptr_t src, size_t len); /* 0 or -errno */

@@ -12,7 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -101,7 +100,7 @@ WRAPPER(long, ptrace, enum __ptrace_request what, ...)
 		args[i] = va_arg(ap, long);
 	va_end(ap);
 	if (what > PTRACE_PEEKUSER) /* these answer by their result */
-		crn_call_memory(SYS_ptrace, args, &crn_call_keeps);
+		crn_call_memory(CRN_CALL_ptrace, args, &crn_call_keeps);
 	return ptrace(what, (pid_t)args[1], (void *)args[2], (void *)args[3]);
 }
 
