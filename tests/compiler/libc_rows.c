@@ -12,7 +12,10 @@
 #define OUT (16 * 1024)
 #include "libc_rows.h"
 #include "libc_rows_files.h"
-#include "libc_rows_stdio.h"
+#include "libc_rows_heap.h"
+#include "libc_rows_network.h"
+#include "libc_rows_process.h"
+#include "libc_rows_threads.h"
 
 #define BEFORE(...) __VA_ARGS__
 #define ROW(name, outcome, before, ...)                       \
@@ -41,5 +44,9 @@ int main(int argc, char **argv)
 	make_input();
 	open_streams();
 	open_files();
+	open_sockets();
+	block_signals();
+	join_groups();
+	make_orphan();
 	return run_cases(cases, sizeof(cases) / sizeof(*cases), argc > 1 ? argv[1] : NULL);
 }

@@ -69,6 +69,7 @@ unsigned long long __isoc23_strtoull(const char *s, char **end, int base);
 static const char *const digits = "12x", *const umlauts = "\xc3\xa4\xc3\xb6\xc3\xbc";
 static const wchar_t *const wide_digits = L"12x", *const wide_text = L"\xe4 wide text of words";
 static const struct tm some_day = { .tm_year = 99, .tm_mon = 4, .tm_mday = 9 };
+static const struct timespec past;
 static locale_t place;
 
 /* Pointers, and what nobody has defined, are not the same in each program. */

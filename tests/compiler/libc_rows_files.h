@@ -32,7 +32,6 @@ static int terminal = -1, terminal_master = -1;
 static mqd_t queue;
 static timer_t timer;
 static FILE *mounts;
-static const struct timespec past;
 
 char *dirname(char *path);
 char *__xpg_basename(char *path);

@@ -22,9 +22,9 @@ static int file = -1;       /* holds `text`, 200 times */
 static int ends[2];         /* a socket pair */
 
 enum outcome {
-	SAME,    /* in each run */
+	SAME,    /* in each run, as after the restore */
 	DIFFERS, /* from run to run: of the result it is told whether it is an error */
-	ADDRESS, /* the result is a block, which is free again after the restore */
+	ADDRESS, /* the result is where a block lies, which is free again after the restore */
 };
 
 struct libc_case {
@@ -69,15 +69,19 @@ static void run(cairn_t *c, const struct libc_case *t, char *at)
 		t->prepare(at);
 	memcpy(kept->copy, out, OUT);
 	if (c) {
-		if (cairn_checkpoint(c, &id) == CAIRN_TAKEN) {
+		int rc = cairn_checkpoint(c, &id);
+
+		if (rc == CAIRN_TAKEN) {
 			kept->result = t->run(at);
-			CHECK(cairn_restore(c, id) < 0);
+			CHECK_OK(cairn_restore(c, id));
 		}
+		CHECK_RC(rc, CAIRN_RESTORED);
 		compare(t->name);
 	}
 	result = t->run(at);
-	if (t->outcome == ADDRESS && c && result != kept->result) {
-		dprintf(2, "%s: its block has not come back\n", t->name);
+	if (t->outcome != DIFFERS && c && result != kept->result) {
+		dprintf(2, "%s: %ld after the restore, and %ld before\n", t->name, result,
+			kept->result);
 		kept->wrong++;
 	}
 	if (t->outcome != SAME)

@@ -30,37 +30,47 @@ def run(*command: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def check(args: argparse.Namespace) -> None:
+SHADOW, UNDOLOG = "-fcairn-tracker=shadow", "-fcairn-tracker=undolog"
+THREADED = ["-fcairn-threads", "-DTHREADS"]  # with rows of their own
+
+
+def results(args: argparse.Namespace, *words: str) -> str:
     library = Path(args.cairn_cc).parent.parent / "lib"
     # No session is opened, and 32-bit programs have an archive alone.
-    build("cc", args, "plain", *(
+    build("cc", args, "plain", *words, *(
         [str(library / "cairn-32" / "libcairn.a")] if args.m32 else
         [f"-L{library}", f"-Wl,-rpath,{library}", "-lcairn"]))  # fmt: skip
-    want = run("./plain").stdout
-    assert want.count("\n") >= 60, want
-    for flags in (
-        ["-fcairn-tracker=shadow"], ["-fcairn-tracker=shadow", "-fcairn-region=16"],
-        ["-fcairn-tracker=undolog"], ["-fcairn-tracker=shadow", "-D_FORTIFY_SOURCE=2"],
-    ):  # fmt: skip
+    got = run("./plain").stdout
+    assert got.count("\n") >= (1000 if args.rows else 60), got
+    return got
+
+
+def check(args: argparse.Namespace) -> None:
+    want = results(args)
+    for flags in ([SHADOW], [SHADOW, "-fcairn-region=16"], [UNDOLOG],
+                  [SHADOW, "-D_FORTIFY_SOURCE=2"], [SHADOW, *THREADED]):  # fmt: skip
+        if THREADED[0] in flags:
+            if not args.rows or args.m32:
+                continue
+            want = results(args, "-DTHREADS")
         build(args.cairn_cc, args, "hooked", *flags)
-        tracker = flags[0].partition("=")[2]
-        got = run("./hooked", tracker)
+        got = run("./hooked", flags[0].partition("=")[2])
         assert got.returncode == 0, f"{flags}: {got.stderr}"
         assert got.stdout == want, f"{flags}: other results\n{got.stdout}\nfor\n{want}"
 
 
-def check_rows(args: argparse.Namespace) -> None:
+def check_rows(args: argparse.Namespace, *flags: str) -> None:
     """Each row calls the function whose name it has, and notices when nothing is kept."""
-    said = build(args.cairn_cc, args, "hooked", "-fcairn-report")
+    said = build(args.cairn_cc, args, "hooked", "-fcairn-report", *flags)
     covered = set(re.findall("function is covered: (.*)", said))
-    build(args.cairn_cc, args, "unwrapped", "-fcairn-tracker=undolog", "-fcairn-wrap=off",
-          "-fcairn-heap=off")  # fmt: skip
-    got = run("./unwrapped", "undolog")
+    build(args.cairn_cc, args, "unwrapped", *flags, "-fcairn-wrap=off", "-fcairn-heap=off")
+    got = run("./unwrapped", flags[0].partition("=")[2])
     assert got.returncode == 1, got
     rows = dict(re.findall(r"^(\S+) (-?\d+)", got.stdout, re.M))
     failed = {name for name, result in rows.items() if int(result) < 0}
-    noticed = set(re.findall(r"^(\S+): .* has not come back$", got.stderr, re.M))
+    noticed = set(re.findall(r"^(\S+): .* (?:has not come back|before)$", got.stderr, re.M))
     print(f"{len(noticed)} rows noticed; failed without effect: {sorted(failed - noticed)}")
+    assert len(rows) > 300, rows
     assert rows.keys() <= covered, f"not called: {sorted(rows.keys() - covered)}"
     assert rows.keys() <= noticed | failed, f"passed: {sorted(rows.keys() - noticed - failed)}"
 
@@ -85,7 +95,8 @@ def main() -> int:
     if args.plant:
         check_plant(args)
     elif args.unwrapped:
-        check_rows(args)
+        check_rows(args, UNDOLOG)
+        check_rows(args, SHADOW, *THREADED)
     else:
         check(args)
     return 0

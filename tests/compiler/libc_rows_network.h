@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/* Of libc_rows.c: what its rows of the network wait for, and whom they call. */
+#ifndef CRN_TESTS_LIBC_ROWS_NETWORK_H
+#define CRN_TESTS_LIBC_ROWS_NETWORK_H
+
+#include <arpa/inet.h>
+#include <grp.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pwd.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include "libc_rows.h"
+
+#define ADDRESS_AT(place) ((struct sockaddr *)AT(place))
+#define LENGTH(place)     ((socklen_t *)AT(place))
+#define MESSAGES          ((struct mmsghdr *)at)
+#define EVENTS            ((struct epoll_event *)at)
+#define WANTED            ((struct pollfd *)at)
+#define SET(place)        ((fd_set *)AT(place))
+
+static int listener = -1, caller = -1, ready = -1;
+
+ssize_t __recv_chk(int fd, void *to, size_t n, size_t room, int flags);
+ssize_t __recvfrom_chk(int fd, void *to, size_t n, size_t room, int flags, struct sockaddr *from,
+	socklen_t *len);
+int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
+	size_t size);
+
+static void open_sockets(void)
+{
+	struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001) };
+	struct epoll_event want = { .events = EPOLLOUT, .data.u32 = 7 };
+
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	ready = epoll_create1(0);
+	CHECK(!bind(listener, (struct sockaddr *)&here, sizeof(here)) && !listen(listener, 5));
+	CHECK(ready >= 0 && !epoll_ctl(ready, EPOLL_CTL_ADD, ends[0], &want));
+}
+
+static void call_listener(void)
+{
+	struct sockaddr_in to;
+	socklen_t len = sizeof(to);
+
+	caller = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK(!getsockname(listener, (struct sockaddr *)&to, &len));
+	CHECK(!connect(caller, (struct sockaddr *)&to, len));
+}
+
+static long accepted(int fd)
+{
+	return close(caller) + (fd < 0 ? -1 : close(fd));
+}
+
+static void messages(char *at)
+{
+	static struct iovec parts[2];
+
+	parts[0] = (struct iovec){ (void *)text, 20 };
+	parts[1] = (struct iovec){ (void *)text, 30 };
+	memset(at, 0, 2 * sizeof(*MESSAGES));
+	for (int i = 0; i < 2; i++)
+		MESSAGES[i].msg_hdr = (struct msghdr){ .msg_iov = &parts[i], .msg_iovlen = 1 };
+}
+
+static long received(char *at)
+{
+	char bytes[100];
+
+	for (int i = 0; i < 2; i++)
+		MESSAGES[i].msg_hdr.msg_iov = NULL;
+	return recv(ends[1], bytes, sizeof(bytes), 0);
+}
+
+static void wanted(char *at)
+{
+	WANTED[0] = (struct pollfd){ .fd = ends[1], .events = POLLIN, .revents = 0x55 };
+	WANTED[1] = (struct pollfd){ .fd = ends[0], .events = POLLOUT };
+}
+
+static void sets(char *at)
+{
+	for (int i = 0; i < 3; i++) {
+		FD_ZERO(SET(i));
+		FD_SET(ends[1], SET(i));
+	}
+}
+
+#endif
