@@ -380,9 +380,8 @@ class CommandLine(Compiling):
     def test_other_versions_of_hooks_do_not_link(self) -> None:
         self.cc("-O1", "-fcairn-unit", "-S", "part.c")
         code = (self.folder / "part.s").read_text()
-        name = "__cairn_abi_version_"
-        version = re.search(rf"{name}(\d+)", code)[1]
-        self.write("part.s", code.replace(name + version, name + "0"))
+        found, version = re.search(r"__cairn_abi_version_(\d+)", code).group(0, 1)
+        self.write("part.s", code.replace(found, "__cairn_abi_version_0"))
         self.cc("-c", "part.s")
         said = self.cc("program.c", "part.o", status=1).stderr
         self.assertIn("part.o has hooks for a cairn-cc whose hooks have version 0; this link is "
