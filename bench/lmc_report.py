@@ -119,9 +119,8 @@ def _servers(lines: list[dict], section: type, kib: int) -> Any:
         return None
     out = section(
         TITLES[kib],
-        "K = 1. Hooks take a checkpoint per turn of the loop over requests (httpd and bind: per "
-        "request), page trackers per wake-up, which is fewer where one serves several: see the "
-        "column `per request`. Beside the plain program: processor time per request, requests per "
+        "K = 1. A checkpoint per turn of the loop over requests, which may serve several; httpd "
+        "and bind per request: see the column `per request`. Beside the plain program: processor time per request, requests per "
         "second, and memory (PSS), with their least and most in brackets. Saved: regions, entries "
         "of the log, or pages of one checkpoint."
         + _stand_ins({x["program"] for x in found}),

@@ -4,9 +4,10 @@
 Memory Checkpointing" (Figures 3 and 5, Tables I and II): real servers (lmc_services.py) at a
 checkpoint per turn of their loop over requests; what memory they take at one per 1, 10 and 100.
 
-Trackers of pages run the plain program under `cairn run --at wait`; the others are in programs that
-cairn-cc has built (lmc_programs.py). Each run starts the server afresh; ratios are taken to the
-plain run of the same round. Last, an oracle at the sites compares restores byte by byte.
+Trackers of pages run the plain program under `cairn run`, at the same function if the site is the
+beginning of one, else at `wait`; the others are in programs that cairn-cc has built
+(lmc_programs.py). Each run starts the server afresh; ratios are taken to the plain run of the same
+round. Last, an oracle at the sites compares restores byte by byte.
 """
 
 from __future__ import annotations
@@ -60,10 +61,17 @@ def steps(name: str, settings: Settings) -> int:
     return settings.rounds * len(points(name))
 
 
-def under(point: Point, settings: Settings) -> list[str]:
+def page_site(recipe: Recipe) -> str:
+    """What `cairn run` has for the place of the hooks' sites."""
+    (site,) = recipe.sites
+    return "wait" if site.endswith(":return") else f"func:{site}"
+
+
+def under(recipe: Recipe, point: Point, settings: Settings) -> list[str]:
     if point.row not in PAGES:
         return ["env", "CAIRN_STATS=json", f"CAIRN_SITE_EVERY={point.every}"]
-    words = [settings.cairn(), "run", "--stats=json", "--at", f"wait/{point.every}"]
+    site = f"{page_site(recipe)}/{point.every}"
+    words = [settings.cairn(), "run", "--stats=json", "--at", site]
     return [*words, "--tracker", point.row, "--strategy", "none", "--"]
 
 
@@ -74,7 +82,7 @@ def one_run(
         raise ServerError(why)
     requests = service.quick if settings.quick else service.full
     place = folder / f"{point.row}{point.kib}".replace(" ", "-")
-    server = service.start(place, under(point, settings), point.kib)
+    server = service.start(place, under(recipe, point, settings), point.kib)
     program = recipe.path("plain" if point.row in PAGES else point.row)
     server.program = str(point.program or program)
     warm = max(20, requests // 10)
