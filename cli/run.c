@@ -546,7 +546,7 @@ int cmd_run(int argc, char **argv)
 	if (r.config.recover && !r.config.site_count)
 		r.config.sites[r.config.site_count++] =
 			(struct crn_site_spec){ .kind = CRN_SITE_WAIT, .every = 1, .text = "wait" };
-	/* A page that is copied in vain would be in the trace as one that was written. */
+	/* Of a hot page nobody knows that it was written, if its content is the same. */
 	if (*r.config.trace && !strcmp(r.config.strategy, "auto"))
 		strcpy(r.config.strategy, "none");
 	status = check_options(&r.config);

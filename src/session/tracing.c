@@ -18,7 +18,10 @@ struct crn_tracing {
 	cairn_t *c;
 	int fd;
 	struct crn_fd_identity file;
-	/* pages of an area that is always copied are handed over unwritten: compare */
+	/*
+	 * Pages of an area that is always copied, and hot pages that are evicted or taken for
+	 * changed, are handed over unwritten: compare.
+	 */
 	bool compare;
 	bool lost; /* a page of this interval could not be noted */
 	uintptr_t *pages;
@@ -36,20 +39,23 @@ static int write_bytes(void *owner, const void *bytes, size_t len)
 	return crn_fd_write(t->fd, bytes, len);
 }
 
+static void add(struct crn_tracing *t, uintptr_t page)
+{
+	if (t->count == t->capacity &&
+		crn_grow(t->c, (void **)&t->pages, &t->capacity, t->count + 1,
+			sizeof(*t->pages)) < 0)
+		t->lost = true;
+	else
+		t->pages[t->count++] = page;
+}
+
 static void note(struct crn_tracing *t, uintptr_t addr, size_t len, const void *old)
 {
-	for (uintptr_t page = crn_page_down(addr); page < addr + len; page += CRN_PAGE_SIZE) {
-		if (t->compare && old && len == CRN_PAGE_SIZE &&
-			crn_guarded_same(old, (const void *)page))
-			continue;
-		if (t->count == t->capacity &&
-			crn_grow(t->c, (void **)&t->pages, &t->capacity, t->count + 1,
-				sizeof(*t->pages)) < 0) {
-			t->lost = true;
-			return;
-		}
-		t->pages[t->count++] = page;
-	}
+	if (t->compare && len == CRN_PAGE_SIZE && crn_guarded_same(old, (const void *)addr))
+		return;
+	for (uintptr_t page = crn_page_down(addr); page < addr + len && !t->lost;
+		page += CRN_PAGE_SIZE)
+		add(t, page);
 }
 
 static int trace_take(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
@@ -67,7 +73,7 @@ static int trace_absorb(struct crn_sink *self, uintptr_t addr, void *frame, cons
 	int got = t->inner->absorb(t->inner, addr, frame, live);
 
 	if (differs && got != -EFAULT) /* else it comes again, by take */
-		note(t, addr, CRN_PAGE_SIZE, NULL);
+		add(t, addr);
 	return got;
 }
 
@@ -154,7 +160,9 @@ int crn_trace_start(cairn_t *c, const char *path)
 	if (!t)
 		goto err_alloc;
 	t->c = c;
-	t->compare = !(c->ops->caps & CRN_TRACK_SEES_KERNEL);
+	t->compare = !(c->ops->caps & CRN_TRACK_SEES_KERNEL) ||
+		(c->speculation &&
+			!(crn_speculation_flags(c->speculation) & CRN_STRATEGY_COLD));
 	err = t->fd = crn_fd_open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY);
 	if (err < 0)
 		goto err_open;

@@ -19,6 +19,7 @@ from pathlib import Path
 
 FNV_PRIME, FNV_FIRST = 0x100000001B3, 0xCBF29CE484222325
 PAGES, TURNS = 64, 40
+TURNS_HOT = 250  # of pages that rest after they were written for long, and are hot meanwhile
 
 
 def chain(data: bytes) -> int:
@@ -82,13 +83,14 @@ def bench(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def record(
-    cairn: str, victim: str, tracker: str, trace: Path, *more: str, still: bool = False
+    cairn: str, victim: str, tracker: str, trace: Path, *more: str, still: bool = False,
+    turns: int = TURNS, options: tuple[str, ...] = (),
 ) -> tuple[int, str]:
     """`still`: every mapping where it is in the next run that asks for it."""
     done = subprocess.run(
         (["setarch", "-R"] if still else [])
-        + [cairn, "run", "--tracker", tracker, "--at", "wait", "--trace", str(trace)]
-        + ["--", victim, str(TURNS), *more],
+        + [cairn, "run", "--tracker", tracker, "--at", "wait", "--trace", str(trace), *options]
+        + ["--", victim, str(turns), *more],
         capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     if "ENOTRACK" in done.stderr:
@@ -99,18 +101,35 @@ def record(
     return int(done.stdout.split()[0], 16), done.stdout
 
 
-def check_pages(base: int, intervals: list[list[int]]) -> None:
+def is_written(i: int, k: int) -> bool:
+    return bool(i >> k % 6 & 1) or k == 7 or (k == 9 and i < 100)
+
+
+def check_pages(base: int, intervals: list[list[int]], turns: int = TURNS) -> None:
     """
     The return of each wait is a checkpoint, and the first opens the session: an empty interval, and
     one for each turn but the last, which does not end.
     """
-    expected = [{k for k in range(PAGES) if i >> k % 6 & 1 or k == 7} for i in range(TURNS - 1)]
+    expected = [{k for k in range(PAGES) if is_written(i, k)} for i in range(turns - 1)]
     expected.insert(0, set())
-    assert len(intervals) == TURNS, len(intervals)
+    assert len(intervals) == turns, len(intervals)
     for i, pages in enumerate(intervals):
         here = [(p - base) // 4096 for p in pages if base <= p < base + PAGES * 4096]
         assert set(here) == expected[i], (i, sorted(here), sorted(expected[i]))
         assert len(set(pages)) == len(pages), f"interval {i} has a page twice"
+
+
+def check_hot(cairn: str, victim: str, tracker: str, trace: Path) -> None:
+    """A page that a strategy keeps hot is in the trace only where the program has written it."""
+    for strategy in ("decay", "last", "active-fifo:every=30", "active-cks", "gspec", "histase",
+                     "random"):  # fmt: skip
+        base, _ = record(
+            cairn, victim, tracker, trace, turns=TURNS_HOT, options=("--strategy", strategy)
+        )
+        try:
+            check_pages(base, Decoder(trace.read_bytes()).intervals(), TURNS_HOT)
+        except AssertionError as error:
+            raise AssertionError(f"{strategy}: {error}") from error
 
 
 def check_oracle(cairn: str, victim: str, tracker: str, trace: Path) -> None:
@@ -281,6 +300,7 @@ def main() -> None:
         check_undercopied(cairn, victim, tracker)
         base, _ = record(cairn, victim, tracker, trace, "_exit")
         check_pages(base, Decoder(trace.read_bytes()).intervals())
+        check_hot(cairn, victim, tracker, trace)
         check_errors(program)
 
 

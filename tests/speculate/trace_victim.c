@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes known pages between waits: interval i writes page k of 64 if i has bit k % 6 set, and page
- * 7 each time. Prints where they are and how often it waited.
+ * Writes known pages between waits: interval i writes page k of 64 if i has bit k % 6 set, page 7
+ * each time, and page 9 until interval 100. Prints where they are and how often it waited.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 		if (poll(&wait, 1, -1) != 1)
 			return 1;
 		for (unsigned k = 0; k < PAGES; k++)
-			if (i >> k % 6 & 1 || k == 7)
+			if (i >> k % 6 & 1 || k == 7 || (k == 9 && i < 100))
 				at[k * 4096 + i]++;
 	}
 	if (argc > 2)
