@@ -156,6 +156,47 @@ static double mean(uint64_t sum, uint64_t count)
 	return count ? (double)sum / (double)count : 0;
 }
 
+/* What an undercopied page weighs by this host's prices, if an overcopied one weighs 1. */
+static double under_weight(const struct cairn_stats *s)
+{
+	return mean(s->price_fault + s->price_protect, s->price_copy);
+}
+
+static void print_rivals_json(const struct crn_stat_page *p)
+{
+	printf(", \"rivals\": [");
+	for (size_t i = 0; i < p->rival_count && i < CRN_STAT_RIVALS; i++) {
+		const struct crn_stat_rival *r = &p->rivals[i];
+
+		printf("%s{\"rival\": \"%s\", \"intervals\": %" PRIu64
+		       ", \"op\": %.2f, \"up\": %.2f, \"mp\": %.2f, \"wmp_smc\": %.2f"
+		       ", \"wmp_host\": %.2f, \"cycles\": %.0f, \"own_cycles\": %.0f}",
+			i ? ", " : "", r->name, r->intervals, mean(r->overcopied, r->intervals),
+			mean(r->undercopied, r->intervals),
+			mean(r->overcopied + r->undercopied, r->intervals),
+			mean(r->weighted_smc, r->intervals) / 100,
+			mean(r->weighted_host, r->intervals) / 100,
+			mean(r->host_cycles, r->intervals), mean(r->own_cycles, r->intervals));
+	}
+	putchar(']');
+}
+
+static void print_rivals(const struct crn_stat_page *p)
+{
+	printf("%-13s %9s %9s %9s %9s %9s %11s %9s\n", "each", "over", "under", "together",
+		"weighted", "by prices", "cycles", "own");
+	for (size_t i = 0; i < p->rival_count && i < CRN_STAT_RIVALS; i++) {
+		const struct crn_stat_rival *r = &p->rivals[i];
+
+		printf("  %-11s %9.2f %9.2f %9.2f %9.2f %9.2f %11.0f %9.0f\n", r->name,
+			mean(r->overcopied, r->intervals), mean(r->undercopied, r->intervals),
+			mean(r->overcopied + r->undercopied, r->intervals),
+			mean(r->weighted_smc, r->intervals) / 100,
+			mean(r->weighted_host, r->intervals) / 100,
+			mean(r->host_cycles, r->intervals), mean(r->own_cycles, r->intervals));
+	}
+}
+
 static void print_json(const struct crn_stat_page *p)
 {
 	const struct cairn_stats *s = &p->engine;
@@ -175,7 +216,9 @@ static void print_json(const struct crn_stat_page *p)
 	       ", \"hot_pages\": %" PRIu64 ", \"overcopied\": %" PRIu64
 	       ", \"undercopied\": %" PRIu64 ", \"promotions\": %" PRIu64
 	       ", \"evictions\": %" PRIu64 ", \"contexts\": %" PRIu64
-	       ", \"feed\": \"%s\", \"feed_why\": \"%s\", \"scans\": %" PRIu64 "}\n",
+	       ", \"price_fault\": %" PRIu64 ", \"price_copy\": %" PRIu64
+	       ", \"price_protect\": %" PRIu64 ", \"price_open\": %" PRIu64
+	       ", \"feed\": \"%s\", \"feed_why\": \"%s\", \"scans\": %" PRIu64,
 		p->pid, s->tracker, p->keep, p->recover ? "true" : "false", seconds_open(p),
 		p->newest, p->hits, p->checkpoints, p->outputs, p->failed, p->nested, p->recoveries,
 		p->refused, p->resets, p->recovery_ns, p->recovery_ns_last, s->pages_saved,
@@ -183,8 +226,11 @@ static void print_json(const struct crn_stat_page *p)
 		s->areas, s->surface_bytes, s->mirror_bytes, s->journal_bytes, s->engine_bytes,
 		s->engine_bytes_max, p->held, s->strategy, s->strategy_why, s->hot_pages,
 		s->overcopied,
-		s->undercopied, s->promotions, s->evictions, s->contexts, s->feed,
-		s->feed_why, s->scans);
+		s->undercopied, s->promotions, s->evictions, s->contexts, s->price_fault,
+		s->price_copy, s->price_protect, s->price_open, s->feed, s->feed_why, s->scans);
+	if (p->rival_count)
+		print_rivals_json(p);
+	puts("}");
 }
 
 static void print_text(const struct crn_stat_page *p)
@@ -213,6 +259,14 @@ static void print_text(const struct crn_stat_page *p)
 	       " pages hot; each %.2f overcopied, %.2f undercopied\n",
 		s->strategy, s->strategy_why, s->hot_pages, mean(s->overcopied, s->checkpoints),
 		mean(s->undercopied, s->checkpoints));
+	if (s->price_copy)
+		printf("prices       in cycles: a fault %" PRIu64 ", a copy %" PRIu64
+		       ", a protection %" PRIu64 ", an opening %" PRIu64
+		       "; an overcopied page weighs 1, an undercopied one %.2f\n",
+			s->price_fault, s->price_copy, s->price_protect, s->price_open,
+			under_weight(s));
+	if (p->rival_count)
+		print_rivals(p);
 	printf("surface      %.1f MiB in %" PRIu64 " areas\n", (double)s->surface_bytes / 1048576,
 		s->areas);
 	printf("engine       %.1f MiB (at most %.1f): mirror %.1f, journal %.1f\n",

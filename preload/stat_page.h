@@ -15,8 +15,17 @@
 
 #define CRN_STAT_NAME    "cairn-stat"
 #define CRN_STAT_MAGIC   0x3170617473726343ull
-#define CRN_STAT_VERSION 4
+#define CRN_STAT_VERSION 5
 #define CRN_STAT_SIZE    4096
+#define CRN_STAT_RIVALS  16
+
+/* Under strategy `meta`, one for each that it scores; sums over all intervals. */
+struct crn_stat_rival {
+	char name[16];
+	uint64_t intervals, overcopied, undercopied;
+	uint64_t weighted_smc, weighted_host; /* in hundredths of an eager copy */
+	uint64_t host_cycles, own_cycles;
+};
 
 struct crn_stat_page {
 	uint64_t magic;
@@ -41,6 +50,8 @@ struct crn_stat_page {
 	uint64_t recovery_ns_last;
 	struct cairn_stats engine; /* at most 50 ms old while checkpoints are taken */
 	uint64_t held;             /* sends that were held until a checkpoint covered them */
+	uint64_t rival_count;      /* 0: the strategy is not `meta` */
+	struct crn_stat_rival rivals[CRN_STAT_RIVALS]; /* as old as `engine` */
 };
 
 _Static_assert(sizeof(struct crn_stat_page) <= CRN_STAT_SIZE, "one page");

@@ -469,6 +469,11 @@ struct cairn_stats {
 	uint64_t long_intervals; /* that switched to page mode: cairn_interval_long */
 	uint64_t long_at_once;   /* of those, begun in it because the ones before were long */
 	char feed_why[48];       /* a better feed that "auto" did not take, and why; or empty */
+	/*
+	 * What the strategy reckons with, in cycles per page, as measured so far: a first store to
+	 * a cold page, an eager copy, a protection, and making a protected page hot. 0: `none`.
+	 */
+	uint64_t price_fault, price_copy, price_protect, price_open;
 };
 
 /*

@@ -72,6 +72,27 @@ static void fill(struct crn_stat_page *page, const struct crn_sites *sites)
 	page->recovery_ns_last = r->recovery_ns_last;
 }
 
+static void fill_rivals(struct crn_stat_page *page)
+{
+	struct crn_rival r;
+	size_t i = 0;
+
+	for (; i < CRN_STAT_RIVALS && crn_session_rival(crn_agent->session, i, &r); i++) {
+		struct crn_stat_rival *to = &page->rivals[i];
+
+		crn_fill(to, 0, sizeof(*to));
+		crn_copy(to->name, r.name, CRN_MIN(crn_strlen(r.name), sizeof(to->name) - 1));
+		to->intervals = r.intervals;
+		to->overcopied = r.overcopied;
+		to->undercopied = r.undercopied;
+		to->weighted_smc = r.weighted_smc;
+		to->weighted_host = r.weighted_host;
+		to->host_cycles = r.host_cycles;
+		to->own_cycles = r.own_cycles;
+	}
+	page->rival_count = i;
+}
+
 void crn_stat_update(struct crn_sites *sites, bool all)
 {
 	struct crn_stat_page *page = crn_agent->stat;
@@ -86,6 +107,7 @@ void crn_stat_update(struct crn_sites *sites, bool all)
 	if (all || now - sites->stat_tsc > STAT_TICKS) {
 		sites->stat_tsc = now;
 		(void)!cairn_stats(crn_agent->session, &page->engine);
+		fill_rivals(page);
 	}
 	__atomic_store_n(&page->sequence, page->sequence + 1, __ATOMIC_RELEASE);
 }
@@ -120,6 +142,8 @@ static void summary_json(const struct crn_stat_page *p)
 		"\"pages_eager\": %lu, \"faults\": %lu, \"hot_pages\": %lu, "
 		"\"overcopied\": %lu, \"undercopied\": %lu, \"promotions\": %lu, "
 		"\"evictions\": %lu, \"contexts\": %lu, "
+		"\"price_fault\": %lu, \"price_copy\": %lu, \"price_protect\": %lu, "
+		"\"price_open\": %lu, "
 		"\"surface_bytes\": %lu, "
 		"\"engine_bytes\": %lu, \"engine_bytes_max\": %lu, \"held\": %lu, "
 		"\"feed\": \"%s\", \"feed_why\": \"%s\", \"scans\": %lu}\n",
@@ -128,7 +152,7 @@ static void summary_json(const struct crn_stat_page *p)
 		s->checkpoint_ns, p->recovery_ns, s->strategy, s->strategy_why, s->pages_eager,
 		s->faults,
 		s->hot_pages, s->overcopied, s->undercopied, s->promotions, s->evictions,
-		s->contexts,
+		s->contexts, s->price_fault, s->price_copy, s->price_protect, s->price_open,
 		s->surface_bytes, s->engine_bytes,
 		s->engine_bytes_max, p->held, s->feed, s->feed_why, s->scans);
 
@@ -167,6 +191,17 @@ static void summary_text(const struct crn_stat_page *p)
 			mean(s->undercopied, p->checkpoints),
 			mean(s->undercopied * 100, p->checkpoints) % 100, s->promotions,
 			s->evictions);
+		print(text, n, sizeof(text));
+	}
+	if (s->price_copy) {
+		uint64_t under = (s->price_fault + s->price_protect) * 100 / s->price_copy;
+
+		n = crn_format(text, sizeof(text),
+			"cairn:   prices here: a fault %lu cycles, a copy %lu, a protection %lu, "
+			"an opening %lu; an overcopied page weighs 1, an undercopied one "
+			"%lu.%02lu\n",
+			s->price_fault, s->price_copy, s->price_protect, s->price_open,
+			under / 100, under % 100);
 		print(text, n, sizeof(text));
 	}
 	if (!p->recover)

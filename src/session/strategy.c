@@ -334,6 +334,10 @@ void crn_strategy_stats(const cairn_t *c, struct cairn_stats *out)
 	out->promotions = s.promotions;
 	out->evictions = s.evictions;
 	out->contexts = s.contexts;
+	out->price_fault = c->port.costs.fault;
+	out->price_copy = c->port.costs.copy;
+	out->price_protect = c->port.costs.protect;
+	out->price_open = c->port.costs.open;
 }
 
 bool crn_session_rival(cairn_t *c, size_t i, struct crn_rival *out)

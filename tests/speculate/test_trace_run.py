@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 FNV_PRIME, FNV_FIRST = 0x100000001B3, 0xCBF29CE484222325
@@ -209,12 +210,45 @@ def check_meta(cairn: str, victim: str, tracker: str) -> None:
     assert abs(none["wmp_smc"] - 8 * none["up"]) < 0.1, none
     assert decay["wmp_smc"] < none["wmp_smc"] and decay["own_cycles"] > 0, decay
     assert all(line["intervals"] == TURNS for line in rivals.values()), rivals
-    under = none["wmp_host"] / none["up"]
+    # Prices stand in the summary; those at the end are those that the sums were weighted with.
+    stats = next(line for line in lines if "price_fault" in line)
+    check_weights(rivals, stats)
+
+
+def check_weights(rivals: dict[str, dict], stats: dict) -> None:
+    """By SMC's weights, and by the prices that are printed with it."""
+    assert min(stats[f"price_{k}"] for k in ("fault", "copy", "protect", "open")) > 0, stats
+    under = (stats["price_fault"] + stats["price_protect"]) / stats["price_copy"]
     for name, line in rivals.items():
         over = 2.5 if name == "active-cks" else 1
         assert abs(line["wmp_smc"] - over * line["op"] - 8 * line["up"]) < 0.2, line
         by_host = line["op"] + under * line["up"]
         assert abs(line["wmp_host"] - by_host) < 1 + by_host / 50, (line, under)
+
+
+def check_stat(cairn: str, victim: str, tracker: str) -> None:
+    """`cairn stat` has the same of a live run, and in text as well."""
+    command = [cairn, "run", "--tracker", tracker, "--at", "wait", "--strategy", "meta"]
+    with subprocess.Popen(
+        [*command, "--", victim, str(TURNS), "stay"], stdout=subprocess.PIPE
+    ) as program:
+        try:
+            for _ in range(600):
+                live = subprocess.run(
+                    [cairn, "stat", "--json", str(program.pid)], capture_output=True, text=True
+                )
+                stats = json.loads(live.stdout) if live.returncode == 0 else {}
+                rivals = {line["rival"]: line for line in stats.get("rivals", [])}
+                if rivals and rivals["none"]["intervals"] > TURNS:
+                    break
+                time.sleep(0.05)
+            assert rivals["decay"]["own_cycles"] > 0 and rivals["none"]["up"] > 1, stats
+            check_weights(rivals, stats)
+            text = subprocess.check_output([cairn, "stat", str(program.pid)], text=True)
+        finally:
+            program.kill()
+    for word in ("prices", "a protection", "gspec", "own", "an undercopied one"):
+        assert word in text, text
 
 
 def check_when_histase_predicts(cairn: str, victim: str, tracker: str) -> None:
@@ -296,6 +330,7 @@ def main() -> None:
         record(cairn, victim, tracker, trace, still=True)
         check_oracle(cairn, victim, tracker, trace)
         check_meta(cairn, victim, tracker)
+        check_stat(cairn, victim, tracker)
         check_when_histase_predicts(cairn, victim, tracker)
         check_undercopied(cairn, victim, tracker)
         base, _ = record(cairn, victim, tracker, trace, "_exit")

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Writes known pages between waits: interval i writes page k of 64 if i has bit k % 6 set, page 7
- * each time, and page 9 until interval 100. Prints where they are and how often it waited.
+ * each time, and page 9 until interval 100. Prints where they are and how often it waited. Ends by
+ * _exit, or goes on waiting, if the second argument says so.
  */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -36,6 +38,13 @@ int main(int argc, char **argv)
 		for (unsigned k = 0; k < PAGES; k++)
 			if (i >> k % 6 & 1 || k == 7 || (k == 9 && i < 100))
 				at[k * 4096 + i]++;
+	}
+	while (argc > 2 && !strcmp(argv[2], "stay")) {
+		struct pollfd wait = { .fd = ends[0], .events = POLLIN };
+
+		usleep(20000);
+		if (poll(&wait, 1, -1) != 1)
+			return 1;
 	}
 	if (argc > 2)
 		_exit(0); /* unlike exit(), this must not lose the trailer either */
