@@ -120,9 +120,9 @@ def _servers(lines: list[dict], section: type, kib: int) -> Any:
     out = section(
         TITLES[kib],
         "K = 1. A checkpoint per turn of the loop over requests, which may serve several; httpd "
-        "and bind per request: see the column `per request`. Beside the plain program: processor time per request, requests per "
-        "second, and memory (PSS), with their least and most in brackets. Saved: regions, entries "
-        "of the log, or pages of one checkpoint."
+        "and bind per request: see the column `per request`. Beside the plain program: processor "
+        "time per request, requests per second, and memory (PSS), with their least and most in "
+        "brackets. Saved: regions, entries of the log, or pages of one checkpoint."
         + _stand_ins({x["program"] for x in found}),
         ["server", "tracker", "CPU per request", "requests/s", "memory", "checkpoints/s",
          "per request", "saved", "us each"],
