@@ -29,7 +29,7 @@ def draw(lines: list[dict], folder: Path) -> set[str]:
             drawn.add(_bars(found, folder, "cpu_us_ratio", title, f"lmc_servers_{kib}.png"))
     found = of(lines, "lmc.runs")
     if any("ratio" in x for x in found):
-        drawn.add(_intervals(found, folder))
+        drawn.add(_intervals(found, of(lines, "lmc.long"), folder))
     found = [x for x in of(lines, "lmc.switches") if "ratio" in x]
     if found:
         drawn.add(_switches(found, folder))
@@ -76,8 +76,11 @@ def _bars(found: list[dict], folder: Path, key: str, title: str, name: str) -> s
     return save(figure, folder, name)
 
 
-def _intervals(found: list[dict], folder: Path) -> str:
-    """LMC, Figure 7: a point for each program and tracker; a log that overflows stands on top."""
+def _intervals(found: list[dict], halves: list[dict], folder: Path) -> str:
+    """
+    LMC, Figure 7: a point for each program and tracker; hollow: half a run in an interval; a log
+    that overflows stands on top.
+    """
     figure, axes = canvas(8.5, 4.8)
     length = {x["program"]: x["interval_us"] for x in found if x.get("interval_us")}
     order = sorted(length, key=lambda program: length[program])
@@ -89,11 +92,18 @@ def _intervals(found: list[dict], folder: Path) -> str:
             axes.plot(*zip(*points), label=row, color=colour, marker=mark)
     axes.set(xscale="log", yscale="log", xlabel="length of an interval, microseconds",
              ylabel="time beside the plain program, x")  # fmt: skip
+    for x in halves:
+        if "ratio" in x:
+            colour, mark = look(x["row"])
+            axes.plot(x["interval_us"], x["ratio"], color=colour, marker=mark, fillstyle="none",
+                      linestyle="")  # fmt: skip
     top = axes.get_ylim()[1]
-    for x in found:
-        if "overflow" in x.get("missing", "") and x["program"] in length:
-            axes.plot(length[x["program"]], top, marker="x", color=look("undolog")[0],
-                      linestyle="", markersize=10, label="undolog, overflow")  # fmt: skip
+    lost = [length[x["program"]] for x in found
+            if "overflow" in x.get("missing", "") and x["program"] in length]  # fmt: skip
+    lost += [x["interval_us"] for x in halves if "overflow" in x.get("missing", "")]
+    if lost:
+        axes.plot(lost, [top] * len(lost), marker="x", color=look("undolog")[0], linestyle="",
+                  markersize=10, label="undolog, overflow")  # fmt: skip
     for number, program in enumerate(order):
         axes.axvline(length[program], color="#dddddd", linewidth=0.7, zorder=0)
         axes.annotate(

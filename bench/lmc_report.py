@@ -276,6 +276,27 @@ def _runs(lines: list[dict], section: type) -> Any:
     return out
 
 
+def _halves(lines: list[dict], section: type) -> Any:
+    found = of(lines, "lmc.long")
+    if not found:
+        return None
+    out = section(
+        "Half a run in one interval (LMC, Figure 7: the undo log overflows)",
+        "The same programs and sites, with two checkpoints for each run. What the shadow keeps "
+        "ends with what the program writes at all; the undo log grows with each store, and is "
+        "limited to 4 GiB: an interval that needs more cannot be restored.",
+        ["program", "interval", "tracker", "rounds", "time", "memory"],
+    )
+    for x in sorted(found, key=lambda x: x.get("interval_us", 0)):
+        length = interval(x) if "interval_us" in x else ""
+        if "missing" in x:
+            out.rows.append([x["program"], length, *_missing(x, 4)])
+            continue
+        out.rows.append([x["program"], length, x["row"], x["rounds"], _spread(x),
+                         f"{x['memory_ratio']:.2f}"])  # fmt: skip
+    return out
+
+
 def _sites(lines: list[dict], section: type) -> Any:
     found = of(lines, "lmc.sites")
     if not found:
@@ -419,6 +440,7 @@ def sections(lines: list[dict], section: type) -> list[Any]:
         _stacks(lines, section),
         _memory(lines, section),
         _runs(lines, section),
+        _halves(lines, section),
         _sites(lines, section),
         *_switches(lines, section),
         _techniques(lines, section),

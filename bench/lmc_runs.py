@@ -4,7 +4,8 @@ Programs that compute (lmc_works.py), built by cairn-cc with a checkpoint per tu
 hmmsearch per sequence ("Techniques for efficient in-memory checkpointing", Table 4), and others of
 which an interval takes from microseconds to seconds ("Lightweight Memory Checkpointing", Figure 7).
 Processor time and memory, beside the same program without hooks in the same round. What they print
-must be the same in all variants. Like that paper's, the undo log is limited to 4 GiB.
+must be the same in all variants. Like that paper's, the undo log is limited to 4 GiB; in intervals
+of half a run some programs need more.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ from results import digest
 from rounds import Found, RunLog, spread
 from smc import Settings, summaries
 
-TABLE = "lmc.runs"
+TABLE, LONG_TABLE = "lmc.runs", "lmc.long"
 PAGES = ("fork", "mprotect", "softdirty", "async")
 LIMIT = 4 << 30  # bytes of the undo log
+HALVES = {f"{row}, half a run": row for row in ("undolog", "shadow")}
 LONG, LEAST = 120, 3  # a row that has taken so many seconds has enough runs, but for so many
 
 
 def rows(name: str) -> tuple[str, ...]:
-    return ("plain", "undolog", "shadow", NOTHING, *(PAGES if WORKS[name].at else ()))
+    pages = PAGES if WORKS[name].at else ()
+    return ("plain", "undolog", "shadow", NOTHING, *pages, *HALVES)
 
 
 def steps(name: str, settings: Settings) -> int:
@@ -101,13 +104,19 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     found = Found(rows(name))
 
     def run(row: str) -> dict[str, Any]:
-        if why := recipe.refused(row):
+        variant = "plain" if row in PAGES else HALVES.get(row, row)
+        every = 0
+        if why := recipe.refused(variant):
             raise RuntimeError(why)
-        command = [str(recipe.path("plain" if row in PAGES else row)), *arguments]
+        if row in HALVES:
+            if not found["shadow"] or found["shadow"][0]["checkpoints"] < 2:
+                raise RuntimeError("how many checkpoints a run takes is not known")
+            every = found["shadow"][0]["checkpoints"] // 2
+        command = [str(recipe.path(variant)), *arguments]
         if row in PAGES:
             under = [settings.cairn(), "run", "--stats=json", "--at", work.at, "--tracker", row]
             command = [*under, "--strategy", "none", "--", *command]
-        figures = one_run(command, work.clean, folder / work.typed)
+        figures = one_run(command, work.clean, folder / work.typed, every)
         if row not in ("plain", NOTHING) and (not figures["checkpoints"] or figures["failed"]):
             raise RuntimeError("no checkpoints, or failed ones")
         return figures
@@ -122,8 +131,11 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
 
 
 def line(name: str, row: str, found: Found) -> dict[str, Any]:
-    out: dict[str, Any] = {"table": TABLE, "program": name, "row": row}
+    table = LONG_TABLE if row in HALVES else TABLE
+    out: dict[str, Any] = {"table": table, "program": name, "row": HALVES.get(row, row)}
     mine, plain = found[row], found["plain"]
+    if row in HALVES and plain:
+        out["interval_us"] = round(0.5e6 * median(one["seconds"] for one in plain), 1)
     if reason := found.missing(row) or found.missing("plain"):
         return {**out, "missing": reason}
     if any(one["answer"] != plain[0]["answer"] for one in mine):
@@ -144,6 +156,7 @@ def line(name: str, row: str, found: Found) -> dict[str, Any]:
         "checkpoints": taken,
         "checkpoints_per_second": round(taken / seconds, 1),
         "saved": round(mine[-1]["saved"] / taken, 1) if taken else 0,
-        "interval_us": round(1e6 * seconds_plain / taken, 1) if taken else 0,
+        "interval_us": out.get("interval_us")
+        or (round(1e6 * seconds_plain / taken, 1) if taken else 0),
         "checkpoint_us": round(mine[-1]["checkpoint_ns"] / taken / 1000, 3) if taken else 0,
     }
