@@ -62,7 +62,7 @@ static unsigned leave_out_fresh(List &list, const Fresh &fresh, const Intervals 
 
 // Hooks read tags before anything of the program has run but resolvers of indirect functions: those
 // run while the dynamic linker relocates, before the tags are mapped.
-static bool is_resolver(const Function &f)
+bool is_resolver(const Function &f)
 {
 	for (const GlobalIFunc &i : f.getParent()->ifuncs())
 		if (i.getResolverFunction() == &f)

@@ -23,6 +23,9 @@ struct Program {
 // Is it code that may get hooks, and counters?
 bool wants_hooks(const llvm::Function &f);
 
+// Does an indirect function ask it which one it is? It has no hooks.
+bool is_resolver(const llvm::Function &f);
+
 // Functions that resolvers of indirect functions call, for those without hooks.
 void free_resolvers(llvm::Module &m);
 

@@ -84,6 +84,8 @@ void report_assembly(const Module &m, Report &report)
 			report.unknown(f.getName(), "a naked function");
 		else if (f.hasFnAttribute(Attribute::DisableSanitizerInstrumentation))
 			report.unknown(f.getName(), "disable_sanitizer_instrumentation");
+		else if (is_resolver(f))
+			report.unknown(f.getName(), "a resolver of an indirect function");
 	}
 }
 

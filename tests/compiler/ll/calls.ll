@@ -5,6 +5,8 @@
 ; RUN: CHECK link=on,report=on,native-quiet=on
 ; RUN: OFF link=on,report=on,native-quiet=on,calls=off
 ; RUN: NATIVE link=on,report=on
+; RUN: LOG link=on,report=on,native-quiet=on,tracker=undolog
+; RUN: LOGOFF link=on,report=on,native-quiet=on,calls=off,tracker=undolog
 
 target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 target triple = "x86_64-pc-linux-gnu"
@@ -33,6 +35,10 @@ define internal void @takes(ptr %a, ptr %b) {
 ; CHECK: cairn: resumes: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; OFF: cairn: libc: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; OFF: cairn: too_few: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; LOG: cairn: libc: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; LOG: cairn: enough: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; LOG: cairn: too_few: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
+; LOGOFF: cairn: libc: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; Native code that may take checkpoints: any call through a pointer may be to it.
 ; NATIVE: cairn: libc: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 1 redundant, 1 checks
 ; NATIVE: cairn: too_few: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks

@@ -4,6 +4,7 @@
 ; RUN: CHECK link=on,report=on,native-quiet=on,clone=on
 ; RUN: OFF link=on,native-quiet=on
 ; RUN: UNIT clone=on
+; RUN: LOG link=on,report=on,native-quiet=on,clone=on,tracker=undolog
 
 target datalayout = "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128"
 target triple = "x86_64-pc-linux-gnu"
@@ -14,6 +15,9 @@ declare i32 @cairn_open(ptr, ptr)
 declare ptr @strcpy(ptr, ptr)
 
 ; CHECK: 3 functions in two versions
+; LOG: 3 functions in two versions
+; LOG: define {{.*}}void @writes.hooked(
+; LOG: xaddq
 ; OFF-NOT: .plain
 ; UNIT-NOT: .plain
 
