@@ -72,7 +72,7 @@ def _lua(folder: Path, settings: Settings) -> list[str]:
 def _bzip2(folder: Path, settings: Settings) -> list[str]:
     chance = random.Random(5)
     words = ["".join(chance.choices("abcdefghij", k=chance.randrange(2, 9))) for _ in range(3000)]
-    text = " ".join(chance.choices(words, k=200_000 if settings.quick else 2_000_000))
+    text = " ".join(chance.choices(words, k=200_000 if settings.quick else 4_000_000))
     (folder / "text").write_text(text)
     return ["-1", "-c", str(folder / "text")]
 
