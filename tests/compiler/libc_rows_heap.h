@@ -31,6 +31,12 @@ static int by_byte(const void *a, const void *b)
 	return *(const char *)a - *(const char *)b;
 }
 
+static void count_visits(const void *node, VISIT which, void *count)
+{
+	(void)node;
+	*(long *)count += 1 + (long)which;
+}
+
 static void *take(long n)
 {
 	return malloc((size_t)n);
@@ -55,5 +61,67 @@ static void give_for(void *who, void *block)
 	(void)who;
 	free(block);
 }
+
+/* ---- C++: a block that is deleted has its content again -------------------------------------- */
+
+#ifdef OPERATORS
+#define NEW(name)         \
+	void *name(size_t n); \
+	void *name##RKSt9nothrow_t(size_t n, const void *); \
+	void *name##St11align_val_t(size_t n, size_t align); \
+	void *name##St11align_val_tRKSt9nothrow_t(size_t n, size_t align, const void *);
+#define DELETE(name, size) \
+	void name(void *at); \
+	void name##size(void *at, size_t n); \
+	void name##St11align_val_t(void *at, size_t align); \
+	void name##size##St11align_val_t(void *at, size_t n, size_t align); \
+	void name##RKSt9nothrow_t(void *at, const void *); \
+	void name##St11align_val_tRKSt9nothrow_t(void *at, size_t align, const void *);
+#ifdef __LP64__
+NEW(_Znwm)
+NEW(_Znam)
+DELETE(_ZdlPv, m)
+DELETE(_ZdaPv, m)
+#else
+NEW(_Znwj)
+NEW(_Znaj)
+DELETE(_ZdlPv, j)
+DELETE(_ZdaPv, j)
+#endif
+
+#if OPERATORS > 1
+static char *block;
+
+static char *new_block(size_t align)
+{
+#ifdef __LP64__
+	return align ? _ZnwmSt11align_val_t(300, align) : _Znwm(300);
+#else
+	return align ? _ZnwjSt11align_val_t(300, align) : _Znwj(300);
+#endif
+}
+
+static void full_block(size_t align)
+{
+	block = new_block(align);
+	memset(block, 'b', 300);
+}
+
+static long full(void)
+{
+	long n = 0;
+
+	for (int i = 0; i < 300; i++)
+		n += block[i] == 'b';
+	return n;
+}
+
+/* Where the next one lies; its content is another. */
+static long next(size_t align)
+{
+	return (long)memset(new_block(align), 'n', 300);
+}
+#endif
+#endif
 
 #endif

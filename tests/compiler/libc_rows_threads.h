@@ -84,6 +84,54 @@ static pthread_t thread(void)
 	CHECK(!pthread_create(&made, NULL, nothing_more, (void *)77));
 	return made;
 }
+
+/* Of a thread that waits for a condition. */
+static void idle(char *at)
+{
+	pthread_cond_init(CONDITION, NULL);
+	pthread_mutex_init(LOCK, NULL);
+	*INT(2) = 0;
+}
+
+static void *wait_once(void *at_all)
+{
+	char *at = at_all;
+
+	pthread_mutex_lock(LOCK);
+	*INT(2) = 1;
+	while (*INT(2) == 1)
+		pthread_cond_wait(CONDITION, LOCK);
+	pthread_mutex_unlock(LOCK);
+	return NULL;
+}
+
+static void *wait_once_standard(void *at_all)
+{
+	char *at = at_all;
+
+	mtx_lock((mtx_t *)LOCK);
+	*INT(2) = 1;
+	while (*INT(2) == 1)
+		cnd_wait((cnd_t *)at, (mtx_t *)LOCK);
+	mtx_unlock((mtx_t *)LOCK);
+	return NULL;
+}
+
+/* It waits, and need not any more. */
+static pthread_t waiting(char *at, void *(*wait)(void *))
+{
+	pthread_t waiter;
+	int seen = 0;
+
+	CHECK(!pthread_create(&waiter, NULL, wait, at));
+	while (!seen) {
+		pthread_mutex_lock(LOCK);
+		seen = *INT(2);
+		*INT(2) = seen ? 2 : 0;
+		pthread_mutex_unlock(LOCK);
+	}
+	return waiter;
+}
 #endif
 
 #endif
