@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <iomanip>
 #include <iterator>
@@ -57,10 +58,12 @@ static std::deque<std::string> *line;
 static std::ostringstream *printed;
 static std::wostringstream *wide;
 static std::istringstream *scanned;
+static std::wistringstream *scanned_wide;
 static long number;
 static double fraction;
 static std::string *word;
 static char letters[24];
+static wchar_t wide_letters[9];
 
 static unsigned draw(unsigned below)
 {
@@ -119,6 +122,8 @@ static void change_lists()
 		(*table)[key] = draw(1000);
 	else
 		table->erase(key);
+	if (!draw(20))
+		table->rehash(draw(keys));
 }
 
 static void change_string(std::string &s)
@@ -217,7 +222,7 @@ static void scan_some()
 		scanned->clear();
 		scanned->str("12 3.5 seven\nanother line, longer than a string holds in place\n4 5\n");
 	}
-	switch (draw(10)) {
+	switch (draw(11)) {
 	case 0:
 		*scanned >> number;
 		break;
@@ -245,8 +250,30 @@ static void scan_some()
 	case 8:
 		*scanned >> std::setw(8) >> letters;
 		break;
+	case 9:
+		scanned->ignore(draw(5));
+		break;
 	default:
 		scanned->get(letters[draw(sizeof(letters))]);
+		break;
+	}
+}
+
+static void scan_wide()
+{
+	if (!scanned_wide->good() || scanned_wide->peek() == WEOF) {
+		scanned_wide->clear();
+		scanned_wide->str(L"a wide line\nand one that is too long\n");
+	}
+	switch (draw(3)) {
+	case 0:
+		scanned_wide->getline(wide_letters, 9);
+		break;
+	case 1:
+		scanned_wide->ignore(draw(5));
+		break;
+	default:
+		scanned_wide->ignore(draw(9), L' ');
 		break;
 	}
 }
@@ -256,6 +283,7 @@ static void change_texts()
 	change_rows();
 	print_some();
 	scan_some();
+	scan_wide();
 }
 
 static void change_all()
@@ -280,7 +308,7 @@ template <typename Text> static void put_text(Picture &p, const Text &s)
 	put(p, sum);
 }
 
-static void put_state(Picture &p, const std::ios &s)
+template <typename C> static void put_state(Picture &p, const std::basic_ios<C> &s)
 {
 	put(p, unsigned(s.rdstate()));
 	put(p, unsigned(s.width()));
@@ -300,12 +328,18 @@ static void draw_texts(Picture &p)
 	put_text(p, scanned->str());
 	put_state(p, *printed);
 	put_state(p, *scanned);
+	put_text(p, scanned_wide->str());
+	put_state(p, *scanned_wide);
+	put(p, unsigned(scanned_wide->gcount()));
+	put(p, unsigned(scanned_wide->rdbuf()->in_avail()));
 	put(p, unsigned(wide->width()));
 	put(p, unsigned(scanned->gcount()));
 	put(p, unsigned(scanned->rdbuf()->in_avail()));
 	put(p, unsigned(number));
 	put(p, unsigned(fraction * 8));
 	for (char c : letters)
+		put(p, unsigned(c));
+	for (wchar_t c : wide_letters)
 		put(p, unsigned(c));
 }
 
@@ -335,6 +369,13 @@ static void draw_picture(Picture &p)
 		sum += key * 1000 + value;
 	put(p, sum);
 	put(p, static_cast<unsigned>(table->size()));
+#ifndef TURNS
+	// Its own words: when it will grow is not to be seen otherwise.
+	unsigned own[sizeof(*table) / sizeof(unsigned)];
+	std::memcpy(own, static_cast<void *>(table), sizeof(own));
+	for (unsigned o : own)
+		put(p, o);
+#endif
 	draw_texts(p);
 }
 
@@ -354,6 +395,7 @@ static void make_all()
 	printed = new std::ostringstream;
 	wide = new std::wostringstream;
 	scanned = new std::istringstream;
+	scanned_wide = new std::wistringstream;
 	word = new std::string;
 }
 

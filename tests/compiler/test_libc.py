@@ -5,8 +5,8 @@
     test_libc.py [--rows [--operators]] [--plant OBJECT | --unwrapped | --m32] CAIRN_CC ROOT LEVEL
 
 --rows: each function alone (libc_rows.c); --operators: those of C++, too. --plant links wrappers
-that keep one byte less than is written: it must be seen. --unwrapped: without its wrapper no row may
-pass. --m32: of 32-bit programs.
+that keep one byte less than is written: it must be seen. --unwrapped: without its wrapper no row
+may pass. --m32: of 32-bit programs.
 """
 
 import argparse
