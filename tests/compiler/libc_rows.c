@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One row for each function of libc that writes memory of the program and that no other test calls:
- * what it wrote comes back, and it did what it does without hooks (libc_run.h). Without its wrapper
- * no row would pass (canary.libc.rows), for which reason nothing else may write to the same
- * places before it.
+ * One row for each function of libc that writes memory of the program and whose wrapper no other
+ * test would miss: what it wrote comes back, and it did what it does without hooks (libc_run.h).
+ * Without its wrapper no row would pass (canary.libc.rows), for which reason nothing else may write
+ * to the same places before it.
  *
  *	ROW(name, outcome, before, call...)
  *
  * before: done before the checkpoint. call: it writes from `at` on; `n` is its result.
  */
-#define OUT (16 * 1024)
+#define OUT (40 * 1024)
 #include "libc_rows.h"
 #include "libc_rows_files.h"
 #include "libc_rows_heap.h"

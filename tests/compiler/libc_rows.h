@@ -3,6 +3,7 @@
 #ifndef CRN_TESTS_LIBC_ROWS_H
 #define CRN_TESTS_LIBC_ROWS_H
 
+#include <crypt.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <locale.h>
@@ -12,6 +13,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
+#include <uchar.h>
 #include <wchar.h>
 #include "libc_run.h"
 
@@ -100,6 +102,25 @@ static void rounded_float(char *at)
 static void rounded(char *at)
 {
 	blank(at, 3);
+}
+
+#define SEEDED ((struct drand48_data *)at)
+#define DRAWN  ((struct random_data *)at)
+
+static unsigned short seeds[7] = { 1, 2, 3, 4, 5, 6, 7 };
+
+static void seeded(char *at)
+{
+	memset(at, 0, sizeof(*SEEDED));
+	memcpy(AT(1), seeds, 6);
+	srand48_r(9, SEEDED);
+}
+
+/* Two tables, of which the one at AT(1) is in use. */
+static void drawn(char *at)
+{
+	memset(at, 0, sizeof(*DRAWN));
+	CHECK(!initstate_r(8, AT(2), 128, DRAWN) && !initstate_r(9, AT(1), 64, DRAWN));
 }
 
 static void pattern(char *at)

@@ -42,12 +42,14 @@ static void *take(long n)
 	return malloc((size_t)n);
 }
 
+static void *object;
+
 /* With an object, for which its first chunk stays. */
 static void begun(char *at)
 {
 	memset(at, 0, sizeof(*OBSTACK));
 	_obstack_begin(OBSTACK, 0, 0, take, free);
-	CHECK(obstack_alloc(OBSTACK, 16));
+	object = obstack_alloc(OBSTACK, 16);
 }
 
 static void *take_for(void *who, long n)

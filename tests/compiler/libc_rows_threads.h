@@ -15,6 +15,7 @@
 #define SPIN          ((pthread_spinlock_t *)at)
 #define SEMAPHORE     ((sem_t *)at)
 #define CONDITION     ((pthread_cond_t *)at)
+#define BARRIER       ((pthread_barrier_t *)at)
 #define LOCK          ((pthread_mutex_t *)AT(1))
 #define HOW           ((pthread_attr_t *)at)
 #define MUTEX_HOW     ((pthread_mutexattr_t *)at)
