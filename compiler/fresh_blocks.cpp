@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 //	p = malloc(24);			p = malloc(24);
-//	hook; p->a = 1;			if (the block given out last is not p, or not new)
-//	if (more) {				range(p, 24);
+//	hook; p->a = 1;			if (p && (p is not the block given out last, or not new))
+//	if (more) {				hook, for 24 bytes;
 //		hook; p->b = 2;	->	p->a = 1;
 //		hook; p->c = 3;		if (more) {
 //	}						p->b = 2;
@@ -45,7 +45,11 @@ FreshBlocks::FreshBlocks(const Options &o, const Intervals &i) : options(o), int
 
 bool FreshBlocks::may_be(const Function &f, const Options &o)
 {
-	return o.wrap && o.heap && f.getParent()->getDataLayout().getPointerSize() == 8;
+	const Module &m = *f.getParent();
+	const Function *own = m.getFunction("__cairn_own_malloc");
+
+	return o.wrap && o.heap && !(own && !own->isDeclaration()) &&
+		m.getDataLayout().getPointerSize() == 8;
 }
 
 CallBase *FreshBlocks::allocation(Value *pointer, const Instruction *at) const
@@ -133,14 +137,12 @@ void FreshBlocks::insert(Hooks &hooks) const
 		}
 		if (!block.extent)
 			continue;
-		// The block may be none.
-		Value *extent = ConstantInt::get(fresh->getType(), block.extent);
-		Value *length = b.CreateSelect(b.CreateIsNull(from),
-			ConstantInt::get(fresh->getType(), 0), extent);
+		Value *some = b.CreateIsNotNull(from);
+		Value *old = b.CreateICmpULT(fresh, ConstantInt::get(fresh->getType(), block.extent));
+		Instruction *then = SplitBlockAndInsertIfThen(
+			b.CreateAnd(some, old), behind->getIterator(), false);
 
-		hooks.range(SplitBlockAndInsertIfThen(b.CreateICmpULT(fresh, extent),
-				    behind->getIterator(), false),
-			from, length);
+		hooks.before(Write{ then, from, block.extent, Align(1) });
 	}
 }
 

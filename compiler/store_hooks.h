@@ -21,9 +21,6 @@ public:
 	// How many checks `before` would make for that write: what aggregation weighs.
 	static unsigned cost(const Options &options, uint64_t size, llvm::Align align);
 
-	// Save so many bytes.
-	void range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);
-
 	// Of a block that was allocated just before: how many of its bytes need no hooks in this
 	// interval, because no kept checkpoint needs what they held.
 	llvm::Value *fresh_bytes(llvm::IRBuilder<> &b, llvm::Value *block);
@@ -59,6 +56,7 @@ private:
 	void check_bytes(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void check_stray(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void append(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
+	void range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);
 };
 
 } // namespace cairn

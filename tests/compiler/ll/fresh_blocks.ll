@@ -16,11 +16,11 @@ declare void @free(ptr)
 declare i32 @cairn_checkpoint(ptr, ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
-; CHECK: cairn: fields: 3 writes, 0 stack, 3 fresh, 0 loops, 0 aggregated, 0 redundant, 1 checks
+; CHECK: cairn: fields: 3 writes, 0 stack, 3 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; CHECK: cairn: few: 2 writes, 0 stack, 0 fresh, 0 loops, 1 aggregated, 0 redundant, 1 checks
 ; CHECK: cairn: outside: 3 writes, 0 stack, 0 fresh
 ; CHECK: cairn: unknown: 3 writes, 0 stack, 0 fresh
-; CHECK: cairn: later: 4 writes, 0 stack, 3 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: later: 4 writes, 0 stack, 3 fresh, 0 loops, 0 aggregated, 0 redundant, 3 checks
 ; CHECK: cairn: anywhere: 2 writes, 0 stack, 0 fresh
 ; CHECK: cairn: older: 3 writes, 0 stack, 0 fresh
 ; OFF: cairn: fields: 3 writes, 0 stack, 0 fresh
@@ -36,8 +36,11 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 ; CHECK-LABEL: define void @fields(
 ; CHECK: call noalias ptr @__cairn_wrap_malloc(i64 24)
 ; CHECK: %cairn.fresh = load i64
-; CHECK: icmp ult i64
-; CHECK: __cairn_range
+; CHECK: icmp ne ptr %m, null
+; CHECK: icmp ult i64 {{.*}}, 24
+; CHECK: cairn.tag =
+; CHECK: cairn.tag
+; CHECK: store i64 1
 ; CHECK-NOT: cairn.tag
 ; CHECK: ret void
 define void @fields(i1 %c) {
@@ -68,6 +71,12 @@ define void @few() {
 }
 
 ; Beyond the block there may be no memory to look at, or it is another's. The log asks at each.
+; LOG-LABEL: define void @fields(
+; LOG: icmp ult i64 {{.*}}, 24
+; LOG: xaddq
+; LOG: store i64 1, ptr %m
+; LOG-NOT: xaddq
+; LOG: ret void
 ; LOG-LABEL: define void @outside(
 ; LOG: %cairn.fresh = load i64
 ; LOG: icmp ugt i64
