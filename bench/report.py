@@ -22,6 +22,7 @@ class Section:
     head: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
     plot: str = ""
+    below: str = ""  # the table
 
 
 def number(value: float) -> str:
@@ -375,7 +376,7 @@ def markdown(title: str, intro: str, parts: list[Section], plots: set[str]) -> s
         for row in part.rows:
             cells = row + [""] * (len(part.head) - len(row))
             out.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        out.append("")
+        out += ["", part.below, ""] if part.below else [""]
         if part.plot in plots:
             out += [f"![{part.title}]({part.plot})", ""]
     return "\n".join(out)
@@ -398,6 +399,7 @@ def page(title: str, intro: str, parts: list[Section], plots: set[str]) -> str:
     for part in parts:
         out += [f"<h2>{html.escape(part.title)}</h2><p>{html.escape(part.text)}</p><table>"]
         out += [row(part.head, "th"), *(row(r, "td") for r in part.rows), "</table>"]
+        out += [f"<p>{html.escape(part.below)}</p>"] if part.below else []
         if part.plot in plots:
             out.append(f'<p><img src="{part.plot}" alt="{html.escape(part.title)}"></p>')
     return "\n".join(out) + "\n"

@@ -35,6 +35,7 @@ SURFACES = ("program", "all")
 STRATEGIES = ("none", "last", "active-rnd", "active-fifo", "active-cks", "gspec", "histase",
               "decay")  # fmt: skip
 BOUND = "oracle-count"  # no strategy could cost less; the same whatever the tracker
+PRICES = tuple(f"price_{name}" for name in ("fault", "copy", "protect", "open"))
 WARM_SHARE = 10  # a tenth of the load before it
 
 
@@ -201,6 +202,7 @@ def sums(
         raise ServerError(server.last_words())
     if total("failed"):
         raise ServerError(f"{total('failed'):.0f} checkpoints failed: {server.last_words()}")
+    main = max(processes.values(), key=lambda one: one.get("checkpoints", 0))
     eager = sum(one.get("pages_eager", 0) for one in live.values())
     seen = sum(one.get("checkpoints", 0) for one in live.values())
     return {
@@ -210,6 +212,7 @@ def sums(
         "eager_per_checkpoint": eager / seen if seen else 0,
         "checkpoint_us": total("checkpoint_ns") / taken / 1000,
         "engine_kib": total("engine_bytes_max") / 1024,
+        **{key: main.get(key, 0) for key in PRICES},
     }
 
 

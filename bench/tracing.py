@@ -10,6 +10,7 @@ most intervals stands for all.
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,17 +18,26 @@ from pathlib import Path
 
 from loads import PROGRAMS
 from recording import intervals_of, most_intervals, record, replay
-from smc import Settings
+from servers import ServerError
+from smc import PRICES, TRACKERS, Settings
 
 # Sweeps as in SMC 7.3: does a strategy depend on the choice of its parameters?
 SWEEPS = (
     "active-rnd:every=5/10/30/100/300",
+    "active-rnd:window=1/2/4/8/16/32",
     "active-fifo:every=5/10/30/100/300",
+    "active-fifo:window=1/2/4/8/16/32",
     "active-cks:n=1/2/5/10/20",
     "gspec:individuals=3/5/8",
+    "gspec:enter=0.1/0.25/0.5/0.75/1",
+    "gspec:crossover=0.1/0.3/0.5/0.7/0.9",
     "gspec:mutation=0.001/0.005/0.01/0.05",
+    "gspec:eager=1/2/4/8",
+    "gspec:lazy=2/4/8/16/32",
     "histase:alpha=0.5/0.7/0.9",
+    "histase:back=1/2/3/5/10",
     "histase:own=0/1",
+    "decay",  # has none: what the others' spread is to be compared with
 )
 COSTS = ("smc", "async", "uffd", "mprotect")
 SKIP_SHARE = 10  # the first tenth of the intervals teaches, and does not count
@@ -66,8 +76,50 @@ def measure(name: str, settings: Settings, keep: Path | None = None) -> Iterator
             keyed = recorded(name, settings, folder, key)
             if keyed:
                 yield from of_key(name, settings, most_intervals(settings.build, keyed), key)
+        yield from scored(name, settings, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def scored(name: str, settings: Settings, folder: Path) -> Iterator[dict]:
+    """All strategies in one live run of each tracker, by the process with the most intervals."""
+    program = PROGRAMS[name]
+    requests = program.quick // 10 if settings.toy else program.quick
+    for tracker in TRACKERS:
+        options = ["--stats=json", "--at", "wait", "--tracker", tracker, "--strategy", "meta"]
+        server = program.make(folder / f"meta-{tracker}", [settings.cairn(), "run", *options, "--"])
+        line = {"table": "meta", "program": name, "row": f"{tracker} meta", "tracker": tracker}
+        try:
+            server.start()
+            program.load(server, requests)
+        except ServerError as error:
+            yield {**line, "strategy": "meta", "missing": str(error)}
+            continue
+        finally:
+            server.stop()
+        yield from rivals(server.errors.read_text(errors="replace"), line)
+
+
+def rivals(text: str, line: dict) -> Iterator[dict]:
+    """What the processes said at their ends: their rivals, then the prices that these go by."""
+    found: dict[int, list[dict]] = {}
+    costs: dict[int, dict] = {}
+    for said in text.splitlines():
+        if not (said.startswith('{"pid": ') and said.endswith("}")):
+            continue
+        one = json.loads(said)
+        if "rival" in one:
+            found.setdefault(one["pid"], []).append(one)
+        elif one.get("price_copy"):
+            costs[one["pid"]] = {key: one[key] for key in PRICES}
+    found = {pid: mine for pid, mine in found.items() if pid in costs}
+    if not found:
+        yield {**line, "strategy": "meta", "missing": "no process has said how strategies fared"}
+        return
+    main = max(found, key=lambda pid: found[pid][0]["intervals"])
+    for one in found[main]:
+        row = f"{line['tracker']} {one['rival']}"
+        yield {**line, **one, **costs[main], "row": row, "strategy": one["rival"]}
 
 
 def of_key(name: str, settings: Settings, trace: Path, key: str) -> Iterator[dict]:
