@@ -141,8 +141,12 @@ void FreshBlocks::insert(Hooks &hooks) const
 		Value *old = b.CreateICmpULT(fresh, ConstantInt::get(fresh->getType(), block.extent));
 		Instruction *then = SplitBlockAndInsertIfThen(
 			b.CreateAnd(some, old), behind->getIterator(), false);
+		unsigned checks = hooks.checks, ranges = hooks.ranges;
 
 		hooks.before(Write{ then, from, block.extent, Align(1) });
+		// As a rule the one look at the block is all that runs.
+		hooks.checks = checks + 1;
+		hooks.ranges = ranges;
 	}
 }
 

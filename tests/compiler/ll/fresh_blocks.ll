@@ -16,11 +16,11 @@ declare void @free(ptr)
 declare i32 @cairn_checkpoint(ptr, ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
-; CHECK: cairn: fields: 3 writes, 0 stack, 3 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
+; CHECK: cairn: fields: 3 writes, 0 stack, 3 fresh, 0 loops, 0 aggregated, 0 redundant, 1 checks
 ; CHECK: cairn: few: 2 writes, 0 stack, 0 fresh, 0 loops, 1 aggregated, 0 redundant, 1 checks
 ; CHECK: cairn: outside: 3 writes, 0 stack, 0 fresh
 ; CHECK: cairn: unknown: 3 writes, 0 stack, 0 fresh
-; CHECK: cairn: later: 4 writes, 0 stack, 3 fresh, 0 loops, 0 aggregated, 0 redundant, 3 checks
+; CHECK: cairn: later: 4 writes, 0 stack, 3 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; CHECK: cairn: anywhere: 2 writes, 0 stack, 0 fresh
 ; CHECK: cairn: older: 3 writes, 0 stack, 0 fresh
 ; OFF: cairn: fields: 3 writes, 0 stack, 0 fresh
