@@ -6,6 +6,7 @@
  * it was saved does not stop a restore. argv: TRACKER.
  */
 #define _GNU_SOURCE
+#include <asm/sockios.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -30,6 +31,10 @@
 #define PAGE  4096ul
 #define SPAN  (16 * PAGE)
 #define BYTES 9000 /* in each pipe and socket before each call */
+
+#ifndef F_GETOWNER_UIDS
+#define F_GETOWNER_UIDS 17
+#endif
 
 enum how { BARE, LIBC, NUMBER };
 
@@ -198,6 +203,40 @@ static long by_option(void *at, size_t n)
 		(long)SOL_SOCKET, (long)SO_TYPE, at, &len);
 }
 
+static long by_option_length(void *at, size_t n)
+{
+	return CALL(getsockopt, getsockopt(stream[0], SOL_SOCKET, SO_TYPE, good, at), stream[0],
+		(long)SOL_SOCKET, (long)SO_TYPE, good, at);
+}
+
+/* A request whose number does not tell that something is written. */
+static long by_old_ioctl(void *at, size_t n)
+{
+	return CALL(ioctl, ioctl(stream[0], FIOGETOWN, at), stream[0], (long)FIOGETOWN, at);
+}
+
+static long by_owners(void *at, size_t n)
+{
+	return CALL(fcntl, fcntl(stream[0], F_GETOWNER_UIDS, at), stream[0],
+		(long)F_GETOWNER_UIDS, at);
+}
+
+static long by_process(void *at, size_t n)
+{
+	struct iovec from = { filler, 100 }, to = { at, n };
+
+	return CALL(process_vm_readv, process_vm_readv(getpid(), &to, 1, &from, 1, 0),
+		(long)getpid(), &to, 1l, &from, 1l, 0l);
+}
+
+static long by_process_list(void *at, size_t n)
+{
+	struct iovec from = { filler, 100 };
+
+	return CALL(process_vm_readv, process_vm_readv(getpid(), at, n & 15, &from, 1, 0),
+		(long)getpid(), at, (long)(n & 15), &from, 1l, 0l);
+}
+
 static long by_stat(void *at, size_t n)
 {
 	return CALL(newfstatat, fstatat(AT_FDCWD, "link", at, AT_SYMLINK_NOFOLLOW), (long)AT_FDCWD,
@@ -264,6 +303,11 @@ static const struct {
 	{ "getsockname", by_name },
 	{ "getsockname, its length", by_name_length },
 	{ "getsockopt", by_option },
+	{ "getsockopt, its length", by_option_length },
+	{ "ioctl, FIOGETOWN", by_old_ioctl },
+	{ "fcntl, F_GETOWNER_UIDS", by_owners },
+	{ "process_vm_readv", by_process },
+	{ "process_vm_readv, its list", by_process_list },
 	{ "fstatat", by_stat },
 	{ "wait4", by_wait },
 	{ "uname", by_uname },
