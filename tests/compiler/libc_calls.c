@@ -481,7 +481,7 @@ static const struct libc_case cases[] = {
 	{ "enciphered", enciphered, SAME, NULL }, { "scanned wide", scanned_wide, SAME, NULL },
 	{ "spawned", spawned, SAME, NULL }, { "asked", asked, SAME, NULL },
 	{ "attributes", attributes, SAME, NULL }, { "by clock", waited_by_clock, SAME, NULL },
-	{ "others", others, SAME, NULL },
+	{ "others", others, SAME, NULL }, { "requested", requested, SAME, NULL },
 };
 
 int main(int argc, char **argv)

@@ -31,7 +31,7 @@
 #include "rt/wrap/wrap.h"
 #include "rt/wrap/reach.h"
 #include "rt/wrap/given.h"
-#include "rt/wrap/landing.h"
+#include "rt/wrap/landing_messages.h"
 
 char *dirname(char *path);
 char *__xpg_basename(char *path);
@@ -244,8 +244,11 @@ WRAPPER(char *, __realpath_chk, const char *path, char *to, size_t room)
 
 /* ---- By request ------------------------------------------------------------------------------ */
 
-/* Of requests that are older than the encoding of their size: bytes that the kernel may write. */
-static size_t old_request_size(unsigned long request)
+/*
+ * Bytes that the kernel may write for requests that are older than the encoding of their size, and
+ * that programs make often. False: os/call_memory.def says more than these do.
+ */
+static bool old_request_size(unsigned long request, size_t *size)
 {
 	switch (request) {
 	case FIONREAD:
@@ -255,40 +258,41 @@ static size_t old_request_size(unsigned long request)
 	case TIOCMGET:
 	case TIOCGETD:
 	case TIOCGSOFTCAR:
-	case TIOCGWINSZ:
-		return sizeof(struct winsize);
 	case SIOCATMARK:
 	case SIOCGPGRP:
-		return sizeof(int);
+		*size = sizeof(int);
+		return true;
+	case TIOCGWINSZ:
+		*size = sizeof(struct winsize);
+		return true;
 	case TCGETS:
-		return 36; /* the kernel's struct termios */
-	case SIOCGIFCONF:
-		return sizeof(struct ifconf);
+		*size = 36; /* the kernel's struct termios */
+		return true;
+	case FIONBIO:
+	case FIOASYNC:
+	case FIOCLEX:
+	case FIONCLEX:
+		*size = 0;
+		return true;
 	default:
-		/* The network's: struct ifreq, and none is larger. */
-		return request >= SIOCGIFNAME && request <= SIOCSIFTXQLEN ? sizeof(struct ifreq)
-									  : 0;
+		return false;
 	}
-}
-
-static void keep_interfaces(const struct ifconf *list)
-{
-	if (crn_reach_there(list, sizeof(*list)) && list->ifc_len > 0)
-		crn_reach_keep(list->ifc_buf, (size_t)list->ifc_len);
 }
 
 WRAPPER(int, ioctl, int fd, unsigned long request, ...)
 {
-	size_t n = _IOC_DIR(request) & _IOC_READ ? _IOC_SIZE(request) : old_request_size(request);
 	va_list ap;
 	void *argument;
+	size_t n;
 
 	va_start(ap, request);
 	argument = va_arg(ap, void *);
 	va_end(ap);
-	crn_reach_keep(argument, n);
-	if (request == SIOCGIFCONF)
-		keep_interfaces(argument);
+	if (old_request_size(request, &n))
+		crn_reach_keep(argument, n);
+	else if (__cairn_rt.active)
+		crn_call_memory(CRN_CALL_ioctl,
+			(const long[6]){ fd, (long)request, (long)argument }, &crn_call_keeps);
 	return ioctl(fd, request, argument);
 }
 
@@ -305,6 +309,8 @@ static size_t control_size(int command, size_t lock)
 #endif
 	case F_GETOWN_EX:
 		return sizeof(struct f_owner_ex);
+	case 17: /* F_GETOWNER_UIDS */
+		return 2 * sizeof(uid_t);
 	case 1035: /* F_GET_RW_HINT */
 	case 1037: /* F_GET_FILE_RW_HINT */
 		return sizeof(uint64_t);
