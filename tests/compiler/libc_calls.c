@@ -143,6 +143,15 @@ static long scanned(char *at)
 
 	if (n != 3)
 		n += sscanf("100 200", "%2$d %1$ld", l + 1, i + 3);
+	/* More than fit into a list of the wrapper's. */
+#define EIGHT(m)  &(m)[0], &(m)[1], &(m)[2], &(m)[3], &(m)[4], &(m)[5], &(m)[6], &(m)[7]
+#define FORMAT    "%1d%1d%1d%1d%1d%1d%1d%1d"
+#define DIGITS    "12345678"
+	i = (int *)(at + 1024);
+	n += sscanf(DIGITS DIGITS DIGITS DIGITS DIGITS DIGITS DIGITS DIGITS DIGITS,
+		FORMAT FORMAT FORMAT FORMAT FORMAT FORMAT FORMAT FORMAT FORMAT, EIGHT(i),
+		EIGHT(i + 8), EIGHT(i + 16), EIGHT(i + 24), EIGHT(i + 32), EIGHT(i + 40),
+		EIGHT(i + 48), EIGHT(i + 56), EIGHT(i + 256));
 	/* The rest of a long double is nobody's. */
 	memset((char *)q + 10, 0, 6);
 	return n;

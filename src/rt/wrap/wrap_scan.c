@@ -192,13 +192,14 @@ static bool is_guess(const struct conversion *c, size_t most)
 static void keep_scan(
 	struct scan *s, const char *format, va_list ap, const struct supply *from, size_t unit)
 {
-	void *pointers[POINTERS];
-	size_t fetched = 0, next = 0;
+	void *pointers[POINTERS]; /* by number, which may come in any order */
+	size_t fetched = 0;
 
 	s->count = 0;
 	while ((format = strchr(format, '%'))) {
 		struct conversion c;
-		size_t place, most;
+		size_t most;
+		void *to;
 
 		format++;
 		if (*format == '%') {
@@ -208,18 +209,23 @@ static void keep_scan(
 		format = read_conversion(format, &c);
 		if (!c.assigns || !c.kind)
 			continue;
-		place = c.place ? c.place - 1 : next++;
-		if (place >= POINTERS)
-			continue;
-		for (; fetched <= place; fetched++)
-			pointers[fetched] = va_arg(ap, void *);
-		most = c.kind == 's' ? from->word : from->length;
-		if (is_guess(&c, most)) {
-			keep_guess(pointers[place]);
-			s->strings[s->count++] = pointers[place];
-		} else {
-			keep_some(&c, pointers[place], stored(&c, most, unit), unit);
+		if (c.place > POINTERS) {
+			crn_rt_give_up(0, CAIRN_EUNSUPPORTED);
+			return;
 		}
+		for (; fetched < c.place; fetched++)
+			pointers[fetched] = va_arg(ap, void *);
+		to = c.place ? pointers[c.place - 1] : va_arg(ap, void *);
+		most = c.kind == 's' ? from->word : from->length;
+		if (!is_guess(&c, most)) {
+			keep_some(&c, to, stored(&c, most, unit), unit);
+			continue;
+		}
+		keep_guess(to);
+		if (s->count < POINTERS)
+			s->strings[s->count++] = to;
+		else
+			crn_rt_give_up((uintptr_t)to, CAIRN_EMEMORY);
 	}
 }
 
