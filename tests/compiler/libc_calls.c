@@ -143,6 +143,16 @@ static long scanned(char *at)
 
 	if (n != 3)
 		n += sscanf("100 200", "%2$d %1$ld", l + 1, i + 3);
+#ifdef __GLIBC__
+	/* As it was before C99, by the name that headers give it for programs of that time. */
+	int old_sscanf(const char *from, const char *format, ...) __asm__("sscanf");
+	char **allocated = (char **)(at + 768);
+	n += old_sscanf("word set", "%as %a[set]", allocated, allocated + 1);
+	n += (long)strlen(strcpy(at + 640, allocated[0])) + (long)strlen(allocated[1]);
+	free(allocated[0]);
+	free(allocated[1]);
+	allocated[0] = allocated[1] = NULL;
+#endif
 	/* More than fit into a list of the wrapper's. */
 #define EIGHT(m)  &(m)[0], &(m)[1], &(m)[2], &(m)[3], &(m)[4], &(m)[5], &(m)[6], &(m)[7]
 #define FORMAT    "%1d%1d%1d%1d%1d%1d%1d%1d"

@@ -4,8 +4,6 @@
  * string, that is at most its longest word, and for %[ its length. From a stream, SCAN_STRING bytes
  * are kept, and an interval that stores more cannot be restored.
  */
-#undef _GNU_SOURCE /* with it the header means scanf as it was before C99 */
-#define _POSIX_C_SOURCE 200809L
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +17,35 @@
 #define POINTERS    64
 #define FORMAT_MAX  1024 /* characters of a wide format */
 #define PAGE        4096ul
+
+/*
+ * A name that a header gives scanf stands for a standard. glibc's own is older than C99: there
+ * %as, %aS and %a[ allocate.
+ */
+struct dialect {
+	int (*text)(const char *from, const char *format, va_list ap);
+	int (*stream)(FILE *f, const char *format, va_list ap);
+	int (*wide_text)(const wchar_t *from, const wchar_t *format, va_list ap);
+	int (*wide_stream)(FILE *f, const wchar_t *format, va_list ap);
+	bool a_allocates;
+};
+
+#define DIALECT(prefix, symbol, a_allocates)                                                  \
+	int prefix##text(const char *, const char *, va_list) __asm__(symbol "vsscanf");      \
+	int prefix##stream(FILE *, const char *, va_list) __asm__(symbol "vfscanf");          \
+	int prefix##wide_text(const wchar_t *, const wchar_t *, va_list)                      \
+		__asm__(symbol "vswscanf");                                                   \
+	int prefix##wide_stream(FILE *, const wchar_t *, va_list) __asm__(symbol "vfwscanf"); \
+	static const struct dialect prefix##dialect = { prefix##text, prefix##stream,         \
+		prefix##wide_text, prefix##wide_stream, a_allocates };
+
+DIALECT(gnu_, "", true)
+DIALECT(c99_, "__isoc99_", false)
+#if __GLIBC_PREREQ(2, 38)
+DIALECT(c23_, "__isoc23_", false)
+#else
+#define c23_dialect c99_dialect
+#endif
 
 /* One conversion: what it stores, and by which argument. */
 struct conversion {
@@ -62,7 +89,7 @@ static const char *skip_set(const char *at)
 }
 
 /* The conversion at `at`, behind its percent sign. Returns what is behind it. */
-static const char *read_conversion(const char *at, struct conversion *c)
+static const char *read_conversion(const char *at, struct conversion *c, const struct dialect *d)
 {
 	size_t number;
 	const char *rest = crn_read_number(at, &number);
@@ -75,7 +102,7 @@ static const char *read_conversion(const char *at, struct conversion *c)
 	for (; *at == '*' || *at == '\'' || *at == 'I'; at++)
 		c->assigns &= *at != '*';
 	at = crn_read_number(at, &c->width);
-	if (*at == 'm') {
+	if (*at == 'm' || (*at == 'a' && at[1] && strchr("sS[", at[1]) && d->a_allocates)) {
 		c->allocates = true;
 		at++;
 	}
@@ -189,8 +216,8 @@ static bool is_guess(const struct conversion *c, size_t most)
 	return is_text(c) && !c->width && most == SIZE_MAX;
 }
 
-static void keep_scan(
-	struct scan *s, const char *format, va_list ap, const struct supply *from, size_t unit)
+static void keep_scan(struct scan *s, const char *format, va_list ap, const struct supply *from,
+	size_t unit, const struct dialect *d)
 {
 	void *pointers[POINTERS]; /* by number, which may come in any order */
 	size_t fetched = 0;
@@ -206,7 +233,7 @@ static void keep_scan(
 			format++;
 			continue;
 		}
-		format = read_conversion(format, &c);
+		format = read_conversion(format, &c, d);
 		if (!c.assigns || !c.kind)
 			continue;
 		if (c.place > POINTERS) {
@@ -243,7 +270,7 @@ static void check_guesses(const struct scan *s)
 
 static const struct supply endless = { SIZE_MAX, SIZE_MAX };
 
-static int scan_string(const char *from, const char *format, va_list ap)
+static int scan_string(const struct dialect *d, const char *from, const char *format, va_list ap)
 {
 	bool texts = __cairn_rt.active && strpbrk(format, "sS[");
 	struct supply supply = { texts ? strlen(from) : 0, texts ? longest_word(from) : 0 };
@@ -251,21 +278,21 @@ static int scan_string(const char *from, const char *format, va_list ap)
 	va_list again;
 
 	va_copy(again, ap);
-	keep_scan(&s, format, again, &supply, 1);
+	keep_scan(&s, format, again, &supply, 1, d);
 	va_end(again);
-	return vsscanf(from, format, ap);
+	return d->text(from, format, ap);
 }
 
-static int scan_stream(FILE *f, const char *format, va_list ap)
+static int scan_stream(const struct dialect *d, FILE *f, const char *format, va_list ap)
 {
 	struct scan s;
 	va_list again;
 	int count;
 
 	va_copy(again, ap);
-	keep_scan(&s, format, again, &endless, 1);
+	keep_scan(&s, format, again, &endless, 1, d);
 	va_end(again);
-	count = vfscanf(f, format, ap);
+	count = d->stream(f, format, ap);
 	if (count > 0)
 		check_guesses(&s);
 	return count;
@@ -274,8 +301,8 @@ static int scan_stream(FILE *f, const char *format, va_list ap)
 /* ---- Wide characters ------------------------------------------------------------------------- */
 
 /* What conversions are made of is ASCII; anything else is any one character. */
-static void keep_wide(
-	struct scan *s, const wchar_t *format, va_list ap, const struct supply *from)
+static void keep_wide(struct scan *s, const wchar_t *format, va_list ap,
+	const struct supply *from, const struct dialect *d)
 {
 	char narrow[FORMAT_MAX];
 	size_t n = 0;
@@ -287,31 +314,32 @@ static void keep_wide(
 	if (format[n])
 		crn_rt_give_up((uintptr_t)format, CAIRN_EMEMORY);
 	else
-		keep_scan(s, narrow, ap, from, MB_CUR_MAX);
+		keep_scan(s, narrow, ap, from, MB_CUR_MAX, d);
 }
 
-static int scan_wide_string(const wchar_t *from, const wchar_t *format, va_list ap)
+static int scan_wide_string(const struct dialect *d, const wchar_t *from, const wchar_t *format,
+	va_list ap)
 {
 	struct supply supply = { wcslen(from), longest_wide_word(from) };
 	struct scan s;
 	va_list again;
 
 	va_copy(again, ap);
-	keep_wide(&s, format, again, &supply);
+	keep_wide(&s, format, again, &supply, d);
 	va_end(again);
-	return vswscanf(from, format, ap);
+	return d->wide_text(from, format, ap);
 }
 
-static int scan_wide_stream(FILE *f, const wchar_t *format, va_list ap)
+static int scan_wide_stream(const struct dialect *d, FILE *f, const wchar_t *format, va_list ap)
 {
 	struct scan s;
 	va_list again;
 	int count;
 
 	va_copy(again, ap);
-	keep_wide(&s, format, again, &endless);
+	keep_wide(&s, format, again, &endless, d);
 	va_end(again);
-	count = vfwscanf(f, format, ap);
+	count = d->wide_stream(f, format, ap);
 	if (count > 0)
 		check_guesses(&s);
 	return count;
@@ -325,54 +353,54 @@ static int scan_wide_stream(FILE *f, const wchar_t *format, va_list ap)
 	CRN_EXPORT type __cairn_wrap_##name(__VA_ARGS__); \
 	type __cairn_wrap_##name(__VA_ARGS__)
 
-#define FROM_STRING(name, type, how)                                    \
-	WRAPPER(int, name, const type *from, const type *format, ...)   \
-	{                                                               \
-		va_list ap;                                             \
-		int count;                                              \
-                                                                        \
-		va_start(ap, format);                                   \
-		count = how(from, format, ap);                          \
-		va_end(ap);                                             \
-		return count;                                           \
+#define FROM_STRING(d, name, type, how)                               \
+	WRAPPER(int, name, const type *from, const type *format, ...) \
+	{                                                             \
+		va_list ap;                                           \
+		int count;                                            \
+                                                                      \
+		va_start(ap, format);                                 \
+		count = how(&d, from, format, ap);                    \
+		va_end(ap);                                           \
+		return count;                                         \
 	}
-#define FROM_STREAM(name, type, how, f, ...)                            \
-	WRAPPER(int, name, __VA_ARGS__ const type *format, ...)         \
-	{                                                               \
-		va_list ap;                                             \
-		int count;                                              \
-                                                                        \
-		va_start(ap, format);                                   \
-		count = how(f, format, ap);                             \
-		va_end(ap);                                             \
-		return count;                                           \
-	}
-
-#define BY_LIST(name, type, from_type, how)                                    \
-	WRAPPER(int, name, from_type from, const type *format, va_list ap)     \
-	{                                                                      \
-		return how(from, format, ap);                                  \
-	}
-#define BY_LIST_OF_INPUT(name, type, how)                                      \
-	WRAPPER(int, name, const type *format, va_list ap)                     \
-	{                                                                      \
-		return how(stdin, format, ap);                                 \
+#define FROM_STREAM(d, name, type, how, f, ...)                 \
+	WRAPPER(int, name, __VA_ARGS__ const type *format, ...) \
+	{                                                       \
+		va_list ap;                                     \
+		int count;                                      \
+                                                                \
+		va_start(ap, format);                           \
+		count = how(&d, f, format, ap);                 \
+		va_end(ap);                                     \
+		return count;                                   \
 	}
 
-#define EACH_NAME(prefix)                                                      \
-	FROM_STRING(prefix##sscanf, char, scan_string)                         \
-	FROM_STRING(prefix##swscanf, wchar_t, scan_wide_string)                \
-	FROM_STREAM(prefix##fscanf, char, scan_stream, f, FILE *f,)            \
-	FROM_STREAM(prefix##fwscanf, wchar_t, scan_wide_stream, f, FILE *f,)   \
-	FROM_STREAM(prefix##scanf, char, scan_stream, stdin, )                 \
-	FROM_STREAM(prefix##wscanf, wchar_t, scan_wide_stream, stdin, )        \
-	BY_LIST(prefix##vsscanf, char, const char *, scan_string)              \
-	BY_LIST(prefix##vswscanf, wchar_t, const wchar_t *, scan_wide_string)  \
-	BY_LIST(prefix##vfscanf, char, FILE *, scan_stream)                    \
-	BY_LIST(prefix##vfwscanf, wchar_t, FILE *, scan_wide_stream)           \
-	BY_LIST_OF_INPUT(prefix##vscanf, char, scan_stream)                    \
-	BY_LIST_OF_INPUT(prefix##vwscanf, wchar_t, scan_wide_stream)
+#define BY_LIST(d, name, type, from_type, how)                             \
+	WRAPPER(int, name, from_type from, const type *format, va_list ap) \
+	{                                                                  \
+		return how(&d, from, format, ap);                          \
+	}
+#define BY_LIST_OF_INPUT(d, name, type, how)               \
+	WRAPPER(int, name, const type *format, va_list ap) \
+	{                                                  \
+		return how(&d, stdin, format, ap);         \
+	}
 
-EACH_NAME()
-EACH_NAME(__isoc99_)
-EACH_NAME(__isoc23_)
+#define EACH_NAME(d, prefix)                                                     \
+	FROM_STRING(d, prefix##sscanf, char, scan_string)                        \
+	FROM_STRING(d, prefix##swscanf, wchar_t, scan_wide_string)               \
+	FROM_STREAM(d, prefix##fscanf, char, scan_stream, f, FILE *f,)           \
+	FROM_STREAM(d, prefix##fwscanf, wchar_t, scan_wide_stream, f, FILE *f,)  \
+	FROM_STREAM(d, prefix##scanf, char, scan_stream, stdin, )                \
+	FROM_STREAM(d, prefix##wscanf, wchar_t, scan_wide_stream, stdin, )       \
+	BY_LIST(d, prefix##vsscanf, char, const char *, scan_string)             \
+	BY_LIST(d, prefix##vswscanf, wchar_t, const wchar_t *, scan_wide_string) \
+	BY_LIST(d, prefix##vfscanf, char, FILE *, scan_stream)                   \
+	BY_LIST(d, prefix##vfwscanf, wchar_t, FILE *, scan_wide_stream)          \
+	BY_LIST_OF_INPUT(d, prefix##vscanf, char, scan_stream)                   \
+	BY_LIST_OF_INPUT(d, prefix##vwscanf, wchar_t, scan_wide_stream)
+
+EACH_NAME(gnu_dialect,)
+EACH_NAME(c99_dialect, __isoc99_)
+EACH_NAME(c23_dialect, __isoc23_)
