@@ -67,12 +67,29 @@ static void messages(char *at)
 		MESSAGES[i].msg_hdr = (struct msghdr){ .msg_iov = &parts[i], .msg_iovlen = 1 };
 }
 
+/* The same for what comes, to places in `out`. */
+static void incoming(char *at)
+{
+	static struct iovec parts[2];
+
+	messages(at);
+	for (int i = 0; i < 2; i++) {
+		parts[i] = (struct iovec){ AT(1 + i), 20 };
+		MESSAGES[i].msg_hdr.msg_iov = &parts[i];
+	}
+}
+
+static void no_parts(char *at)
+{
+	for (int i = 0; i < 2; i++)
+		MESSAGES[i].msg_hdr.msg_iov = NULL;
+}
+
 static long received(char *at)
 {
 	char bytes[100];
 
-	for (int i = 0; i < 2; i++)
-		MESSAGES[i].msg_hdr.msg_iov = NULL;
+	no_parts(at);
 	return recv(ends[1], bytes, sizeof(bytes), 0);
 }
 

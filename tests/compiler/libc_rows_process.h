@@ -51,6 +51,14 @@ static pid_t child(void)
 	return pid;
 }
 
+static char stack[16384] __attribute__((aligned(16)));
+
+static int ended_at_once(void *argument)
+{
+	(void)argument;
+	_exit(7);
+}
+
 /* It has stopped. */
 static pid_t traced_child(void)
 {

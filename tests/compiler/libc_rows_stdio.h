@@ -70,6 +70,8 @@ char *__fgets_unlocked_chk(char *to, size_t room, int n, FILE *f);
 wchar_t *__fgetws_chk(wchar_t *to, size_t room, int n, FILE *f);
 
 OF_LIST(vsprintf, format, PARAMETERS(char *to, const char *format), to, format)
+OF_LIST(vsnprintf, format, PARAMETERS(char *to, size_t n_max, const char *format), to, n_max,
+	format)
 OF_LIST(__vsprintf_chk, format,
 	PARAMETERS(char *to, int flag, size_t size, const char *format), to, flag, size, format)
 OF_LIST(__vsnprintf_chk, format,
