@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "session/session.h"
+#include "sites_text.h"
 
 static bool wrong(const char *what, const char *path, const char *why)
 {
@@ -18,21 +19,9 @@ static bool wrong(const char *what, const char *path, const char *why)
 	return false;
 }
 
-static bool is_whole(const char *path, const void *bytes, size_t size)
+static bool check_profile(const char *path, const char *surface, const char *sites)
 {
-	const char *error;
-	char why[160];
-	size_t offset;
-	int err = crn_profile_check(bytes, size, &offset, &error);
-
-	if (err >= 0)
-		return true;
-	snprintf(why, sizeof(why), "byte %zu: %s", offset, error);
-	return wrong("profile", path, why);
-}
-
-static bool check_profile(const char *path)
-{
+	char why[CRN_PROFILE_WHY];
 	/* Not to wait for whoever opens the other end of a pipe: it is refused below. */
 	int fd = open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	struct stat st = { .st_size = 0 };
@@ -50,16 +39,18 @@ static bool check_profile(const char *path)
 	close(fd);
 	if (bytes == MAP_FAILED)
 		return wrong("profile", path, strerror(errno));
-	good = is_whole(path, bytes, (size_t)st.st_size);
+	good = crn_profile_check(bytes, (size_t)st.st_size, surface, sites, why) >= 0 ||
+		wrong("profile", path, why);
 	if (bytes)
 		munmap(bytes, (size_t)st.st_size);
 	return good;
 }
 
-bool check_oracle(const char *strategy)
+bool check_oracle(const struct crn_config *c)
 {
+	const char *strategy = c->strategy;
 	static const char name[] = "oracle", key[] = "profile=";
-	char path[PATH_MAX];
+	char path[PATH_MAX], sites[512];
 	const char *at;
 
 	if (strncmp(strategy, name, strlen(name)) != 0)
@@ -73,7 +64,9 @@ bool check_oracle(const char *strategy)
 	}
 	snprintf(path, sizeof(path), "%s", at + strlen(key));
 	path[strcspn(path, ",")] = 0;
-	return check_profile(path);
+	crn_sites_text(c, sites, sizeof(sites));
+	/* A bound may be of another run. */
+	return check_profile(path, strategy[strlen(name)] == ':' ? c->surface : NULL, sites);
 }
 
 bool check_trace(const char *path)

@@ -5,8 +5,13 @@
 
 #include <stdbool.h>
 
-/* Has an oracle what it needs, a whole trace? False after a message. Other strategies have it. */
-bool check_oracle(const char *strategy);
+struct crn_config;
+
+/*
+ * Has an oracle what it needs, a whole trace of such a run? False after a message. Other strategies
+ * have it.
+ */
+bool check_oracle(const struct crn_config *c);
 
 /* Could a trace be written there? False after a message. Creates nothing. */
 bool check_trace(const char *path);

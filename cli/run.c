@@ -523,7 +523,7 @@ static int check_options(const struct crn_config *c)
 			"put back";
 	if (wrong)
 		fprintf(stderr, "cairn run: %s\n", wrong);
-	else if (check_oracle(c->strategy) && (!*c->trace || check_trace(c->trace)))
+	else if (check_oracle(c) && (!*c->trace || check_trace(c->trace)))
 		return 0;
 	return CRN_EXIT_USAGE;
 }

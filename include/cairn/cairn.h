@@ -88,7 +88,8 @@ enum cairn_error {
 	CAIRN_ENOTRACK = -4011, /* this host cannot run that tracker (see `cairn doctor`) */
 	CAIRN_ESHARED = -4012,  /* this tracker cannot roll back a MAP_SHARED mapping */
 	CAIRN_EAREAONLY = -4013, /* this tracker takes explicit areas only: surface "none" */
-	CAIRN_ESTRATEGY = -4014, /* no such strategy or parameter, or not with this tracker */
+	/* no such strategy or parameter, not with this tracker, or its profile is of another run */
+	CAIRN_ESTRATEGY = -4014,
 	CAIRN_ENOTAREA = -4020, /* the range is not (wholly) inside a registered area */
 	CAIRN_EOVERLAP = -4021, /* the range, or shared memory in it, is in an area already */
 	CAIRN_EUNMAPPED = -4022, /* the range is not mapped, or not readable and writable */

@@ -16,6 +16,7 @@
 #include "os/thread.h"
 #include "session/session.h"
 #include "sites/sites.h"
+#include "sites_text.h"
 
 #define PLACES 4 /* for sessions that are opened before rights end */
 
@@ -78,6 +79,11 @@ static void start_trace(cairn_t *session)
 	err = crn_trace_start(session, path);
 	if (err < 0)
 		crn_error("no trace %s: %s", path, cairn_strerror(err));
+}
+
+void crn_agent_sites(char *out, size_t size)
+{
+	crn_sites_text(&crn_agent->config, out, size);
 }
 
 /* What the program does with its mappings and memory is followed from here on. */
@@ -474,6 +480,8 @@ void crn_sites_root_changed(void)
 
 void crn_sites_exit(void)
 {
+	if (crn_agent->session)
+		crn_profile_finish(crn_agent->session);
 	/* A process that passed no site (a short-lived child) has nothing to say. */
 	if (crn_agent->config.stats && crn_agent->sites) {
 		crn_agent->config.stats = false; /* once */

@@ -21,7 +21,8 @@ static const struct error_text error_texts[] = {
 	{ CAIRN_ENOTRACK, "ENOTRACK: this host cannot run that tracker (see `cairn doctor`)" },
 	{ CAIRN_ESHARED, "ESHARED: this tracker cannot roll back a shared mapping" },
 	{ CAIRN_EAREAONLY, "EAREAONLY: this tracker takes explicit areas only (surface \"none\")" },
-	{ CAIRN_ESTRATEGY, "ESTRATEGY: no such strategy or parameter, or not with this tracker" },
+	{ CAIRN_ESTRATEGY, "ESTRATEGY: no such strategy or parameter, not with this tracker, or "
+			   "its profile is not of this run" },
 	{ CAIRN_ENOTAREA, "ENOTAREA: the range is not wholly inside a registered area" },
 	{ CAIRN_EOVERLAP, "EOVERLAP: the range, or shared memory in it, is in an area already" },
 	{ CAIRN_EUNMAPPED, "EUNMAPPED: the range is not mapped, or not readable and writable" },

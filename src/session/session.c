@@ -6,6 +6,7 @@
  */
 #include "session/engine.h"
 #include "session/files.h"
+#include "session/run_identity.h"
 #include "session/surface_list.h"
 #include "base/check.h"
 #include "base/copy.h"
@@ -419,6 +420,7 @@ static void tear_down(cairn_t *c)
 {
 	anchor->state = 0;
 	(void)crn_tracing_close(c);
+	crn_profile_close(c);
 	crn_protect_end(c);
 	if (c->tracker)
 		c->ops->close(c->tracker);

@@ -102,6 +102,11 @@ void crn_thread_memory(cairn_t *c, uintptr_t addr, size_t len);
 size_t crn_agent_descriptors(uintptr_t *out, size_t max)
 	__attribute__((weak, visibility("hidden")));
 /*
+ * Likewise: where `cairn run` takes checkpoints, as on its command line; for traces, which must
+ * fit the run. Cut at size - 1.
+ */
+void crn_agent_sites(char *out, size_t size) __attribute__((weak, visibility("hidden")));
+/*
  * Likewise: call fn for all memory that the kernel may be writing at this moment for a call of some
  * thread (`others`: except the calling one). Called with the session's lock held.
  */
@@ -146,6 +151,12 @@ int crn_trace_start(cairn_t *c, const char *path);
 int crn_trace_finish(cairn_t *c);
 
 /*
+ * The program is about to end: if the session's oracle had a profile that goes on, that is logged,
+ * and stands in cairn_stats.
+ */
+void crn_profile_finish(cairn_t *c);
+
+/*
  * Under strategy `meta`: how the i-th of its rivals fared, as sums over all intervals. False beyond
  * the last, and under any other strategy.
  */
@@ -182,10 +193,13 @@ int crn_surface_check(const char *expr);
 int crn_strategy_check(const char *spec, const char *tracker, char why[CRN_STRATEGY_WHY]);
 
 /*
- * Are these bytes a whole trace, as an oracle's profile must be? 0, or -EINVAL with what is wrong
- * and at which byte. Allocates nothing.
+ * Are these bytes a whole trace, as an oracle's profile must be? With a surface (else NULL), was it
+ * recorded of a run with this surface and these sites? 0, or -EINVAL and `why` says what is wrong
+ * at which byte. Allocates nothing.
  */
-int crn_profile_check(const void *bytes, size_t size, size_t *offset, const char **what);
+#define CRN_PROFILE_WHY 768
+int crn_profile_check(const void *bytes, size_t size, const char *surface, const char *sites,
+	char why[CRN_PROFILE_WHY]);
 
 /* The engine's block allocator for the agent's tables: zeroed, never tracked, wiped on fork. */
 void *crn_session_alloc(cairn_t *c, size_t size);

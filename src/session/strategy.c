@@ -96,11 +96,15 @@ static uint64_t port_random(const struct crn_port *port)
 	return *seed;
 }
 
-/* The strategy has given up, and is `none` from now on. */
+/* The strategy has given up, and is `none` from now on; or it has found something to be doubted. */
 static void port_log(const struct crn_port *port, const char *text)
 {
+	cairn_t *c = port->owner;
+
 	crn_warn("strategy %s", text);
-	((cairn_t *)port->owner)->strategy_why = "given up: the log says where";
+	c->strategy_why = crn_speculation_trouble(c->speculation)
+				  ? "given up: the log says where"
+				  : "named: in doubt, the log says where";
 }
 
 static uint64_t port_clock(const struct crn_port *port)

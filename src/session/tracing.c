@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "os/descriptor.h"
 #include "os/guarded.h"
+#include "session/run_identity.h"
 #include "speculate/trace.h"
 
 struct crn_tracing {
@@ -147,6 +148,7 @@ void crn_tracing_interval(struct crn_tracing *t, uint64_t key)
 
 int crn_trace_start(cairn_t *c, const char *path)
 {
+	char identity[CRN_IDENTITY_MAX];
 	struct crn_tracing *t;
 	int err;
 
@@ -169,7 +171,8 @@ int crn_trace_start(cairn_t *c, const char *path)
 	err = crn_fd_identify(t->fd, &t->file);
 	if (err < 0)
 		goto err_write;
-	err = crn_trace_begin(&t->writer, write_bytes, t);
+	crn_identity_here(c, identity);
+	err = crn_trace_begin(&t->writer, write_bytes, t, identity);
 	if (err < 0)
 		goto err_write;
 	c->tracing = t;

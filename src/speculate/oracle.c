@@ -3,7 +3,8 @@
  * The oracle knows the future from the profile of an earlier run of the same deterministic program:
  * hot are exactly the pages that the coming interval will write. Many pages that are written
  * without being in the profile prove that this is another run: it says so and gives up. A few do
- * not: the kernel writes each thread's rseq area when it likes.
+ * not: the kernel writes each thread's rseq area when it likes. Pages of the profile that have not
+ * changed may have been written with what they held, so many of them only raise doubt, once.
  */
 #include "speculate/strategy.h"
 
@@ -14,7 +15,15 @@ struct oracle {
 	uint64_t predicted; /* pages, so far */
 	uint64_t missed;    /* pages written that the profile does not have there */
 	uintptr_t first;    /* of them, in the open interval; 0: none */
+	uint64_t idle;	    /* hot pages that had not changed at the end of their interval */
+	bool doubted;
+	bool moved; /* what is hot is of another interval than the open one, after a restore */
 };
+
+static uint64_t allowed(const struct crn_speculation *s, const struct oracle *o)
+{
+	return s->values[PAGES] + o->predicted * s->values[SHARE] / CRN_ONE;
+}
 
 static void oracle_fault(struct crn_speculation *s, struct crn_working_set *ws, uintptr_t page)
 {
@@ -58,12 +67,35 @@ static void predict(struct crn_speculation *s, struct crn_working_set *ws,
 	}
 }
 
+/* Hot pages that have not changed: are there more than so many mismatches explain? */
+static void count_idle(struct crn_speculation *s, struct oracle *o)
+{
+	struct crn_hot_table *h = &s->hot;
+	uintptr_t page = 0;
+
+	for (size_t i = 0; i < crn_hot_words(h); i++) {
+		uint64_t idle = h->used[i] & ~h->changed[i];
+
+		o->idle += crn_popcount(idle);
+		if (idle && !page)
+			page = h->page[i * 64 + (size_t)__builtin_ctzll(idle)];
+	}
+	if (o->doubted || o->idle <= allowed(s, o))
+		return;
+	o->doubted = true;
+	crn_strategy_doubt(s, "the profile has it, but this run has not changed it", o->index,
+		page);
+}
+
 static void oracle_checkpoint(struct crn_speculation *s, struct crn_working_set *ws)
 {
 	struct crn_profile_interval coming;
 	struct oracle *o = s->common;
 
-	if (o->missed > s->values[PAGES] + o->predicted * s->values[SHARE] / CRN_ONE) {
+	if (!o->moved)
+		count_idle(s, o);
+	o->moved = false;
+	if (o->missed > allowed(s, o)) {
 		crn_strategy_give_up(s, "was written, but the profile does not have it there",
 			o->index, o->first);
 		return;
@@ -83,6 +115,7 @@ static void oracle_restore(struct crn_speculation *s, uint64_t intervals)
 	struct oracle *o = s->common;
 
 	o->index -= intervals < o->index ? intervals : o->index;
+	o->moved |= intervals > 0;
 	o->first = 0;
 }
 

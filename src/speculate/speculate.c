@@ -317,20 +317,37 @@ void crn_speculation_cool(struct crn_speculation *s)
 	crn_hot_settle(s, ws);
 }
 
+static void say_where(struct crn_text *t, const struct crn_speculation *s, const char *why,
+	uint64_t interval, uintptr_t page)
+{
+	crn_text_add(t, s->ops->name);
+	crn_text_add(t, ": interval ");
+	crn_text_number(t, interval, 10);
+	if (page) {
+		crn_text_add(t, ", page 0x");
+		crn_text_number(t, page, 16);
+	}
+	crn_text_add(t, ": ");
+	crn_text_add(t, why);
+}
+
+void crn_strategy_doubt(const struct crn_speculation *s, const char *why, uint64_t interval,
+	uintptr_t page)
+{
+	char text[sizeof(s->trouble)];
+	struct crn_text t = { text, sizeof(text), 0 };
+
+	say_where(&t, s, why, interval, page);
+	if (s->port->log)
+		s->port->log(s->port, text);
+}
+
 void crn_strategy_give_up(
 	struct crn_speculation *s, const char *why, uint64_t interval, uintptr_t page)
 {
 	struct crn_text t = { s->trouble, sizeof(s->trouble), 0 };
 
-	crn_text_add(&t, s->ops->name);
-	crn_text_add(&t, ": interval ");
-	crn_text_number(&t, interval, 10);
-	if (page) {
-		crn_text_add(&t, ", page 0x");
-		crn_text_number(&t, page, 16);
-	}
-	crn_text_add(&t, ": ");
-	crn_text_add(&t, why);
+	say_where(&t, s, why, interval, page);
 	s->given_up = true;
 	s->dummies = 0;
 	for (uint32_t at = s->current->first; at != CRN_WS_NONE; at = s->current->entries[at].next)

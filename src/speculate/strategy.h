@@ -103,6 +103,10 @@ extern const struct crn_strategy_ops crn_strategy_active_cks, crn_strategy_activ
 void crn_strategy_give_up(struct crn_speculation *s, const char *why, uint64_t interval,
 	uintptr_t page);
 
+/* Log the same, and go on. */
+void crn_strategy_doubt(const struct crn_speculation *s, const char *why, uint64_t interval,
+	uintptr_t page);
+
 /* ---- strategy_options.c */
 const struct crn_strategy_ops *crn_strategy_parse(
 	const char *spec, uint64_t *values, char *why, size_t why_size);

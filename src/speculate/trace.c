@@ -56,8 +56,13 @@ static unsigned varint_size(uint64_t value)
 	return size;
 }
 
-int crn_trace_begin(struct crn_trace_writer *w, crn_trace_write_fn write, void *owner)
+int crn_trace_begin(struct crn_trace_writer *w, crn_trace_write_fn write, void *owner,
+	const char *identity)
 {
+	size_t len = 0;
+
+	while (identity[len] && len < CRN_TRACE_IDENTITY)
+		len++;
 	w->write = write;
 	w->owner = owner;
 	w->chain = FNV_FIRST;
@@ -68,7 +73,10 @@ int crn_trace_begin(struct crn_trace_writer *w, crn_trace_write_fn write, void *
 		put(w, magic[i]);
 	put_fixed(w, CRN_TRACE_VERSION, 4);
 	put_fixed(w, CRN_PORT_PAGE, 4);
-	put_fixed(w, 0, 8);
+	put_fixed(w, len, 4);
+	put_fixed(w, 0, 4);
+	for (size_t i = 0; i < len; i++)
+		put(w, (uint8_t)identity[i]);
 	put_fixed(w, w->chain, 8);
 	return w->error;
 }
@@ -163,19 +171,28 @@ static bool chain_holds(struct crn_trace_reader *r, const uint8_t *from, const u
 
 int crn_trace_open(struct crn_trace_reader *r, const void *bytes, size_t size)
 {
+	uint64_t len;
+
 	*r = (struct crn_trace_reader){ .bytes = bytes, .size = size, .chain = FNV_FIRST };
 	for (size_t i = 0; i < sizeof(magic) && i < size; i++)
 		if (r->bytes[i] != magic[i])
 			return wrong(r, "not a trace");
 	if (size < CRN_TRACE_HEADER)
 		return cut(r);
-	if (!chain_holds(r, r->bytes, r->bytes + 24))
+	len = fixed_at(r->bytes + 16, 4);
+	if (len > CRN_TRACE_IDENTITY)
+		return wrong(r, "the header is corrupt");
+	if (size < CRN_TRACE_HEADER + len + 8)
+		return cut(r);
+	if (!chain_holds(r, r->bytes, r->bytes + CRN_TRACE_HEADER + len))
 		return wrong(r, "the header is corrupt");
 	if (fixed_at(r->bytes + 8, 4) != CRN_TRACE_VERSION)
 		return wrong(r, "a trace of another version");
-	if (fixed_at(r->bytes + 12, 4) != CRN_PORT_PAGE || fixed_at(r->bytes + 16, 8))
+	if (fixed_at(r->bytes + 12, 4) != CRN_PORT_PAGE || fixed_at(r->bytes + 20, 4))
 		return wrong(r, "a trace of another page size or with unknown features");
-	r->offset = CRN_TRACE_HEADER;
+	r->identity = (const char *)r->bytes + CRN_TRACE_HEADER;
+	r->identity_size = len;
+	r->offset = CRN_TRACE_HEADER + len + 8;
 	return 0;
 }
 

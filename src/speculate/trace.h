@@ -10,8 +10,10 @@
  *	header		0  "cairntrc"
  *			8  u32 version (1)
  *			12 u32 page size in bytes
- *			16 u64 reserved, 0
- *			24 u64 chain
+ *			16 u32 length of the identity, at most 1024
+ *			20 u32 reserved, 0
+ *			24 the identity: lines that say of which run this is
+ *			   u64 chain
  *	interval	0  u8 'I'
  *			1  varint  length of what follows up to the chain
  *			   varint  context key
@@ -33,8 +35,9 @@
 
 #include "speculate/port.h"
 
-#define CRN_TRACE_HEADER  32
-#define CRN_TRACE_VERSION 1
+#define CRN_TRACE_HEADER   24 /* bytes before the identity */
+#define CRN_TRACE_IDENTITY 1024 /* its length at most */
+#define CRN_TRACE_VERSION  1
 
 /* Takes the next bytes of the file; 0 or negative, which ends the trace. */
 typedef int (*crn_trace_write_fn)(void *owner, const void *bytes, size_t len);
@@ -48,8 +51,12 @@ struct crn_trace_writer {
 	uint8_t buffer[4096];
 };
 
-/* Each 0 or the writer's error. Bytes may stay in the buffer until crn_trace_end. */
-int crn_trace_begin(struct crn_trace_writer *w, crn_trace_write_fn write, void *owner);
+/*
+ * Each 0 or the writer's error. Bytes may stay in the buffer until crn_trace_end. An identity that
+ * is too long is cut.
+ */
+int crn_trace_begin(struct crn_trace_writer *w, crn_trace_write_fn write, void *owner,
+	const char *identity);
 int crn_trace_interval(
 	struct crn_trace_writer *w, uint64_t key, const uintptr_t *pages, size_t count);
 /* The trailer, and all that is in the buffer. */
@@ -59,6 +66,8 @@ struct crn_trace_reader {
 	const uint8_t *bytes;
 	size_t size, offset; /* offset: of the next record */
 	uint64_t chain, intervals, pages;
+	const char *identity; /* among the bytes, without a NUL; once opened */
+	size_t identity_size;
 	const char *error; /* what is wrong at `offset`; NULL: nothing so far */
 	bool cut;	   /* the error is that the file ends too soon */
 };

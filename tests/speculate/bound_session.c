@@ -32,7 +32,7 @@ static void write_profile(const char *path)
 
 	for (size_t i = 0; i < 300; i++)
 		pages[i] = (i + 100) * PAGE;
-	CHECK(fd >= 0 && crn_trace_begin(&w, append, &fd) == 0);
+	CHECK(fd >= 0 && crn_trace_begin(&w, append, &fd, "") == 0);
 	for (size_t i = 0; i < COUNT; i++)
 		CHECK(crn_trace_interval(&w, 0, pages, counts[i]) == 0);
 	CHECK(crn_trace_end(&w) == 0 && close(fd) == 0);

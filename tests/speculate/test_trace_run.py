@@ -57,7 +57,10 @@ class Decoder:
     def intervals(self) -> list[list[int]]:
         assert self.data[:8] == b"cairntrc"
         self.at = 8
-        assert (self.fixed(4), self.fixed(4), self.fixed(8)) == (1, 4096, 0)
+        version, page, length, reserved = (self.fixed(4) for _ in range(4))
+        assert (version, page, reserved) == (1, 4096, 0)
+        self.identity = self.data[self.at : self.at + length].decode()
+        self.at += length
         self.check_chain()
         out: list[list[int]] = []
         while self.data[self.at : self.at + 1] == b"I":
@@ -77,6 +80,34 @@ class Decoder:
         self.check_chain()
         assert self.at == len(self.data)
         return out
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value >= 0x80:
+        out, value = out + bytes([value & 0x7F | 0x80]), value >> 7
+    return out + bytes([value])
+
+
+def encoded(identity: str, intervals: list[list[int]]) -> bytes:
+    """A whole trace, without context keys."""
+
+    def fixed(value: int, size: int) -> bytes:
+        return value.to_bytes(size, "little")
+
+    def chained(data: bytes) -> bytes:
+        return data + fixed(chain(data), 8)
+
+    data = b"cairntrc" + fixed(1, 4) + fixed(4096, 4) + fixed(len(identity), 4) + fixed(0, 4)
+    data = chained(data + identity.encode())
+    for pages in intervals:
+        body, before = varint(0) + varint(len(pages)), 0
+        for page in pages:
+            step, before = (page >> 12) - before, page >> 12
+            body += varint(2 * step if step >= 0 else -2 * step - 1)
+        data = chained(data + b"I" + varint(len(body)) + body)
+    data += b"E" + fixed(len(intervals), 8) + fixed(sum(map(len, intervals)), 8)
+    return chained(data)
 
 
 def bench(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -154,6 +185,11 @@ def check_oracle(cairn: str, victim: str, tracker: str, trace: Path) -> None:
     _, said = run(trace, TURNS + 5)
     assert "oracle: interval" in said and "profile" in said, said
     assert json.loads(said.splitlines()[-1])["strategy_why"].startswith("given up"), said
+    # Fewer turns than there: the profile goes on.
+    _, said = run(trace, TURNS - 5)
+    assert f"oracle: interval {TURNS - 5}:" in said and f"the profile has {TURNS}" in said, said
+    assert "goes on" in json.loads(said.splitlines()[-1])["strategy_why"], said
+    check_identity(run, cairn, victim, tracker, trace)
     broken = trace.with_suffix(".cut")
     broken.write_bytes(trace.read_bytes()[:-1])
     printed, said = run(broken, TURNS, status=2)
@@ -162,6 +198,47 @@ def check_oracle(cairn: str, victim: str, tracker: str, trace: Path) -> None:
     os.mkfifo(pipe)
     printed, said = run(pipe, TURNS, status=2)
     assert "not a regular file" in said and not printed, (printed, said)
+
+
+def check_identity(run, cairn: str, victim: str, tracker: str, trace: Path) -> None:
+    """A profile of another program, surface or site is refused; one with more pages is noticed."""
+    decoder = Decoder(trace.read_bytes())
+    intervals = decoder.intervals()
+    lines = decoder.identity.splitlines()
+    name = Path(victim).name
+    assert lines[0].startswith(f"program {name}, build-id ") and lines[1:] == [
+        "surface all", "sites wait"], lines  # fmt: skip
+    made = trace.with_suffix(".made")
+    made.write_bytes(encoded(decoder.identity, intervals))
+    assert made.read_bytes() == trace.read_bytes(), "encoded here as there"
+    # Refused before the program runs: what the command line says.
+    for options, says in (
+        (["--surface", "program", "--at", "wait"], "'surface all', and this run has 'surface pro"),
+        (["--at", "wait/2"], "'sites wait', and this run has 'sites wait/2'"),
+        (["--at", "wait", "--recover"], "this run has 'sites wait, recover hold'"),
+    ):
+        done = subprocess.run(
+            [cairn, "run", "--tracker", tracker, *options]
+            + ["--strategy", f"oracle:profile={trace}", "--", victim, str(TURNS)],
+            capture_output=True, text=True, timeout=200,
+        )  # fmt: skip
+        assert done.returncode == 2 and not done.stdout, done
+        assert says in done.stderr and f"profile {trace}: byte 24:" in done.stderr, done
+    # Refused when the session opens: another program. It runs on, without a session.
+    other = lines[0].replace("build-id ", "build-id 0")
+    made.write_bytes(encoded("\n".join([other, *lines[1:], ""]), intervals))
+    _, said = run(made, TURNS)
+    assert f"profile {made}: byte 24: recorded with '{other}'" in said, said
+    assert '"checkpoints"' not in said and "no checkpoints:" in said, said
+    # Pages that the run never writes: more than a few of them are told.
+    base = int(subprocess.check_output(["setarch", "-R", victim, "1"], text=True).split()[0], 16)
+    more = [pages + [base + (40 + k) * 4096 for k in range(0, 24) if base + (40 + k) * 4096
+            not in pages] for pages in intervals]  # fmt: skip
+    made.write_bytes(encoded(decoder.identity, more))
+    _, said = run(made, TURNS)
+    assert "page 0x" in said and "the profile has it, but this run has not changed it" in said, said
+    stats = json.loads(said.splitlines()[-1])
+    assert "in doubt" in stats["strategy_why"] and stats["undercopied"] < PAGES / 2, stats
 
 
 def check_bound(cairn: str, victim: str, tracker: str, trace: Path, pages: int) -> None:

@@ -5,6 +5,7 @@
 
 #define ROOM  (1u << 20)
 #define PAGES 300
+#define IDENTITY "program x\nsites wait\n"
 
 struct file {
 	uint8_t bytes[ROOM];
@@ -42,7 +43,7 @@ static void write_trace(struct file *f, unsigned intervals)
 	uint64_t key;
 
 	f->size = 0;
-	assert_int_equal(crn_trace_begin(&w, append, f), 0);
+	assert_int_equal(crn_trace_begin(&w, append, f, IDENTITY), 0);
 	for (unsigned i = 0; i < intervals; i++) {
 		size_t count = make_interval(i, &key, pages);
 
@@ -79,6 +80,8 @@ static void test_what_was_written_is_read(void **state)
 
 	write_trace(&file, 200);
 	assert_int_equal(read_trace(&r, file.bytes, file.size), 200);
+	assert_int_equal(r.identity_size, strlen(IDENTITY));
+	assert_memory_equal(r.identity, IDENTITY, strlen(IDENTITY));
 	write_trace(&file, 0);
 	assert_int_equal(read_trace(&r, file.bytes, file.size), 0);
 }
@@ -161,7 +164,7 @@ static void test_pages_of_no_program_are_refused(void **state)
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		file.size = 0;
-		crn_trace_begin(&w, append, &file);
+		crn_trace_begin(&w, append, &file, "");
 		crn_trace_interval(&w, 0, &wrong[i], 1);
 		assert_int_equal(crn_trace_end(&w), 0);
 		assert_int_equal(crn_trace_open(&r, file.bytes, file.size), 0);
@@ -180,7 +183,7 @@ static void test_a_failed_write_ends_the_trace(void **state)
 
 	file.size = 0;
 	file.fail_at = 5000;
-	assert_int_equal(crn_trace_begin(&w, append, &file), 0);
+	assert_int_equal(crn_trace_begin(&w, append, &file, ""), 0);
 	for (unsigned i = 0; i < 50; i++) {
 		size_t count = make_interval(i, &key, pages);
 

@@ -9,6 +9,7 @@
 #include "os/guarded.h"
 #include "os/keeper.h"
 #include "session/engine.h"
+#include "session/run_identity.h"
 #include "session/files.h"
 #include "session/map_changes.h"
 #include "track/faults.h"
@@ -181,6 +182,10 @@ void crn_tracing_interval(struct crn_tracing *t, uint64_t key)
 int crn_tracing_close(cairn_t *c)
 {
 	return 0;
+}
+
+void crn_profile_close(cairn_t *c)
+{
 }
 
 /* ---- CAIRN_PROTECT is for protection keys alone ---------------------------------------------- */
