@@ -69,8 +69,8 @@ struct crn_port {
 	uint64_t (*random)(const struct crn_port *port); /* 64 random bits; seeded in tests */
 	void (*log)(const struct crn_port *port, const char *text); /* or NULL */
 	/*
-	 * Of the page's content now. NULL: active-cks then relies on the map of changed pages,
-	 * which says the same for less.
+	 * Of the page's content now. NULL: active-cks then relies on the map of changed pages. That
+	 * says the same for less where a tracker compares them, but not under meta.
 	 */
 	uint64_t (*checksum)(const struct crn_port *port, uintptr_t page);
 	uint64_t (*clock)(const struct crn_port *port); /* cycles, for meta; or NULL */
