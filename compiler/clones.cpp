@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "clones.h"
+#include "block_versions.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Module.h"
@@ -132,7 +133,21 @@ static void call_instead(Function &in, const DenseMap<Function *, Function *> &v
 	}
 }
 
-void Clones::link(Hooks &hooks)
+// Calls in blocks without hooks of functions that have both (block_versions.h).
+static void call_plain(Module &m, const DenseMap<Function *, Function *> &without)
+{
+	for (Function &f : m)
+		for (Instruction &i : instructions(f)) {
+			auto *c = dyn_cast<CallBase>(&i);
+
+			if (!c || !c->hasFnAttr(in_plain))
+				continue;
+			if (Function *to = c->getCalledFunction(); to && without.contains(to))
+				c->setCalledFunction(without.lookup(to));
+		}
+}
+
+void Clones::link(Module &m, Hooks &hooks)
 {
 	DenseMap<Function *, Function *> hooked, without;
 
@@ -140,6 +155,7 @@ void Clones::link(Hooks &hooks)
 		hooked[f] = move_body(*f);
 		without[f] = copy;
 	}
+	call_plain(m, without);
 	for (auto [f, copy] : plain) {
 		// With page mode each call may be where it begins.
 		if (!options.hybrid)

@@ -5,9 +5,9 @@
 //	f:         if (__cairn_rt.active) goto f.hooked; else goto f.plain;
 //	f.hooked:  calls g.hooked		f.plain:  calls g.plain
 //
-// The switch is only at a function's entry. That is enough, because only functions that cannot open
-// a session or begin an interval have two versions: no version without hooks is running when stores
-// begin to matter. All other functions keep their hooks and call f.
+// The switch is only at a function's entry. That is enough, because these are functions that cannot
+// open a session or begin an interval: no version without hooks is running when stores begin to
+// matter. All other functions have both versions of each block in one body (block_versions.h).
 //
 // With page mode (Options::hybrid, page_mode.h of src/track) an interval may switch to the versions
 // without hooks, but not back: hooked code calls f again, and f counts what its hooks cost.
@@ -31,7 +31,7 @@ public:
 	// So many checks have been put into the version with hooks.
 	void hooked(llvm::Function *f, unsigned count) { checks[f] = count; }
 	// Afterwards: the switches, and calls from version to version.
-	void link(Hooks &hooks);
+	void link(llvm::Module &m, Hooks &hooks);
 
 	const llvm::MapVector<llvm::Function *, llvm::Function *> &versions() const
 	{

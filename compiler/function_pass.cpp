@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "function_pass.h"
+#include "block_versions.h"
 #include "cover.h"
 #include "fresh_blocks.h"
 #include "long_loops.h"
@@ -144,11 +145,13 @@ void instrument_plain(Function &f, Hooks &hooks)
 			hooks.before(w);
 }
 
-// Of writes in a loop's version without hooks only those stay. The switch to it writes, too.
-template <typename List> static void leave_out_plain(List &list, const Blocks &plain)
+// Of writes in a version without hooks that is for page mode only those stay. The switch to it writes,
+// too.
+template <typename List>
+static void leave_out_plain(List &list, const Blocks &plain, bool page_mode)
 {
 	llvm::erase_if(list, [&](const auto &w) {
-		return (plain.contains(w.at->getParent()) && !is_foreign(w.pointer)) ||
+		return (plain.contains(w.at->getParent()) && !(page_mode && is_foreign(w.pointer))) ||
 			getUnderlyingObject(w.pointer)->getName() == "__cairn_rt";
 	});
 }
@@ -159,14 +162,17 @@ unsigned instrument(Function &f, const Program &p, Hooks &hooks, Report &report,
 	Blocks plain;
 
 	split_long_loops(f, p.checkpoints, o, hooks, report, plain);
+	if (split_versions(f, p.checkpoints, o, hooks, plain))
+		report.split();
 	Writes found = find_writes(f);
 	Intervals intervals(f, p.checkpoints);
 	FunctionFigures figures(f);
 
 	for (const Unknown &u : found.unknown)
-		report.unknown(f, u);
-	leave_out_plain(found.writes, plain);
-	leave_out_plain(found.long_writes, plain);
+		if (!plain.contains(u.at->getParent()))
+			report.unknown(f, u);
+	leave_out_plain(found.writes, plain, o.hybrid);
+	leave_out_plain(found.long_writes, plain, o.hybrid);
 	llvm::erase_if(found.lane_writes,
 		[&](const LaneWrite &w) { return plain.contains(w.at->getParent()); });
 	figures.writes = found.writes.size() + found.long_writes.size() + found.lane_writes.size();

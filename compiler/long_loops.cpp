@@ -4,8 +4,6 @@
 #include "writes.h"
 #include "llvm/Analysis/ValueTracking.h"
 #include "llvm/IR/IntrinsicInst.h"
-#include "llvm/Transforms/Utils/Cloning.h"
-#include "llvm/Transforms/Utils/SSAUpdater.h"
 
 using namespace llvm;
 
@@ -78,18 +76,10 @@ private:
 	// Blocks that can be copied, and no interval begins in any.
 	bool can_split(const Loop &l) const
 	{
-		for (BasicBlock *b : l.blocks()) {
-			if (intervals.in(b) || b->hasAddressTaken() || b->isEHPad() ||
-				!isa<BranchInst, SwitchInst>(b->getTerminator()))
-				return false;
-			for (const Instruction &i : *b) {
-				auto *c = dyn_cast<CallBase>(&i);
-
-				if (i.getType()->isTokenTy() || (c && c->cannotDuplicate()))
-					return false;
-			}
-		}
-		return true;
+		return llvm::all_of(l.blocks(), [&](const BasicBlock *b) {
+			return !intervals.in(b) && can_copy(*b) &&
+				isa<BranchInst, SwitchInst>(b->getTerminator());
+		});
 	}
 
 	bool has_intervals(const Loop &l) const
@@ -199,146 +189,23 @@ private:
 	}
 };
 
-class Splitter {
-public:
-	Splitter(Function &f, Hooks &h, Blocks &p) : function(f), hooks(h), plain(p) {}
-
-	void split(Nest &nest)
-	{
-		for (Gate &g : nest.gates) {
-			g.block = g.at->getParent();
-			g.rest = g.block->splitBasicBlock(g.at->getIterator(), "cairn.loop");
-			nest.blocks.push_back(g.rest);
-		}
-		SmallPtrSet<BasicBlock *, 32> inside(nest.blocks.begin(), nest.blocks.end());
-
-		copy(nest);
-		add_exits(nest, inside);
-		for (Gate &g : nest.gates)
-			add_switch(g);
-		join(nest, inside);
+void split(Function &f, Nest &nest, Hooks &hooks, Blocks &plain)
+{
+	for (Gate &g : nest.gates) {
+		g.block = g.at->getParent();
+		g.rest = g.block->splitBasicBlock(g.at->getIterator(), "cairn.loop");
+		nest.blocks.push_back(g.rest);
 	}
+	BlockCopies copies(f, nest.blocks, plain);
 
-private:
-	Function &function;
-	Hooks &hooks;
-	Blocks &plain;
-	ValueToValueMapTy map;
-
-	BasicBlock *other(BasicBlock *b) { return cast<BasicBlock>(map[b]); }
-
-	Value *other_value(Value *v)
-	{
-		auto it = map.find(v);
-
-		return it == map.end() ? v : &*it->second;
-	}
-
-	void copy(Nest &nest)
-	{
-		SmallVector<BasicBlock *, 32> copies;
-
-		for (BasicBlock *b : nest.blocks) {
-			BasicBlock *c = CloneBasicBlock(b, map, ".plain", &function);
-
-			map[b] = c;
-			copies.push_back(c);
-			plain.insert(c);
-		}
-		for (BasicBlock *c : copies)
-			for (Instruction &i : *c)
-				i.dropDbgRecords();
-		remapInstructionsInBlocks(copies, map);
-		for (BasicBlock *c : copies) {
-			c->getTerminator()->setMetadata(LLVMContext::MD_loop, nullptr);
-			leave_out_entries(*c);
-		}
-	}
-
-	// A copied header is not reached from before the loop.
-	static void leave_out_entries(BasicBlock &b)
-	{
-		SmallPtrSet<BasicBlock *, 8> from(pred_begin(&b), pred_end(&b));
-
-		for (PHINode &phi : make_early_inc_range(b.phis()))
-			for (unsigned i = phi.getNumIncomingValues(); i-- > 0;)
-				if (!from.contains(phi.getIncomingBlock(i)))
-					phi.removeIncomingValue(i, /*DeletePHIIfEmpty=*/false);
-	}
-
-	// Blocks behind the loop are reached from both versions.
-	void add_exits(Nest &nest, const SmallPtrSetImpl<BasicBlock *> &inside)
-	{
-		SmallPtrSet<BasicBlock *, 8> seen;
-
-		for (BasicBlock *b : nest.blocks)
-			for (BasicBlock *to : successors(b))
-				if (!inside.contains(to) && seen.insert(to).second)
-					add_incoming(*to, inside);
-	}
-
-	void add_incoming(BasicBlock &to, const SmallPtrSetImpl<BasicBlock *> &inside)
-	{
-		for (PHINode &phi : to.phis()) {
-			unsigned count = phi.getNumIncomingValues();
-
-			for (unsigned i = 0; i < count; i++) {
-				BasicBlock *from = phi.getIncomingBlock(i);
-
-				if (inside.contains(from))
-					phi.addIncoming(other_value(phi.getIncomingValue(i)),
-						other(from));
-			}
-		}
-	}
-
-	void add_switch(Gate &g)
-	{
+	for (Gate &g : nest.gates) {
 		g.block->getTerminator()->eraseFromParent();
 		IRBuilder<> b(g.block);
 
-		hooks.lose_patience(b, g.hooks, g.rest, other(g.rest));
+		hooks.lose_patience(b, g.hooks, g.rest, copies.of(g.rest));
 	}
-
-	// What both versions make, for those who use it behind either.
-	void join(Nest &nest, const SmallPtrSetImpl<BasicBlock *> &inside)
-	{
-		for (BasicBlock *b : nest.blocks)
-			for (Instruction &i : *b)
-				if (auto c = map.find(&i); c != map.end())
-					join(i, *cast<Instruction>(&*c->second), inside);
-	}
-
-	void join(Instruction &i, Instruction &c, const SmallPtrSetImpl<BasicBlock *> &inside)
-	{
-		SmallVector<Use *, 16> uses;
-
-		for (Use &u : i.uses())
-			if (!inside.contains(block_of(u)))
-				uses.push_back(&u);
-		for (Use &u : c.uses())
-			if (block_of(u) != c.getParent() || isa<PHINode>(u.getUser()))
-				uses.push_back(&u);
-		if (uses.empty())
-			return;
-		SSAUpdater updater;
-
-		updater.Initialize(i.getType(), i.getName());
-		updater.AddAvailableValue(i.getParent(), &i);
-		updater.AddAvailableValue(c.getParent(), &c);
-		for (Use *u : uses)
-			updater.RewriteUse(*u);
-	}
-
-	// Where it must be there: for a phi, at the end of the block before.
-	static BasicBlock *block_of(const Use &u)
-	{
-		auto *user = cast<Instruction>(u.getUser());
-		auto *phi = dyn_cast<PHINode>(user);
-
-		return phi ? phi->getIncomingBlock(u) : user->getParent();
-	}
-};
+	copies.join(false);
+}
 
 } // namespace
 
@@ -352,7 +219,7 @@ void split_long_loops(Function &f, const Checkpoints &checkpoints, const Options
 	if (!options.hybrid)
 		return;
 	for (Nest &nest : nests)
-		Splitter(f, hooks, plain).split(nest);
+		split(f, nest, hooks, plain);
 }
 
 } // namespace cairn

@@ -14,14 +14,12 @@
 #ifndef CAIRN_COMPILER_LONG_LOOPS_H
 #define CAIRN_COMPILER_LONG_LOOPS_H
 
+#include "block_copies.h"
 #include "intervals.h"
 #include "report.h"
 #include "store_hooks.h"
-#include "llvm/ADT/DenseSet.h"
 
 namespace cairn {
-
-using Blocks = llvm::DenseSet<const llvm::BasicBlock *>;
 
 // Report the long loops of a function and, with page mode, make their second versions, whose blocks
 // are added to `plain`.

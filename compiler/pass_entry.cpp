@@ -128,7 +128,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 		for (auto [f, plain] : clones.versions())
 			if (o.hybrid)
 				instrument_plain(*plain, hooks);
-		clones.link(hooks);
+		clones.link(m, hooks);
 		require_shape(m, o);
 		say(m, "__cairn_hooks_on");
 		if (!o.save)

@@ -110,7 +110,7 @@ void Report::total(const Module &m, const Hooks &hooks, unsigned clones)
 		       << aggregated << " aggregated, " << redundant
 		       << " redundant, " << hooks.checks << " checks, " << hooks.ranges
 		       << " range calls (" << hooks.segments << " for long ones alone), " << wraps << " external functions covered, " << uncovereds
-		       << " not covered, " << unknowns << " other places not covered, " << clones
+		       << " not covered, " << unknowns << " other places not covered, " << clones + splits
 		       << " functions in two versions, " << long_loops << " long loops\n";
 }
 

@@ -38,13 +38,15 @@ public:
 	void site(llvm::StringRef function, unsigned places);
 	// Without a bound that is known before it begins, and without a site inside.
 	void long_loop(const llvm::BasicBlock &header, const llvm::DebugLoc &at, bool split);
+	// It has two versions in one.
+	void split() { splits++; }
 	void function(const FunctionFigures &figures);
 	void total(const llvm::Module &m, const Hooks &hooks, unsigned clones);
 
 private:
 	bool on, warn, hybrid;
 	unsigned functions = 0, writes = 0, stack = 0, fresh = 0, loops = 0, aggregated = 0;
-	unsigned redundant = 0, long_loops = 0;
+	unsigned redundant = 0, long_loops = 0, splits = 0;
 	unsigned unknowns = 0, uncovereds = 0, wraps = 0;
 };
 

@@ -14,8 +14,8 @@ target triple = "x86_64-pc-linux-gnu"
 declare i32 @cairn_open(ptr, ptr)
 declare ptr @strcpy(ptr, ptr)
 
-; CHECK: 3 functions in two versions
-; LOG: 3 functions in two versions
+; CHECK: 4 functions in two versions
+; LOG: 4 functions in two versions
 ; LOG: define {{.*}}void @writes.hooked(
 ; LOG: xaddq
 ; OFF-NOT: .plain

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "block_versions.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
+
+using namespace llvm;
+
+namespace cairn {
+
+namespace {
+
+// Each value that lives across a switch is looked at on its own: larger functions would take long.
+constexpr unsigned instructions_max = 40000;
+
+// A block that ends where either version may go on, and where the one with hooks does.
+struct Gate {
+	BasicBlock *block, *rest;
+	bool twice; // it has a copy, too
+};
+
+bool can_split(Function &f)
+{
+	if (f.isPresplitCoroutine() || f.hasPersonalityFn() ||
+		f.getInstructionCount() > instructions_max)
+		return false;
+	for (BasicBlock &b : f) {
+		if (b.isEHPad() || isa<CallBrInst>(b.getTerminator()))
+			return false;
+		for (Instruction &i : b) {
+			auto *c = dyn_cast<CallBase>(&i);
+			auto *intrinsic = dyn_cast<IntrinsicInst>(&i);
+
+			if (i.getType()->isTokenTy() || (c && c->cannotDuplicate()) ||
+				(intrinsic &&
+					intrinsic->getIntrinsicID() == Intrinsic::localescape))
+				return false;
+		}
+	}
+	return true;
+}
+
+// Variables stay in front: both versions use them.
+Instruction *behind_variables(BasicBlock &entry)
+{
+	BasicBlock::iterator at = entry.getFirstNonPHIOrDbgOrAlloca();
+
+	for (Instruction &i : make_early_inc_range(make_range(at, entry.end())))
+		if (auto *variable = dyn_cast<AllocaInst>(&i); variable && isa<Constant>(variable->getArraySize()))
+			variable->moveBefore(at);
+	return &*at;
+}
+
+Gate cut(Instruction *at, bool twice)
+{
+	BasicBlock *block = at->getParent();
+
+	return { block, block->splitBasicBlock(at->getIterator(), "cairn.on"), twice };
+}
+
+SmallVector<Gate, 16> cut_all(Function &f, const Checkpoints &checkpoints)
+{
+	SmallVector<Instruction *, 16> behind;
+	SmallVector<BasicBlock *, 16> targets;
+	SmallVector<Gate, 16> gates;
+
+	for (Instruction &i : instructions(f)) {
+		auto *call = dyn_cast<CallInst>(&i);
+
+		if (call && !call->isMustTailCall() && checkpoints.at(i) &&
+			!isa<ReturnInst, UnreachableInst>(call->getNextNode()))
+			behind.push_back(call->getNextNode());
+	}
+	// Of computed jumps, which go to one place.
+	for (BasicBlock &b : f)
+		if (b.hasAddressTaken())
+			targets.push_back(&b);
+	// From front to back: what is behind a cut is another block then.
+	gates.push_back(cut(behind_variables(f.getEntryBlock()), false));
+	for (BasicBlock *b : targets)
+		gates.push_back(cut(&*b->getFirstNonPHIIt(), false));
+	for (Instruction *at : behind)
+		gates.push_back(cut(at, true));
+	return gates;
+}
+
+} // namespace
+
+bool split_versions(Function &f, const Checkpoints &checkpoints, const Options &options,
+	Hooks &hooks, Blocks &plain)
+{
+	// Another thread may be in a version without hooks when a session is opened. With page mode an
+	// interval switches where loops are (long_loops.h).
+	if (!options.clone || options.hybrid || !options.link || options.threads ||
+		!checkpoints.in(f) || !can_split(f))
+		return false;
+	SmallVector<Gate, 16> gates = cut_all(f, checkpoints);
+	SmallPtrSet<BasicBlock *, 16> once;
+	SmallVector<BasicBlock *, 64> blocks;
+
+	for (const Gate &g : gates)
+		if (!g.twice)
+			once.insert(g.block);
+	for (BasicBlock &b : f)
+		if (!once.contains(&b))
+			blocks.push_back(&b);
+	BlockCopies copies(f, blocks, plain);
+
+	for (const Gate &g : gates)
+		for (BasicBlock *b : { g.block, g.twice ? copies.of(g.block) : nullptr }) {
+			if (!b)
+				continue;
+			b->getTerminator()->eraseFromParent();
+			IRBuilder<> at(b);
+
+			at.CreateCondBr(hooks.are_off(at), copies.of(g.rest), g.rest);
+		}
+	copies.join(true);
+	for (BasicBlock *b : blocks)
+		for (Instruction &i : *copies.of(b))
+			if (auto *c = dyn_cast<CallBase>(&i))
+				c->addFnAttr(Attribute::get(f.getContext(), in_plain));
+	return true;
+}
+
+} // namespace cairn
