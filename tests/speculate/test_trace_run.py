@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -200,6 +201,16 @@ def check_oracle(cairn: str, victim: str, tracker: str, trace: Path) -> None:
     assert "not a regular file" in said and not printed, (printed, said)
 
 
+def check_without_build_id(cairn: str, victim: str, tracker: str, trace: Path) -> None:
+    bare, other = trace.parent / "victim", trace.with_suffix(".bare")
+    subprocess.check_call(["objcopy", "--remove-section", ".note.gnu.build-id", victim, str(bare)])
+    record(cairn, str(bare), tracker, other)
+    decoder = Decoder(other.read_bytes())
+    decoder.intervals()
+    says = f"program victim, {bare.stat().st_size} bytes"
+    assert decoder.identity.splitlines()[0] == says, decoder.identity
+
+
 def check_identity(run, cairn: str, victim: str, tracker: str, trace: Path) -> None:
     """A profile of another program, surface or site is refused; one with more pages is noticed."""
     decoder = Decoder(trace.read_bytes())
@@ -208,6 +219,10 @@ def check_identity(run, cairn: str, victim: str, tracker: str, trace: Path) -> N
     name = Path(victim).name
     assert lines[0].startswith(f"program {name}, build-id ") and lines[1:] == [
         "surface all", "sites wait"], lines  # fmt: skip
+    if shutil.which("readelf") and shutil.which("objcopy"):
+        notes = subprocess.check_output(["readelf", "-n", victim], text=True)
+        assert f"Build ID: {lines[0].split()[-1]}" in notes, (lines, notes)
+        check_without_build_id(cairn, victim, tracker, trace)
     made = trace.with_suffix(".made")
     made.write_bytes(encoded(decoder.identity, intervals))
     assert made.read_bytes() == trace.read_bytes(), "encoded here as there"
