@@ -39,8 +39,11 @@ static void oracle_fault(struct crn_speculation *s, struct crn_working_set *ws, 
 	for (size_t i = 0; i < now.count; i++)
 		if (now.pages[i] == page)
 			return;
-	/* The profile may have begun at another place in the first interval. */
-	if (!o->index)
+	/*
+	 * The profile may have begun at another place in the first interval. What a restore has put
+	 * back counts as written.
+	 */
+	if (!o->index || o->moved)
 		return;
 	o->missed++;
 	if (!o->first)
