@@ -25,8 +25,8 @@ public:
 
 	llvm::BasicBlock *of(llvm::BasicBlock *b) { return llvm::cast<llvm::BasicBlock>(map[b]); }
 
-	// When all ways from version to version are there: uses see what has really run. With `back`
-	// there are ways from the copies to the blocks, too.
+	// When all ways from version to version are there: uses see what has really run. With
+	// `back` there are ways from the copies to the blocks, too.
 	void join(bool back);
 
 private:

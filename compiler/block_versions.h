@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Functions that can reach a checkpoint: all of their blocks in two versions, with hooks and
-// without (LMC, V-B: basic block cloning). Where they begin, and behind each call that may have opened a
-// session, ended it, or begun an interval, they go on in the version that is right now:
+// without (LMC, V-B: basic block cloning). Where they begin, and behind each call that may have
+// opened a session, ended it, or begun an interval, they go on in the version that is right now:
 //
 //	entry:	variables; if (off) goto plain;
 //	hooked:	...				plain:	...
