@@ -187,17 +187,27 @@ static long protect(const long args[6])
 	return result;
 }
 
+/* Of a call that nothing undoes, unless it fails. */
+static long not_undone(long nr, const long args[6])
+{
+	long got = crn_memory_call(nr, args);
+
+	if (!failed(got))
+		crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+	return got;
+}
+
 static long advise(const long args[6])
 {
 	struct parts p;
 
 	if (args[2] == MADV_GUARD_INSTALL || args[2] == MADV_GUARD_REMOVE)
-		crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+		return not_undone(SYS_madvise, args);
 	if (args[2] == MADV_DONTNEED || args[2] == MADV_DONTNEED_LOCKED || args[2] == MADV_FREE ||
 		args[2] == MADV_REMOVE) {
 		find_parts(&p, (uintptr_t)args[0], crn_page_up((size_t)args[1]));
 		if (!keep_content(&p))
-			crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
+			return not_undone(SYS_madvise, args);
 	}
 	return crn_memory_call(SYS_madvise, args);
 }
@@ -211,10 +221,8 @@ static long move(const long args[6], size_t old)
 
 	find_parts(&p, at, old);
 	if (p.count != 1 || p.part[0].shared || !p.part[0].anonymous ||
-		(p.part[0].prot & READ_WRITE) != READ_WRITE) {
-		crn_rt_give_up(at, CAIRN_ELAYOUT);
-		return crn_memory_call(SYS_mremap, args);
-	}
+		(p.part[0].prot & READ_WRITE) != READ_WRITE)
+		return not_undone(SYS_mremap, args);
 	got = map((const long[6]){ 0, args[2], p.part[0].prot, MAP_PRIVATE | MAP_ANONYMOUS, -1 });
 	if (failed(got))
 		return got;
@@ -228,13 +236,15 @@ static long remap(const long args[6])
 	uintptr_t at = (uintptr_t)args[0];
 	size_t old = crn_page_up((size_t)args[1]), len = crn_page_up((size_t)args[2]);
 	int flags = (int)args[3];
+	struct parts p;
 	long got;
 
-	if (flags & ~MREMAP_MAYMOVE || !old) {
-		crn_rt_give_up(at, CAIRN_ELAYOUT);
-		return crn_memory_call(SYS_mremap, args);
-	}
+	if (flags & ~MREMAP_MAYMOVE || !old)
+		return not_undone(SYS_mremap, args);
 	if (len < old && len) {
+		find_parts(&p, at, CRN_PAGE_SIZE);
+		if (!p.count) /* it fails */
+			return crn_memory_call(SYS_mremap, args);
 		got = unmap(at + len, old - len);
 		return failed(got) ? got : (long)at;
 	}
@@ -266,11 +276,7 @@ static long attach(const long args[6])
 /* Others count who is attached: it is not put off. */
 static long detach(const long args[6])
 {
-	long got = crn_memory_call(SYS_shmdt, args);
-
-	if (!failed(got))
-		crn_rt_give_up((uintptr_t)args[0], CAIRN_ELAYOUT);
-	return got;
+	return not_undone(SYS_shmdt, args);
 }
 
 /* What lies above a new, lower end is gone, and zeros when the end rises again. */
