@@ -28,6 +28,9 @@ static ssize_t read_locked(char **line, size_t *room, int end, FILE *f)
 	size_t done = 0;
 	int c = 0;
 
+	/* As glibc has it: an error lasts, and there is a block even if there is no line. */
+	if (ferror_unlocked(locked) || (!*line && !make_room(line, room, 1)))
+		return -1;
 	while (c != EOF && (!done || (*line)[done - 1] != (char)end)) {
 		char byte;
 
