@@ -33,7 +33,10 @@ static int print(char *to, size_t n, const char *format, va_list ap)
 	crn_keep_counts(format, ap);
 	va_copy(again, ap);
 	len = vsnprintf(bounce, CRN_MIN(n, sizeof(bounce)), format, ap);
-	if (len >= 0 && n) {
+	if (len < 0 && n) { /* what came before the character that cannot be printed */
+		bounce[CRN_MIN(n, sizeof(bounce)) - 1] = 0;
+		place(to, bounce, strlen(bounce) + 1);
+	} else if (n) {
 		size_t written = CRN_MIN((size_t)len + 1, n);
 
 		if (written <= sizeof(bounce)) {
