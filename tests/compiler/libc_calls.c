@@ -43,6 +43,7 @@
 #define OUT (96 * 1024)
 #include "libc_run.h"
 #include "libc_children.h"
+#include "libc_failures.h"
 #include "libc_tables.h"
 
 /* ---- Cases: what they write lies from `at` on; they return something of their result ------- */
@@ -501,6 +502,11 @@ static const struct libc_case cases[] = {
 	{ "spawned", spawned, SAME, NULL }, { "asked", asked, SAME, NULL },
 	{ "attributes", attributes, SAME, NULL }, { "by clock", waited_by_clock, SAME, NULL },
 	{ "others", others, SAME, NULL }, { "requested", requested, SAME, NULL },
+	{ "failed reads", failed_reads, SAME, NULL },
+	{ "failed streams", failed_streams, SAME, NULL },
+	{ "failed conversions", failed_conversions, SAME, NULL },
+	{ "failed waits", failed_waits, SAME, NULL },
+	{ "failed names", failed_names, SAME, NULL },
 };
 
 int main(int argc, char **argv)

@@ -41,6 +41,7 @@ int main(int argc, char **argv)
 	CHECK(setlocale(LC_CTYPE, "C.UTF-8"));
 	place = newlocale(LC_ALL_MASK, "C", NULL);
 	CHECK(place && !setenv("TZ", "CET-1", 1));
+	tzset(); /* of which only the first sets errno */
 	make_input();
 	open_streams();
 	open_files();

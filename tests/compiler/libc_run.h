@@ -8,6 +8,7 @@
 #ifndef CRN_TESTS_LIBC_RUN_H
 #define CRN_TESTS_LIBC_RUN_H
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -63,6 +64,7 @@ static void run(cairn_t *c, const struct libc_case *t, char *at)
 {
 	uint64_t id;
 	long result;
+	int err;
 
 	for (size_t i = 0; i < OUT; i++)
 		out[i] = (char)(i * 131 + i / 251);
@@ -79,16 +81,20 @@ static void run(cairn_t *c, const struct libc_case *t, char *at)
 		CHECK_RC(rc, CAIRN_RESTORED);
 		compare(t->name);
 	}
+	errno = 0;
 	result = t->run(at);
+	err = errno;
 	if (t->outcome != DIFFERS && c && result != kept->result) {
 		dprintf(2, "%s: %ld after the restore, and %ld before\n", t->name, result,
 			kept->result);
 		kept->wrong++;
 	}
 	if (t->outcome > QUIET)
-		printf("%s %ld\n", t->name, t->outcome == DIFFERS && result < 0 ? result : 0);
+		printf("%s %ld errno %d\n", t->name,
+			t->outcome == DIFFERS && result < 0 ? result : 0, err);
 	else
-		printf("%s %ld %lx%s\n", t->name, result, sum(), t->outcome ? " quiet" : "");
+		printf("%s %ld errno %d %lx%s\n", t->name, result, err, sum(),
+			t->outcome ? " quiet" : "");
 }
 
 static void make_input(void)
