@@ -60,6 +60,8 @@ Gate cut(Instruction *at, bool twice)
 
 SmallVector<Gate, 16> cut_all(Function &f, const Checkpoints &checkpoints)
 {
+	// First: a variable that follows a call is no longer behind it then.
+	Instruction *begin = behind_variables(f.getEntryBlock());
 	SmallVector<Instruction *, 16> behind;
 	SmallVector<BasicBlock *, 16> targets;
 	SmallVector<Gate, 16> gates;
@@ -76,7 +78,7 @@ SmallVector<Gate, 16> cut_all(Function &f, const Checkpoints &checkpoints)
 		if (b.hasAddressTaken())
 			targets.push_back(&b);
 	// From front to back: what is behind a cut is another block then.
-	gates.push_back(cut(behind_variables(f.getEntryBlock()), false));
+	gates.push_back(cut(begin, false));
 	for (BasicBlock *b : targets)
 		gates.push_back(cut(&*b->getFirstNonPHIIt(), false));
 	for (Instruction *at : behind)

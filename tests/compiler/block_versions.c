@@ -121,6 +121,18 @@ static __attribute__((noinline)) unsigned long wake(cairn_t *c, unsigned long a,
 	return take(c, a, b);
 }
 
+/* So does this; a variable comes right behind the call that changes it. */
+static __attribute__((noinline)) unsigned long wake_late(
+	cairn_t *c, unsigned long a, unsigned long b)
+{
+	wake(c, a, b);
+	volatile unsigned long *variable = __builtin_alloca(sizeof(*variable));
+
+	*variable = a + b;
+	memory[draw(WORDS)] = *variable;
+	return *variable;
+}
+
 /* The other way round. */
 static __attribute__((noinline)) unsigned long rest(cairn_t *c, unsigned long b)
 {
@@ -184,7 +196,7 @@ restore:
 rest:
 	if (!c)
 		goto next;
-	b = rests ? wake(c, a, b) : rest(c, b);
+	b = !rests ? rest(c, b) : draw(2) ? wake(c, a, b) : wake_late(c, a, b);
 	rests = !rests;
 	memory[draw(WORDS)] = b;
 	goto next;
