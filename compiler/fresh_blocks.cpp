@@ -137,6 +137,7 @@ void FreshBlocks::insert(Hooks &hooks) const
 		}
 		if (!block.extent)
 			continue;
+		b.SetInsertPoint(behind); // it may be in another block by now
 		Value *some = b.CreateIsNotNull(from);
 		Value *old = b.CreateICmpULT(fresh, ConstantInt::get(fresh->getType(), block.extent));
 		Instruction *then = SplitBlockAndInsertIfThen(
