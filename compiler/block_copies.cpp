@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "block_copies.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/CFG.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 #include "llvm/Transforms/Utils/SSAUpdater.h"
@@ -9,17 +11,39 @@ using namespace llvm;
 
 namespace cairn {
 
+// Labels that are numbers, or have one of the compiler's (%=), can be there many times.
+static bool has_label(StringRef assembly)
+{
+	for (size_t from = 0, to; (to = assembly.find_first_of("\n;:", from)) != StringRef::npos;
+		from = to + 1) {
+		StringRef name = assembly.slice(from, to).trim();
+
+		if (assembly[to] == ':' && !name.empty() && !isDigit(name[0]) &&
+			llvm::all_of(name, [](char c) { return isAlnum(c) || c == '_' || c == '.'; }))
+			return true;
+	}
+	return false;
+}
+
+bool defines_symbol(const Instruction &i)
+{
+	auto *c = dyn_cast<CallBase>(&i);
+	auto *assembly = c ? dyn_cast<InlineAsm>(c->getCalledOperand()) : nullptr;
+
+	return assembly && has_label(assembly->getAsmString());
+}
+
+bool can_copy(const Instruction &i)
+{
+	auto *c = dyn_cast<CallBase>(&i);
+
+	return !i.getType()->isTokenTy() && !(c && c->cannotDuplicate()) && !defines_symbol(i);
+}
+
 bool can_copy(const BasicBlock &b)
 {
-	if (b.hasAddressTaken() || b.isEHPad())
-		return false;
-	for (const Instruction &i : b) {
-		auto *c = dyn_cast<CallBase>(&i);
-
-		if (i.getType()->isTokenTy() || (c && c->cannotDuplicate()))
-			return false;
-	}
-	return true;
+	return !b.hasAddressTaken() && !b.isEHPad() &&
+		llvm::all_of(b, [](const Instruction &i) { return can_copy(i); });
 }
 
 // A copied header is not reached from before the loop.

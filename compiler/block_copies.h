@@ -14,6 +14,10 @@ namespace cairn {
 
 using Blocks = llvm::DenseSet<const llvm::BasicBlock *>;
 
+// Assembly that defines a symbol, which a program can have once.
+bool defines_symbol(const llvm::Instruction &i);
+// Can it be there twice?
+bool can_copy(const llvm::Instruction &i);
 // Can all of the block be there twice? Not what unwinding, or an address, leads to.
 bool can_copy(const llvm::BasicBlock &b);
 

@@ -28,12 +28,10 @@ bool can_split(Function &f)
 		if (b.isEHPad() || isa<CallBrInst>(b.getTerminator()))
 			return false;
 		for (Instruction &i : b) {
-			auto *c = dyn_cast<CallBase>(&i);
 			auto *intrinsic = dyn_cast<IntrinsicInst>(&i);
 
-			if (i.getType()->isTokenTy() || (c && c->cannotDuplicate()) ||
-				(intrinsic &&
-					intrinsic->getIntrinsicID() == Intrinsic::localescape))
+			if (!can_copy(i) || (intrinsic &&
+				intrinsic->getIntrinsicID() == Intrinsic::localescape))
 				return false;
 		}
 	}

@@ -23,7 +23,7 @@ static bool can_clone(const Function &f)
 	for (const BasicBlock &b : f)
 		if (b.hasAddressTaken())
 			return false;
-	return true;
+	return llvm::none_of(instructions(f), defines_symbol);
 }
 
 // Nothing in it needs a hook, or calls what does.

@@ -1,7 +1,8 @@
 ; SPDX-License-Identifier: MIT
 ; A function that can reach a checkpoint has both versions of its blocks. It goes on in the one that is
 ; right where it begins, behind each call that may change that, and where computed jumps lead. Values that
-; live across such a place are joined there. What unwinding leads to is not copied: one version then.
+; live across such a place are joined there. What unwinding leads to is not copied, nor assembly that
+; defines a symbol: one version then.
 ; RUN: CHECK link=on,report=on,native-quiet=on,clone=on
 ; RUN: OFF link=on,report=on,native-quiet=on
 ; RUN: HYBRID link=on,report=on,native-quiet=on,clone=on,hybrid=on
@@ -18,10 +19,10 @@ declare i32 @personality(...)
 ; CHECK: cairn: across: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; CHECK: cairn: jumps: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; CHECK: cairn: unwinds: 1 writes
-; CHECK: 2 functions in two versions
+; CHECK: 3 functions in two versions
 ; OFF: 0 functions in two versions
 ; HYBRID: 0 functions in two versions
-; LOG: 2 functions in two versions
+; LOG: 3 functions in two versions
 
 ; CHECK-LABEL: define i64 @across(
 ; CHECK: %variable = alloca i64
@@ -77,6 +78,26 @@ one:
   br label %again
 two:
   ret i64 %more
+}
+
+; CHECK-LABEL: define void @names(
+; CHECK: call void asm sideeffect ".L${:uid}: 1: nop; here:
+; CHECK-NOT: call void asm
+; CHECK: ret void
+define void @names(ptr %p) {
+  %r = call i32 @cairn_checkpoint(ptr null, ptr null)
+  call void asm sideeffect ".L${:uid}: 1: nop; here: nop", ""()
+  ret void
+}
+
+; CHECK-LABEL: define void @numbers(
+; CHECK: call void asm sideeffect "1:
+; CHECK: call void asm sideeffect "1:
+; CHECK: ret void
+define void @numbers(ptr %p) {
+  %r = call i32 @cairn_checkpoint(ptr null, ptr null)
+  call void asm sideeffect "1: mov %fs:0, %rax; .L${:uid}: jmp 1b", ""()
+  ret void
 }
 
 ; CHECK-LABEL: define void @unwinds(

@@ -35,6 +35,15 @@ define void @writes(ptr %p, i64 %v) {
   ret void
 }
 
+; There can be one place of that name.
+; CHECK-LABEL: define void @names(
+; CHECK-NEXT: call void asm
+define void @names(ptr %p) {
+  call void asm sideeffect "here: nop", ""()
+  store i64 1, ptr %p, align 8
+  ret void
+}
+
 ; CHECK-LABEL: define i32 @calls(
 ; CHECK: musttail call i32 (ptr, ...) @calls.hooked(
 define i32 @calls(ptr %p, ...) {
