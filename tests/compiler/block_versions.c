@@ -32,13 +32,7 @@ static struct shared {
 
 static uint64_t draw(uint64_t below)
 {
-	uint64_t x = shared->random;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	shared->random = x;
-	return x % below;
+	return test_draw(&shared->random, below);
 }
 
 /* Cannot reach a checkpoint, so it is there twice. */

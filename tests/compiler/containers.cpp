@@ -67,13 +67,7 @@ static wchar_t wide_letters[9];
 
 static unsigned draw(unsigned below)
 {
-	uint64_t x = outside->random;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	outside->random = x;
-	return static_cast<unsigned>(x % below);
+	return static_cast<unsigned>(test_draw(&outside->random, below));
 }
 
 static void change_trees()

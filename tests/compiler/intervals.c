@@ -31,13 +31,7 @@ static struct shared {
 
 static uint64_t draw(uint64_t below)
 {
-	uint64_t x = shared->random;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	shared->random = x;
-	return x % below;
+	return test_draw(&shared->random, below);
 }
 
 static void page_mode(cairn_t *c)

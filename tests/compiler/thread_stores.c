@@ -37,13 +37,7 @@ static struct shared {
 
 static uint64_t draw(uint64_t *state, uint64_t below)
 {
-	uint64_t x = *state;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	*state = x;
-	return x % below;
+	return test_draw(state, below);
 }
 
 /* All go through the same regions at the same time, and then each where it likes. */

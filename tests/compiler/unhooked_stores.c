@@ -27,13 +27,7 @@ static char *area, *beside; /* both without a name at first */
 
 static uint64_t draw(uint64_t below)
 {
-	uint64_t x = lasting->random;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	lasting->random = x;
-	return x % below;
+	return test_draw(&lasting->random, below);
 }
 
 static NO_HOOKS void library_stores(volatile char *at, char value)

@@ -37,6 +37,15 @@ _Noreturn static inline void test_skip(const char *feature)
 			test_fail("%s", #cond);                                                    \
 	} while (0)
 
+/* xorshift: the same numbers for the same state, which is not 0. */
+static inline uint64_t test_draw(uint64_t *state, uint64_t below)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state % below;
+}
+
 /* A result of the library: named on failure, so that the log says what it means. */
 #define CHECK_RC(expr, want)                                                                       \
 	do {                                                                                       \
