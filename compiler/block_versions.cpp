@@ -10,8 +10,8 @@ namespace cairn {
 
 namespace {
 
-// Each value that lives across a switch is looked at on its own: larger functions would take long.
-constexpr unsigned instructions_max = 40000;
+// Instructions times switches: the compiler takes minutes for what has more.
+constexpr uint64_t work_max = 3000000;
 
 // A block that ends where either version may go on, and where the one with hooks does.
 struct Gate {
@@ -19,23 +19,26 @@ struct Gate {
 	bool twice; // it has a copy, too
 };
 
-bool can_split(Function &f)
+bool can_split(Function &f, const Checkpoints &checkpoints)
 {
-	if (f.isPresplitCoroutine() || f.hasPersonalityFn() ||
-		f.getInstructionCount() > instructions_max)
+	uint64_t switches = 1;
+
+	if (f.isPresplitCoroutine() || f.hasPersonalityFn())
 		return false;
 	for (BasicBlock &b : f) {
 		if (b.isEHPad() || isa<CallBrInst>(b.getTerminator()))
 			return false;
+		switches += b.hasAddressTaken();
 		for (Instruction &i : b) {
 			auto *intrinsic = dyn_cast<IntrinsicInst>(&i);
 
+			switches += checkpoints.at(i);
 			if (!can_copy(i) || (intrinsic &&
 				intrinsic->getIntrinsicID() == Intrinsic::localescape))
 				return false;
 		}
 	}
-	return true;
+	return switches * f.getInstructionCount() <= work_max;
 }
 
 // Variables stay in front: both versions use them.
@@ -92,7 +95,7 @@ bool split_versions(Function &f, const Checkpoints &checkpoints, const Options &
 	// Another thread may be in a version without hooks when a session is opened. With page mode an
 	// interval switches where loops are (long_loops.h).
 	if (!options.clone || options.hybrid || !options.link || options.threads ||
-		!checkpoints.in(f) || !can_split(f))
+		!checkpoints.in(f) || !can_split(f, checkpoints))
 		return false;
 	SmallVector<Gate, 16> gates = cut_all(f, checkpoints);
 	SmallPtrSet<BasicBlock *, 16> once;
