@@ -536,6 +536,13 @@ size_t crn_heap_room(const void *block)
 	return u->kind == SLAB ? class_size(u->class) : UNIT << u->order;
 }
 
+/* What trim() looks at has the time since when it is free. */
+static uint64_t since_of_run(uint32_t i)
+{
+	return place.table[i].order < TRIM_ORDER ? crn_recent_since(address_of(i))
+						 : __cairn_rt.open;
+}
+
 void crn_heap_free(void *block)
 {
 	uint32_t i = unit_of(block);
@@ -545,7 +552,7 @@ void crn_heap_free(void *block)
 		free_block(i, (uintptr_t)block);
 	else if (i < place.heap->top && place.table[i].kind == RUN &&
 		(uintptr_t)block == address_of(i))
-		free_run(i, place.table[i].order, crn_recent_since((uintptr_t)block));
+		free_run(i, place.table[i].order, since_of_run(i));
 	else
 		refuse(block, "is no block");
 	crn_heap_unlock();
