@@ -156,7 +156,6 @@ def line(name: str, row: str, found: Found) -> dict[str, Any]:
         "checkpoints": taken,
         "checkpoints_per_second": round(taken / seconds, 1),
         "saved": round(mine[-1]["saved"] / taken, 1) if taken else 0,
-        "interval_us": out.get("interval_us")
-        or (round(1e6 * seconds_plain / taken, 1) if taken else 0),
+        "interval_us": round(1e6 * seconds_plain / taken, 1) if taken else 0,
         "checkpoint_us": round(mine[-1]["checkpoint_ns"] / taken / 1000, 3) if taken else 0,
     }

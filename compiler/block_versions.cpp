@@ -92,10 +92,8 @@ SmallVector<Gate, 16> cut_all(Function &f, const Checkpoints &checkpoints)
 bool split_versions(Function &f, const Checkpoints &checkpoints, const Options &options,
 	Hooks &hooks, Blocks &plain)
 {
-	// Another thread may be in a version without hooks when a session is opened. With page mode an
-	// interval switches where loops are (long_loops.h).
-	if (!options.clone || options.hybrid || !options.link || options.threads ||
-		!checkpoints.in(f) || !can_split(f, checkpoints))
+	// With page mode an interval switches where loops are (long_loops.h).
+	if (!options.clones() || options.hybrid || !checkpoints.in(f) || !can_split(f, checkpoints))
 		return false;
 	SmallVector<Gate, 16> gates = cut_all(f, checkpoints);
 	SmallPtrSet<BasicBlock *, 16> once;

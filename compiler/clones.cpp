@@ -44,8 +44,7 @@ static bool is_plain_already(const Function &f)
 
 void Clones::make(ArrayRef<Function *> functions, const Checkpoints &checkpoints)
 {
-	// Another thread may be in a version without hooks when a session is opened.
-	if (!options.clone || !options.link || options.threads)
+	if (!options.clones())
 		return;
 	for (Function *f : functions) {
 		if (checkpoints.in(*f) || !can_clone(*f) || is_plain_already(*f))
@@ -122,45 +121,35 @@ static void add_switch(
 	f.setPersonalityFn(nullptr);
 }
 
-static void call_instead(Function &in, const DenseMap<Function *, Function *> &versions)
+// `all`: else calls in blocks without hooks alone, of functions that have both (block_versions.h).
+static void call_instead(Function &in, const DenseMap<Function *, Function *> &versions, bool all)
 {
 	for (Instruction &i : instructions(in)) {
 		auto *c = dyn_cast<CallBase>(&i);
-		Function *to = c ? c->getCalledFunction() : nullptr;
+		Function *to = c && (all || c->hasFnAttr(in_plain)) ? c->getCalledFunction() : nullptr;
 
 		if (Function *version = to ? versions.lookup(to) : nullptr)
 			c->setCalledFunction(version);
 	}
 }
 
-// Calls in blocks without hooks of functions that have both (block_versions.h).
-static void call_plain(Module &m, const DenseMap<Function *, Function *> &without)
-{
-	for (Function &f : m)
-		for (Instruction &i : instructions(f)) {
-			auto *c = dyn_cast<CallBase>(&i);
-
-			if (!c || !c->hasFnAttr(in_plain))
-				continue;
-			if (Function *to = c->getCalledFunction(); to && without.contains(to))
-				c->setCalledFunction(without.lookup(to));
-		}
-}
-
 void Clones::link(Module &m, Hooks &hooks)
 {
 	DenseMap<Function *, Function *> hooked, without;
 
+	if (plain.empty())
+		return;
 	for (auto [f, copy] : plain) {
 		hooked[f] = move_body(*f);
 		without[f] = copy;
 	}
-	call_plain(m, without);
+	for (Function &f : m)
+		call_instead(f, without, false);
 	for (auto [f, copy] : plain) {
 		// With page mode each call may be where it begins.
 		if (!options.hybrid)
-			call_instead(*hooked[f], hooked);
-		call_instead(*copy, without);
+			call_instead(*hooked[f], hooked, true);
+		call_instead(*copy, without, true);
 		add_switch(*f, hooked[f], copy, hooks, options.hybrid ? 1 + checks[f] : 0);
 	}
 }

@@ -55,7 +55,6 @@ bool FreshBlocks::may_be(const Function &f, const Options &o)
 CallBase *FreshBlocks::allocation(Value *pointer, const Instruction *at) const
 {
 	auto *c = dyn_cast<CallBase>(getUnderlyingObject(pointer, 12));
-
 	bool right = c && !isa<IntrinsicInst>(c) && !isa<CallBrInst>(c) &&
 		c->returnDoesNotAlias() && !c->isMustTailCall();
 
@@ -64,38 +63,41 @@ CallBase *FreshBlocks::allocation(Value *pointer, const Instruction *at) const
 
 unsigned FreshBlocks::take(SmallVectorImpl<Cover> &covers, SmallVectorImpl<LongWrite> &long_writes)
 {
-	MapVector<CallBase *, SmallVector<Cover, 8>> together;
-	SmallPtrSet<CallBase *, 8> worth;
+	struct Together {
+		unsigned checks = 0;
+		uint64_t extent = 0;
+	};
+	MapVector<CallBase *, Together> together;
+	SmallVector<CallBase *, 64> allocations; // of each cover
+	SmallVector<Cover, 64> left;
 	bool log = options.tracker == Tracker::UndoLog;
 	unsigned before = covers.size() + long_writes.size();
 
-	for (const Cover &c : covers)
-		if (CallBase *from = allocation(c.base, c.at))
-			if (from == c.base && c.low >= 0 &&
-				uint64_t(c.high) <= std::min(extent_max, known_size(*from)))
-				together[from].push_back(c);
-	for (auto &[from, of] : together) {
-		unsigned checks = 0;
-
-		for (const Cover &c : of)
-			checks += Hooks::cost(options, uint64_t(c.high - c.low), c.align);
-		if (!log && checks < checks_min)
-			continue;
-		for (const Cover &c : of)
-			blocks[from].extent = std::max(blocks[from].extent, uint64_t(c.high));
-	}
-	llvm::erase_if(covers, [&](const Cover &c) {
+	for (const Cover &c : covers) {
 		CallBase *from = allocation(c.base, c.at);
-		auto block = blocks.find(from);
 
-		if (from == c.base && block != blocks.end() && c.low >= 0 &&
-			uint64_t(c.high) <= block->second.extent)
-			return true;
-		if (!log || !from)
-			return false;
-		blocks[from].covers.push_back(c);
-		return true;
-	});
+		allocations.push_back(from);
+		if (!from || from != c.base || c.low < 0 ||
+			uint64_t(c.high) > std::min(extent_max, known_size(*from)))
+			continue;
+		Together &t = together[from];
+		t.checks += Hooks::cost(options, uint64_t(c.high - c.low), c.align);
+		t.extent = std::max(t.extent, uint64_t(c.high));
+	}
+	for (const auto &[from, t] : together)
+		if (log || t.checks >= checks_min)
+			blocks[from].extent = t.extent;
+	for (auto [c, from] : llvm::zip(covers, allocations)) {
+		auto block = blocks.find(from);
+		bool known = from == c.base && block != blocks.end() && c.low >= 0 &&
+			uint64_t(c.high) <= block->second.extent;
+
+		if (!known && log && from)
+			blocks[from].covers.push_back(c);
+		else if (!known)
+			left.push_back(c);
+	}
+	covers = std::move(left);
 	llvm::erase_if(long_writes, [&](const LongWrite &w) {
 		CallBase *from = log ? allocation(w.pointer, w.at) : nullptr;
 
@@ -107,7 +109,8 @@ unsigned FreshBlocks::take(SmallVectorImpl<Cover> &covers, SmallVectorImpl<LongW
 }
 
 // if (bytes before the end of the write > fresh) ...
-static Instruction *unless_fresh(Instruction *at, Value *block, Value *fresh, Value *pointer, Value *length)
+static Instruction *unless_fresh(
+	Instruction *at, Value *block, Value *fresh, Value *pointer, Value *length)
 {
 	IRBuilder<> b(at);
 	Value *begin = b.CreateSub(b.CreatePtrToInt(pointer, fresh->getType()),

@@ -56,6 +56,8 @@ struct Options {
 	unsigned miss = 0;        // the same: the store of that number alone
 
 	unsigned long region() const { return 1ul << shift; }
+	// Another thread may be in a version without hooks when a session is opened.
+	bool clones() const { return clone && link && !threads; }
 	bool bytes() const { return tracker == Tracker::Shadow && !shift; }
 
 	// "key=value,..."; an unknown key or value ends the compiler with a line that names it.

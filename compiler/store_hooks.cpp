@@ -34,10 +34,10 @@ Hooks::Hooks(Module &m, const Options &o) : options(o), module(m), context(m.get
 	word = m.getDataLayout().getIntPtrType(context);
 
 	slow = m.getOrInsertFunction("__cairn_slow", nothing, pointer);
-	saver = m.getOrInsertFunction("__cairn_range", nothing, pointer, word);
+	range = m.getOrInsertFunction("__cairn_range", nothing, pointer, word);
 	stray = m.getOrInsertFunction("__cairn_stray", nothing, pointer);
 	longer = m.getOrInsertFunction("__cairn_long", nothing);
-	for (FunctionCallee f : { slow, saver, stray, longer }) {
+	for (FunctionCallee f : { slow, range, stray, longer }) {
 		auto *declared = cast<Function>(f.getCallee());
 
 		declared->addFnAttr(Attribute::NoUnwind);
@@ -135,7 +135,7 @@ void Hooks::check_bytes(Instruction *at, Value *pointer, uint64_t size)
 	if (!options.save)
 		return;
 	IRBuilder<> cold(SplitBlockAndInsertIfThen(clean, at->getIterator(), false, unlikely));
-	call(cold, saver, { pointer, b.getInt64(size) });
+	call(cold, range, { pointer, b.getInt64(size) });
 }
 
 // undo log, with the guard: if (p < primary memory || [p, p + size) touches the state) stray(p)
@@ -252,13 +252,13 @@ Value *Hooks::fresh_bytes(IRBuilder<> &b, Value *block)
 	return b.CreateSelect(b.CreateIsNull(other), bytes, ConstantInt::get(word, 0));
 }
 
-void Hooks::range(Instruction *at, Value *pointer, Value *length)
+void Hooks::call_range(Instruction *at, Value *pointer, Value *length)
 {
 	IRBuilder<> b(at);
 
 	ranges++;
 	if (options.save)
-		call(b, saver, { pointer, b.CreateZExtOrTrunc(length, word) });
+		call(b, range, { pointer, b.CreateZExtOrTrunc(length, word) });
 }
 
 void Hooks::before(const Write &w)
@@ -267,7 +267,7 @@ void Hooks::before(const Write &w)
 
 	if (options.tracker == Tracker::UndoLog) {
 		if (w.size > inline_max || !options.save) {
-			range(w.at, w.pointer, length);
+			call_range(w.at, w.pointer, length);
 			return;
 		}
 		if (options.guard)
@@ -276,7 +276,7 @@ void Hooks::before(const Write &w)
 		return;
 	}
 	if (w.size > (options.bytes() ? inline_max : options.region())) {
-		range(w.at, w.pointer, length);
+		call_range(w.at, w.pointer, length);
 		return;
 	}
 	if (options.bytes()) {
@@ -296,7 +296,7 @@ void Hooks::before(const LongWrite &w)
 {
 	if (options.tracker == Tracker::UndoLog || options.bytes() || !options.segments ||
 		!options.save) {
-		range(w.at, w.pointer, w.length);
+		call_range(w.at, w.pointer, w.length);
 		return;
 	}
 	IRBuilder<> b(w.at);
@@ -307,7 +307,7 @@ void Hooks::before(const LongWrite &w)
 
 	segments++;
 	SplitBlockAndInsertIfThenElse(many, w.at->getIterator(), &call_at, &check_at);
-	range(call_at, w.pointer, length);
+	call_range(call_at, w.pointer, length);
 	check_tag(check_at, w.pointer);
 	b.SetInsertPoint(check_at);
 	check_tag(check_at, b.CreateGEP(b.getInt8Ty(), w.pointer, last));
@@ -327,7 +327,7 @@ void Hooks::before(const LaneWrite &w)
 		Value *set = b.CreateUnaryIntrinsic(Intrinsic::ctpop, bits);
 
 		set = b.CreateZExtOrTrunc(set, word);
-		range(w.at, w.to, b.CreateMul(set, ConstantInt::get(word, size)));
+		call_range(w.at, w.to, b.CreateMul(set, ConstantInt::get(word, size)));
 		return;
 	}
 	for (unsigned lane = 0; lane < lanes; lane++) {

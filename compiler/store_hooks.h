@@ -38,7 +38,7 @@ private:
 	const Options &options;
 	llvm::Module &module;
 	llvm::LLVMContext &context;
-	llvm::FunctionCallee slow, saver, stray, longer;
+	llvm::FunctionCallee slow, range, stray, longer;
 	llvm::GlobalVariable *state;
 	llvm::MDNode *unlikely;
 	llvm::Type *word; // of an address
@@ -56,7 +56,7 @@ private:
 	void check_bytes(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void check_stray(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
 	void append(llvm::Instruction *at, llvm::Value *pointer, uint64_t size);
-	void range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);
+	void call_range(llvm::Instruction *at, llvm::Value *pointer, llvm::Value *length);
 };
 
 } // namespace cairn

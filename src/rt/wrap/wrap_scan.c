@@ -353,25 +353,15 @@ static int scan_wide_stream(const struct dialect *d, FILE *f, const wchar_t *for
 	CRN_EXPORT type __cairn_wrap_##name(__VA_ARGS__); \
 	type __cairn_wrap_##name(__VA_ARGS__)
 
-#define FROM_STRING(d, name, type, how)                               \
-	WRAPPER(int, name, const type *from, const type *format, ...) \
-	{                                                             \
-		va_list ap;                                           \
-		int count;                                            \
-                                                                      \
-		va_start(ap, format);                                 \
-		count = how(&d, from, format, ap);                    \
-		va_end(ap);                                           \
-		return count;                                         \
-	}
-#define FROM_STREAM(d, name, type, how, f, ...)                 \
+/* `from` is what is read; then, with a comma behind it, the parameter that it is, if it is one. */
+#define FROM(d, name, type, how, from, ...)                     \
 	WRAPPER(int, name, __VA_ARGS__ const type *format, ...) \
 	{                                                       \
 		va_list ap;                                     \
 		int count;                                      \
                                                                 \
 		va_start(ap, format);                           \
-		count = how(&d, f, format, ap);                 \
+		count = how(&d, from, format, ap);              \
 		va_end(ap);                                     \
 		return count;                                   \
 	}
@@ -388,12 +378,12 @@ static int scan_wide_stream(const struct dialect *d, FILE *f, const wchar_t *for
 	}
 
 #define EACH_NAME(d, prefix)                                                     \
-	FROM_STRING(d, prefix##sscanf, char, scan_string)                        \
-	FROM_STRING(d, prefix##swscanf, wchar_t, scan_wide_string)               \
-	FROM_STREAM(d, prefix##fscanf, char, scan_stream, f, FILE *f,)           \
-	FROM_STREAM(d, prefix##fwscanf, wchar_t, scan_wide_stream, f, FILE *f,)  \
-	FROM_STREAM(d, prefix##scanf, char, scan_stream, stdin, )                \
-	FROM_STREAM(d, prefix##wscanf, wchar_t, scan_wide_stream, stdin, )       \
+	FROM(d, prefix##sscanf, char, scan_string, s, const char *s,)            \
+	FROM(d, prefix##swscanf, wchar_t, scan_wide_string, s, const wchar_t *s,) \
+	FROM(d, prefix##fscanf, char, scan_stream, f, FILE *f,)                  \
+	FROM(d, prefix##fwscanf, wchar_t, scan_wide_stream, f, FILE *f,)         \
+	FROM(d, prefix##scanf, char, scan_stream, stdin, )                       \
+	FROM(d, prefix##wscanf, wchar_t, scan_wide_stream, stdin, )              \
 	BY_LIST(d, prefix##vsscanf, char, const char *, scan_string)             \
 	BY_LIST(d, prefix##vswscanf, wchar_t, const wchar_t *, scan_wide_string) \
 	BY_LIST(d, prefix##vfscanf, char, FILE *, scan_stream)                   \
