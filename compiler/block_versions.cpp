@@ -48,7 +48,7 @@ Instruction *behind_variables(BasicBlock &entry)
 
 	for (Instruction &i : make_early_inc_range(make_range(at, entry.end())))
 		if (auto *variable = dyn_cast<AllocaInst>(&i); variable && isa<Constant>(variable->getArraySize()))
-			variable->moveBefore(at);
+			variable->moveBefore(entry, at);
 	return &*at;
 }
 
