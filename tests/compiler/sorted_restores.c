@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A checkpoint that is taken while libc sorts, in the function that compares, and restores to it
- * from later calls of it: the array ends up sorted, as often as it is tried. argv: TRACKER.
+ * from later calls of it: the array ends up sorted, as often as it is tried. If the session is opened
+ * there, it cannot come back. argv: TRACKER.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -92,11 +93,41 @@ static void sort_ints(size_t n, long from, long to)
 	free(ints);
 }
 
+static const char *tracker;
+
+/* libc has begun to sort, and goes on. */
+static int compare_and_open(const void *a, const void *b)
+{
+	const int *x = a, *y = b;
+
+	calls++;
+	if (calls == 3)
+		session = test_open_built(tracker);
+	if (calls == 5)
+		CHECK(cairn_checkpoint(session, &id) == CAIRN_TAKEN);
+	if (calls > 5)
+		CHECK(cairn_restore(session, id) == CAIRN_EFAILED);
+	return (*x > *y) - (*x < *y);
+}
+
+static void open_while_sorting(void)
+{
+	int ints[100];
+
+	for (int i = 0; i < 100; i++)
+		ints[i] = i * 37 % 100;
+	qsort(ints, 100, sizeof(*ints), compare_and_open);
+	for (int i = 0; i < 100; i++)
+		CHECK(ints[i] == i);
+	CHECK(calls > 5 && cairn_restore(session, id) == CAIRN_EFAILED);
+}
+
 int main(int argc, char **argv)
 {
 	restores = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(argc == 2 && restores != MAP_FAILED);
-	session = test_open_built(argv[1]);
+	tracker = argv[1];
+	open_while_sorting();
 	CHECK_OK(cairn_area_exclude(session, restores, 4096));
 	for (long from = 0; from < 7; from += 3)
 		for (long to = from; to < 8; to++) {

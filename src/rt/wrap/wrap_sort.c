@@ -18,6 +18,7 @@ struct sort {
 	size_t count, size;
 	compare_fn *compare;
 	void *argument;
+	uint64_t turn; /* at the begin */
 	char **from, **to; /* addresses of elements: sorted in runs; these merged */
 };
 
@@ -75,12 +76,22 @@ static void move_elements(struct sort *s, char *beside)
 	}
 }
 
-/* No checkpoint that is taken meanwhile comes back. */
+/* No checkpoint that is taken meanwhile comes back, also not in a session that was opened here. */
+static int compare_in_libc(const void *a, const void *b, void *sort)
+{
+	struct sort *s = sort;
+	int order = s->compare(a, b, s->argument);
+
+	if (__cairn_rt.turn != s->turn)
+		crn_rt_give_up((uintptr_t)s->base, CAIRN_EUNSUPPORTED);
+	return order;
+}
+
 static void sort_in_libc(struct sort *s)
 {
 	crn_rt_give_up((uintptr_t)s->base, CAIRN_EMEMORY);
-	qsort_r(s->base, s->count, s->size, s->compare, s->argument);
-	crn_rt_give_up((uintptr_t)s->base, CAIRN_EMEMORY);
+	s->turn = __cairn_rt.turn;
+	qsort_r(s->base, s->count, s->size, compare_in_libc, s);
 }
 
 static void sort(struct sort *s)
