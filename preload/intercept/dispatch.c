@@ -105,8 +105,11 @@ bool crn_dispatch_inside(const siginfo_t *info, ucontext_t *uc)
  * somebody has sent, the one that tells of a call was dropped, and the call has not been made. Then
  * %rip is behind the instruction and %rcx the same, which no way out of a stub leaves so. The
  * program goes back in front of it, before anything else is done about the signal.
+ *
+ * Not for a fault: its instruction was reached, so no signal was dropped in front of it, and what
+ * lies there may be unreadable (a jump through a null pointer that %rcx holds).
  */
-void crn_dispatch_again(const struct crn_thread *t, ucontext_t *uc)
+void crn_dispatch_again(const struct crn_thread *t, int sig, ucontext_t *uc)
 {
 	greg_t *g = uc->uc_mcontext.gregs;
 	uint8_t insn[2];
@@ -114,6 +117,8 @@ void crn_dispatch_again(const struct crn_thread *t, ucontext_t *uc)
 	if (g[REG_RCX] != g[REG_RIP] || !crn_here.sud || t->in_vfork ||
 		crn_in_own_text((uintptr_t)g[REG_RIP]))
 		return;
+	if (sig == SIGSEGV || sig == SIGBUS) /* sent; the look may raise another one */
+		crn_signal_mask(SIG_UNBLOCK, CRN_SIG(sig));
 	if (crn_user_copy(insn, (const void *)(uintptr_t)(g[REG_RIP] - 2), sizeof(insn)) == 0 &&
 		insn[0] == 0x0f && insn[1] == 0x05)
 		g[REG_RIP] -= 2;

@@ -163,7 +163,7 @@ bool crn_dispatch_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t
 /* The same for a call from within the agent, which a debugger has made: without hooks. */
 bool crn_dispatch_inside(const siginfo_t *info, ucontext_t *uc);
 /* A signal that tells of no call: had one begun whose own signal was dropped, it begins again. */
-void crn_dispatch_again(const struct crn_thread *t, ucontext_t *uc);
+void crn_dispatch_again(const struct crn_thread *t, int sig, ucontext_t *uc);
 
 /*
  * signals.c. The signals that the kernel must never block or the process dies: faults, and SIGSYS,

@@ -415,8 +415,8 @@ void crn_signal_serve(int sig, siginfo_t *info, void *ucontext)
 
 	if (is_fault(sig) && solved(sig, info, uc))
 		return;
-	if (sig != SIGSYS || info->si_code <= 0)
-		crn_dispatch_again(t, uc);
+	if (!raised_here(sig, info) && (sig != SIGSYS || info->si_code <= 0))
+		crn_dispatch_again(t, sig, uc);
 	if (sig == SIGSYS && (crn_timer_signal(t, info, uc) || crn_late_signal(t, info, uc)))
 		return;
 	if (sig == SIGSYS && (t->in_agent || amid_entry(t, uc)) && crn_dispatch_inside(info, uc))

@@ -323,6 +323,34 @@ static void read_only(void)
 	puts(closed[0] == 1 && constant[0] == 'c' ? "survived both" : "changed");
 }
 
+/* The address is in %rcx, where the kernel leaves that of the instruction behind a call. */
+static void jump_to(uintptr_t address)
+{
+	__asm__ volatile("jmp *%[to]" : : [to] "c"(address) : "memory");
+}
+
+/* Through a null pointer, to the first byte behind what is mapped, and to where the file ends. */
+static void jumps(void)
+{
+	int fd = memfd_create("short", MFD_CLOEXEC);
+	char *end = mmap(NULL, 8192, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+
+	if (ftruncate(fd, 4096) < 0 || end == MAP_FAILED)
+		_exit(3);
+	wake_up();
+	if (outside[0]++ == 0)
+		jump_to(0);
+	wake_up();
+	wake_up();
+	if (outside[1]++ == 0)
+		jump_to(1ul << 40);
+	wake_up();
+	wake_up();
+	if (outside[2]++ == 0)
+		jump_to((uintptr_t)end + 4097);
+	puts("survived all");
+}
+
 static void signals(void)
 {
 	volatile int zero = 0;
@@ -540,6 +568,7 @@ int main(int argc, char **argv)
 		{ "sent", sent },
 		{ "stack", stack_overflow },
 		{ "read_only", read_only },
+		{ "jumps", jumps },
 		{ "signals", signals },
 		{ "in_handler", in_handler },
 		{ "pipe", wake_by_pipe },

@@ -47,6 +47,7 @@ CASES = {
     "sent": Case(SEGV, 0),
     "stack": Case(0, 1, "survived"),
     "read_only": Case(0, 2, "survived both"),
+    "jumps": Case(0, 3, "survived all"),
     "signals": Case(0, 2, "survived both"),
     "in_handler": Case(0, 1, "handled 1"),
     "pipe": Case(0, 1, "woken once"),
