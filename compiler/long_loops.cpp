@@ -142,7 +142,7 @@ private:
 	{
 		BasicBlock *before = l.getLoopPreheader();
 		const SCEV *hooks = before && !may_call(l) ? hooks_of_all(l, l) : nullptr;
-		Expander expander(evolution, layout);
+		Expander expander(evolution);
 
 		if (!hooks || !expander.isSafeToExpandAt(hooks, before->getTerminator()))
 			return nullptr;

@@ -144,7 +144,7 @@ private:
 	LongWrite range(const Loop &l, const Run &r, const SCEV *start, const SCEV *back)
 	{
 		Instruction *at = l.getLoopPreheader()->getTerminator();
-		Expander expander(evolution, layout);
+		Expander expander(evolution);
 		IRBuilder<> b(at);
 		Type *word = b.getInt64Ty();
 		Value *low = expander.expandCodeFor(start, b.getPtrTy(), at);
@@ -167,7 +167,7 @@ private:
 		const Instruction *at = l.getLoopPreheader()->getTerminator();
 		const SCEV *back = evolution.getTruncateOrZeroExtend(
 			evolution.getBackedgeTakenCount(&l), Type::getInt64Ty(at->getContext()));
-		Expander expander(evolution, layout);
+		Expander expander(evolution);
 
 		for (const Write &w : writes) {
 			Run run;

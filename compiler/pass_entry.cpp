@@ -12,6 +12,7 @@
 #include "facet_ranges.h"
 #include "function_pass.h"
 #include "libc_calls.h"
+#include "llvm_versions.h"
 #include "loop_counters.h"
 #include "loop_sites.h"
 #include "natives.h"
@@ -19,14 +20,8 @@
 #include "own_heap.h"
 #include "rt/abi.h"
 #include "site_calls.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
-#if LLVM_VERSION_MAJOR >= 22
-#include "llvm/Plugins/PassPlugin.h"
-#else
-#include "llvm/Passes/PassPlugin.h"
-#endif
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 #include <cstdlib>
@@ -195,15 +190,6 @@ bool parse_name(StringRef name, ModulePassManager &passes, ArrayRef<PassBuilder:
 	return true;
 }
 
-// What is compiled to bitcode for a later link gets its hooks there.
-void add_to_unit(ModulePassManager &passes, OptimizationLevel, ThinOrFullLTOPhase phase)
-{
-	if (Options::parse(std::getenv("CAIRN_PASS")).lto)
-		return;
-	if (phase == ThinOrFullLTOPhase::None || phase == ThinOrFullLTOPhase::ThinLTOPostLink)
-		passes.addPass(StoreHookPass());
-}
-
 void register_with(PassBuilder &builder)
 {
 	builder.registerPipelineParsingCallback(parse_name);
@@ -216,15 +202,13 @@ void register_with(PassBuilder &builder)
 		[](ModulePassManager &passes, OptimizationLevel) {
 			passes.addPass(StoreHookPass());
 		});
-#if LLVM_VERSION_MAJOR >= 20
-	builder.registerOptimizerLastEPCallback(add_to_unit);
-#else
-	// Which phase it is cannot be told there; cairn-cc says it (Options::lto).
+	// What is compiled to bitcode for a later link gets its hooks there. Newer LLVM also tells
+	// the phase.
 	builder.registerOptimizerLastEPCallback(
-		[](ModulePassManager &passes, OptimizationLevel level) {
-			add_to_unit(passes, level, ThinOrFullLTOPhase::None);
+		[](ModulePassManager &passes, OptimizationLevel, auto...) {
+			if (!Options::parse(std::getenv("CAIRN_PASS")).lto)
+				passes.addPass(StoreHookPass());
 		});
-#endif
 }
 
 } // namespace
