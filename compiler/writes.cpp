@@ -111,6 +111,7 @@ private:
 			found.writes.push_back({ n, n->getArgOperand(0), 4, Align(1) });
 			return;
 		case Intrinsic::x86_directstore64:
+		case Intrinsic::x86_mmx_movnt_dq: // of MMX: clang 19 still takes these
 			found.writes.push_back({ n, n->getArgOperand(0), 8, Align(1) });
 			return;
 		case Intrinsic::x86_movdir64b:
@@ -126,6 +127,7 @@ private:
 		case Intrinsic::x86_avx2_maskstore_q_256:
 			return signs(n, 0, 1, 2);
 		case Intrinsic::x86_sse2_maskmov_dqu:
+		case Intrinsic::x86_mmx_maskmovq:
 			return signs(n, 2, 1, 0);
 		case Intrinsic::vaend:
 		case Intrinsic::lifetime_start:
@@ -252,10 +254,16 @@ private:
 	{
 		IRBuilder<> b(n);
 		Value *bits = n->getArgOperand(mask);
+		Type *type = n->getArgOperand(value)->getType();
+
+		if (n->getIntrinsicID() == Intrinsic::x86_mmx_maskmovq) {
+			type = FixedVectorType::get(b.getInt8Ty(), 8);
+			bits = b.CreateBitCast(bits, type);
+		}
 		Value *on = b.CreateICmpSLT(bits, Constant::getNullValue(bits->getType()));
 
 		found.lane_writes.push_back({ cast<CallInst>(n), LaneWrite::Masked,
-			n->getArgOperand(to), on, n->getArgOperand(value)->getType() });
+			n->getArgOperand(to), on, type });
 	}
 
 	void add_call(CallBase *c)
