@@ -62,9 +62,12 @@ static void messages(char *at)
 
 	parts[0] = (struct iovec){ (void *)text, 20 };
 	parts[1] = (struct iovec){ (void *)text, 30 };
+	/* By members: padding of a whole struct may have any content. */
 	memset(at, 0, 2 * sizeof(*MESSAGES));
-	for (int i = 0; i < 2; i++)
-		MESSAGES[i].msg_hdr = (struct msghdr){ .msg_iov = &parts[i], .msg_iovlen = 1 };
+	for (int i = 0; i < 2; i++) {
+		MESSAGES[i].msg_hdr.msg_iov = &parts[i];
+		MESSAGES[i].msg_hdr.msg_iovlen = 1;
+	}
 }
 
 /* The same for what comes, to places in `out`. */
