@@ -433,6 +433,12 @@ static inline bool crn_rt_is_fresh(uintptr_t block, size_t len)
  */
 void crn_rt_copy_clean(uintptr_t region, size_t count, uintptr_t tag, uint8_t saved, size_t size);
 
+/*
+ * The same past the caches, with weakly ordered stores. Where other threads come, the locked
+ * instruction that takes room in the list puts them in order before the tags are set.
+ */
+void crn_rt_stream_clean(uintptr_t region, size_t count, uintptr_t tag, uint8_t saved, size_t size);
+
 /* The open interval cannot be restored, for what happened at addr. Anywhere in the program. */
 static inline void crn_rt_give_up(uintptr_t addr, int why)
 {

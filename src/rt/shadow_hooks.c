@@ -32,6 +32,13 @@
 #define WORD      sizeof(word)
 #define EACH_BYTE ((word)0x0101010101010101ull)
 #define BLANK_MAX 4096ul /* regions: most of a large block may not be written at all */
+
+/*
+ * What an interval saves beyond this has no room beside its source in a second-level cache, and is
+ * written past the caches from there on, where several regions follow each other.
+ */
+#define STREAM_AFTER (512ul << 10)
+#define STREAM_RUN   (1ul << 10)
 #define NAMED_(n) __cairn_abi_shadow_##n
 #define NAMED(n)  NAMED_(n)
 
@@ -288,7 +295,11 @@ static void copy(uintptr_t region, size_t count, uintptr_t tag, uint8_t saved)
 	volatile word *to = crn_rt_shadow(region);
 
 	if (REGION >= 64) {
-		crn_rt_copy_clean(region, count, tag, saved, REGION);
+		if (count * REGION >= STREAM_RUN &&
+			crn_rt_listed(&__cairn_rt) * REGION >= STREAM_AFTER)
+			crn_rt_stream_clean(region, count, tag, saved, REGION);
+		else
+			crn_rt_copy_clean(region, count, tag, saved, REGION);
 		return;
 	}
 	for (size_t i = 0; i < count * REGION / WORD; i += 2) {

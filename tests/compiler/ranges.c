@@ -164,6 +164,29 @@ static void check_shapes(cairn_t *c, char *memory)
 	CHECK(memory[0] || memory[1] || memory[2]);
 }
 
+#define LARGE (4l << 20)
+#define ROW   5000l
+
+/* Far more than caches hold, in rows; words that are stored to earlier are saved already. */
+static void check_large(cairn_t *c)
+{
+	static long large[LARGE / sizeof(long)];
+	uint64_t id;
+
+	for (long i = 0; i < LARGE / 8; i++)
+		large[i] = i * 977;
+	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED) {
+		for (long i = 0; i < LARGE / 8; i++)
+			CHECK(large[i] == i * 977);
+		return;
+	}
+	for (long i = 1; i < LARGE / 8; i = i * 5 / 4 + 1)
+		large[i]++;
+	for (long row = 0; row + ROW <= LARGE; row += ROW)
+		down((char *)large + row, ROW, row);
+	CHECK(cairn_restore(c, id) < 0); /* does not return */
+}
+
 int main(int argc, char **argv)
 {
 	char *map = mmap(NULL, SIZE + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -178,6 +201,7 @@ int main(int argc, char **argv)
 	CHECK_OK(cairn_area_exclude(c, progress, sizeof(*progress)));
 	check_shapes(c, map + 4096);
 	check_new_memory(c);
+	check_large(c);
 	printf("%zu rounds\n", (size_t)progress->round);
 	CHECK_OK(cairn_close(c));
 	return 0;

@@ -5,12 +5,12 @@
  */
 #define SHADOW -0x80000000 /* CRN_RT_SHADOW_BELOW */
 
-	.text
-	.globl	crn_rt_copy_clean
-	.hidden	crn_rt_copy_clean
-	.type	crn_rt_copy_clean, @function
+	.macro	copy name, write
+	.globl	\name
+	.hidden	\name
+	.type	\name, @function
 	.p2align 4
-crn_rt_copy_clean:	/* region, count, tag, saved, size */
+\name:	/* region, count, tag, saved, size */
 	.cfi_startproc
 	.irp	reg, ebp, edi, esi, ebx
 	push	%\reg
@@ -22,27 +22,27 @@ crn_rt_copy_clean:	/* region, count, tag, saved, size */
 	mov	28(%esp), %edx
 	mov	32(%esp), %ecx
 	mov	36(%esp), %ebx
-.Lregion:
+.Lregion\@:
 	lea	(%edi,%ebx), %ebp
-.Lpart:
+.Lpart\@:
 	movups	(%edi), %xmm0
 	movups	16(%edi), %xmm1
 	movups	32(%edi), %xmm2
 	movups	48(%edi), %xmm3
 	cmp	%cl, (%edx)
-	je	.Lnext
-	movups	%xmm0, SHADOW(%edi)
-	movups	%xmm1, SHADOW+16(%edi)
-	movups	%xmm2, SHADOW+32(%edi)
-	movups	%xmm3, SHADOW+48(%edi)
+	je	.Lnext\@
+	\write	%xmm0, SHADOW(%edi)
+	\write	%xmm1, SHADOW+16(%edi)
+	\write	%xmm2, SHADOW+32(%edi)
+	\write	%xmm3, SHADOW+48(%edi)
 	add	$64, %edi
 	cmp	%ebp, %edi
-	jb	.Lpart
-.Lnext:
+	jb	.Lpart\@
+.Lnext\@:
 	mov	%ebp, %edi
 	inc	%edx
 	dec	%esi
-	jnz	.Lregion
+	jnz	.Lregion\@
 	.irp	reg, ebx, esi, edi, ebp
 	pop	%\reg
 	.cfi_adjust_cfa_offset -4
@@ -50,6 +50,11 @@ crn_rt_copy_clean:	/* region, count, tag, saved, size */
 	.endr
 	ret
 	.cfi_endproc
-	.size	crn_rt_copy_clean, . - crn_rt_copy_clean
+	.size	\name, . - \name
+	.endm
+
+	.text
+	copy	crn_rt_copy_clean, movups
+	copy	crn_rt_stream_clean, movntps
 
 	.section .note.GNU-stack, "", @progbits
