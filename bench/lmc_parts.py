@@ -24,7 +24,8 @@ from smc import Settings
 PARTS = ("lmc.stores", *(f"lmc.{name}" for name in RECIPES))
 PARTS += ("lmc.sites", "lmc.switches", "lmc.regions", "lmc.clones", "lmc.checks")
 SERVED = ("nginx", "lighttpd", "httpd")
-SWITCHED = (*SERVED, "lua", "sqlite", "hmmer", "bzip2", "libquantum", "x264", *RECIPES_32)
+SWITCHED = (*SERVED, "lua", "sqlite", "hmmer", "bzip2", "libquantum", "x264", "gnugo", "perl")
+SWITCHED += tuple(RECIPES_32)
 NAMES = {"switches": SWITCHED, "regions": SERVED, "clones": SWITCHED}
 
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
 from lmc_recipes import NOTHING
-from lmc_report import TITLES, of
+from lmc_report import TITLES, left_out, of
 from plots import BLACK, canvas, headline, legend_beside, look, save
 
 # What a page tracker does to a short interval would flatten all else.
@@ -32,7 +34,12 @@ def draw(lines: list[dict], folder: Path) -> set[str]:
         drawn.add(_intervals(found, of(lines, "lmc.long"), folder))
     found = [x for x in of(lines, "lmc.switches") if "ratio" in x]
     if found:
-        drawn.add(_switches(found, folder))
+        texts = ("shadow, with more and more optimisations", "time beside the plain program, x")
+        drawn.add(_switches(found, folder, lambda x: x["ratio"], texts, "lmc_switches.png"))
+    found = [x for x in found if x.get("hooks_at_most") and x["row"] != NOTHING]
+    if found:
+        texts = ("stores that have no hook", "share of the hooks that are left out")
+        drawn.add(_switches(found, folder, left_out, texts, "lmc_left_out.png"))
     found = [x for x in of(lines, "lmc.regions") if "ratio" in x]
     if found:
         drawn.add(_regions(found, folder))
@@ -117,23 +124,25 @@ def _intervals(found: list[dict], halves: list[dict], folder: Path) -> str:
     return save(figure, folder, "lmc_runs.png")
 
 
-def _switches(found: list[dict], folder: Path) -> str:
+def _switches(
+    found: list[dict], folder: Path, value: Callable[[dict], float], texts: tuple[str, str],
+    name: str,
+) -> str:  # fmt: skip
     programs = list(dict.fromkeys(x["program"] for x in found))
     rows = list(dict.fromkeys(x["row"] for x in found))
     figure, axes = canvas(max(7.0, 1.5 * len(programs)), 4.2)
     width = 0.8 / len(rows)
     for number, row in enumerate(rows):
-        mine = {x["program"]: x["ratio"] for x in found if x["row"] == row}
+        mine = {x["program"]: value(x) for x in found if x["row"] == row}
         at = [n + (number - (len(rows) - 1) / 2) * width for n in range(len(programs))]
         heights = [mine.get(program, 0) for program in programs]
         axes.bar(at, heights, width, label=row, color=look(row, number)[0])
     axes.set_xticks(range(len(programs)), programs)
     axes.axhline(1, color=BLACK, linestyle="--", linewidth=1)
     axes.grid(axis="x", visible=False)
-    axes.set_ylabel("processor time beside the plain program, x")
-    axes.set_title("shadow, with more and more optimisations")
+    axes.set(title=texts[0], ylabel=texts[1])
     legend_beside(axes)
-    return save(figure, folder, "lmc_switches.png")
+    return save(figure, folder, name)
 
 
 def _regions(found: list[dict], folder: Path) -> str:

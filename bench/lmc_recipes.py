@@ -48,7 +48,7 @@ VARIANTS: dict[str, str | None] = {
 }
 
 # Of programs that take no checkpoints (LMC, section V-B).
-CLONES = {"hooks alone": "", "two versions": "-fcairn-clone=on"}
+CLONES = {"hooks alone": "", "two versions": "-fcairn-clone=on -fcairn-report"}
 
 REGIONS = {f"{1 << shift} B": f"-fcairn-region={1 << shift}" for shift in range(4, 13)}
 

@@ -326,22 +326,42 @@ def _sites(lines: list[dict], section: type) -> Any:
     return out
 
 
+PER_SECOND = "In a second, and in brackets for each request; none where nothing is saved."
+
+
 def _table(lines: list[dict], table: str, cell: Callable[[dict], str]) -> list[list[str]]:
     """A row for each program, a column for each of its rows; what is missing last."""
     found = of(lines, table)
-    columns = list(dict.fromkeys(x["row"] for x in found if "missing" not in x))
+    cells = {(x["program"], x["row"]): cell(x) for x in found if "ratio" in x}
+    rows = dict.fromkeys(x["row"] for x in found)
+    columns = [row for row in rows if any(cells[at] for at in cells if at[1] == row)]
     out = []
-    for program in dict.fromkeys(x["program"] for x in found):
-        cells = {x["row"]: cell(x) for x in found if x["program"] == program and "ratio" in x}
-        if cells:
-            out.append([program, *(cells.get(column, "") for column in columns)])
+    for program in dict.fromkeys(program for program, _ in cells):
+        out.append([program, *(cells.get((program, column), "") for column in columns)])
     out += [[x["program"], *_missing(x, len(columns))] for x in found if "missing" in x]
     return [["program", *columns], *out] if columns else []
 
 
+def left_out(line: dict) -> float:
+    """Of the hooks without optimisations, the share that is not there."""
+    return 1 - line["hooks"] / line["hooks_at_most"]
+
+
 def _left_out(line: dict) -> str:
-    most = line.get("hooks_at_most")
-    return f"{1 - line['hooks'] / most:.0%}" if most else ""
+    if line["row"] == NOTHING or not line.get("hooks_at_most"):
+        return ""
+    return f"{left_out(line):.0%}"
+
+
+def _taken(line: dict) -> str:
+    if not line.get("checkpoints_per_second"):
+        return ""
+    each = f" ({line['per_request']:.2f})" if "per_request" in line else ""
+    return f"{line['checkpoints_per_second']:,.0f}{each}"
+
+
+def _split(line: dict) -> str:
+    return f"{line['split']:,} of {line['functions']:,}" if "split" in line else ""
 
 
 def _switches(lines: list[dict], section: type) -> list[Any]:
@@ -350,20 +370,28 @@ def _switches(lines: list[dict], section: type) -> list[Any]:
         ("Stores without a hook (LMC, Figure 8)",
          "Share of the hooks that are left out, the more is switched on: redundant stores, "
          "those to the stack and to fresh memory, those that one check covers, whole loops.",
-         "lmc.switches", _left_out, ""),
+         "lmc.switches", _left_out, "lmc_left_out.png"),
         ("What the optimisations are worth (LMC, Figures 9 and 10)",
          "Processor time beside the plain program, with a checkpoint per turn. Nothing saved: the "
          "same hooks, and no session (-fcairn-save=off); the undo log has no hooks "
          "without what they store. PROGRAM-32: as a 32-bit program.",
          "lmc.switches", _spread, "lmc_switches.png"),
+        ("Checkpoints of these programs", PER_SECOND, "lmc.switches", _taken, ""),
         ("Servers by the size of a region (LMC, Figure 3; HotDep'13, Figure 1)",
          "Processor time per request beside the plain server, files of 4 KiB.",
          "lmc.regions", _spread, "lmc_regions.png"),
+        ("Checkpoints of these servers", PER_SECOND, "lmc.regions", _taken, ""),
         ("Programs that take no checkpoints (LMC, section V-B)",
          "Processor time beside the plain program: hooks alone, which find no session, "
          "and two versions of the code with a switch (-fcairn-clone=on). A function that can reach "
          "a site has one version only: what is left is the cost of its hooks, and of the switch.",
          "lmc.clones", _spread, ""),
+        ("Functions in two versions (LMC, section V-B)",
+         "Of all that store to memory. The others can reach a checkpoint, or are left, and look "
+         "at the switch where they call what is in two versions: time lost beyond the aim of "
+         f"{AIM_CLONES:.0%} is there, and in the wrappers of libc and the heap, which have one "
+         "version, too.",
+         "lmc.clones", _split, ""),
     ):  # fmt: skip
         rows = _table(lines, table, cell)
         if rows:

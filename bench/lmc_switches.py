@@ -39,8 +39,18 @@ def hooks_of(program: Path) -> dict[str, int]:
     if not report.exists():
         return {}
     said = report.read_text()
-    numbers = {name: int(number) for number, name in re.findall(r"(\d+) ([a-z]+)", said)}
-    return {"hooks": numbers["checks"] + numbers["range"]}
+    names = {"functions": "functions,", "split": "functions in two", "checks": "checks",
+             "ranges": "range calls"}  # fmt: skip
+    found = {key: int(re.search(rf"(\d+) {name}", said)[1]) for key, name in names.items()}
+    return {"hooks": found["checks"] + found["ranges"], **found}
+
+
+def taken(one: dict[str, Any]) -> dict[str, float]:
+    """Checkpoints of a run: a server's for each request, too."""
+    if "rate" in one:
+        each = one["per_request"]
+        return {"per_request": each, "checkpoints_per_second": each * one["rate"]}
+    return {"checkpoints_per_second": one["checkpoints"] / one["seconds"]}
 
 
 def measure(kind: str, settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]:
@@ -64,7 +74,8 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
     def run(row: str) -> dict[str, Any]:
         if work:
             command = [str(programs[row]), *arguments]
-            figures = lmc_runs.one_run(command, work.clean, every=every if every > 1 else 0)
+            typed, rare = folder / work.typed, every if every > 1 else 0
+            figures = lmc_runs.one_run(command, work.clean, typed, rare)
             if every > 1 and figures["checkpoints"]:
                 raise RuntimeError("it took checkpoints")
             return figures
@@ -87,4 +98,6 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
             continue
         mine, plain = found[row], found["plain"]
         out["rounds"], out["median"] = len(mine), median(one[key] for one in mine)
+        counts = [taken(one) for one in mine]
+        out |= {name: round(median(one[name] for one in counts), 2) for name in counts[0]}
         yield out | spread([a[key] / b[key] for a, b in zip(mine, plain)])
