@@ -67,7 +67,7 @@ def with_symbols(settings: Settings) -> str | None:
     if settings.toy or (settings.quick and not path.exists()):
         return None
     try:
-        return str(lmc_programs.plain("hmmer", settings.build))
+        return str(lmc_programs.linked("hmmer", settings.build, "plain"))
     except lmc_programs.BuildError as error:
         print(f"({error}; Debian's hmmsearch is taken)", end=" ", flush=True)
         return None

@@ -23,8 +23,9 @@ if __name__ == "__main__":
     SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
     sys.path[:0] = [str(SCRIPTS), str(SCRIPTS / "servers")]
 
-from lmc_programs import BuildError, asked, built, built_checked
-from lmc_recipes import RECIPES, Recipe
+from debian_source import NotHere
+from lmc_programs import BuildError, Refused, asked, built_checked, linked
+from lmc_recipes import RECIPES
 from lmc_runs import WORKS, one_run
 from lmc_services import SERVICES
 from rounds import RunLog, reason_of
@@ -32,6 +33,7 @@ from servers import ServerError
 from smc import Settings
 
 EVERY = 60  # checkpoints from one comparison to the next, on average
+SKIPPED = 77  # to ctest
 MOST = 40  # comparisons, about: each takes tens of milliseconds
 
 
@@ -55,24 +57,21 @@ def serve(name: str, program: Path, folder: Path, settings: Settings) -> None:
         server.stop()
 
 
-def compute(name: str, recipe: Recipe, program: Path, folder: Path, settings: Settings) -> None:
+def compute(name: str, program: Path, folder: Path, settings: Settings) -> None:
     work = WORKS[name]
     arguments = work.arguments(folder, settings)
 
     def run(path: Path) -> dict[str, Any]:
         return one_run([str(path), *arguments], work.clean, folder / work.typed)
 
-    plain, counted = run(recipe.path("plain")), run(recipe.path("shadow"))
+    bare, counted = (run(linked(name, settings.build, row)) for row in ("plain", "shadow"))
     every = max(1, counted["checkpoints"] // MOST)
     os.environ.update(environment(folder / "log", every))
-    checked = run(program)
-    if checked["answer"] != plain["answer"]:
+    if run(program)["answer"] != bare["answer"]:
         raise RuntimeError("its output is another than that of the plain program")
 
 
-def one_check(name: str, recipe: Recipe, tracker: str, settings: Settings) -> dict[str, Any]:
-    if why := recipe.refused(tracker):
-        raise ServerError(why)
+def one_check(name: str, tracker: str, settings: Settings) -> dict[str, Any]:
     program = built_checked(name, settings.build, tracker)
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
@@ -80,7 +79,7 @@ def one_check(name: str, recipe: Recipe, tracker: str, settings: Settings) -> di
         if name in SERVICES:
             serve(name, program, folder, settings)
         else:
-            compute(name, recipe, program, folder, settings)
+            compute(name, program, folder, settings)
         said = [line.split() for line in (folder / "log").read_text().splitlines()]
         if not said:
             raise ServerError("nothing was compared")
@@ -106,12 +105,12 @@ def measure(settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]
             out = {"table": "lmc.checks", "row": f"{name} {tracker}", "program": name}
             out["tracker"] = tracker
             try:
-                recipe = built(name, settings.build)
+                linked(name, settings.build, "plain")
             except BuildError as error:
                 yield {**out, "missing": str(error)}
                 continue
             figures = log.run(
-                out["row"], 0, lambda n=name, r=recipe, t=tracker: one_check(n, r, t, settings)
+                out["row"], 0, lambda n=name, t=tracker: one_check(n, t, settings)
             )
             if "trouble" in figures:
                 yield {**out, "missing": figures["trouble"]}
@@ -121,26 +120,29 @@ def measure(settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]
 
 def main() -> int:
     build, names = asked(__doc__, RECIPES)
-    status = 0
+    wrong, absent = 0, []
     settings = Settings(build=build, rounds=1, toy=False, quick=True)
     for name in names:
         try:
-            recipe = built(name, build)
-        except BuildError as error:
+            linked(name, build, "plain")
+        except NotHere as error:
+            absent.append(str(error))
             print(name, error, flush=True)
-            status = 1
             continue
         for tracker in ("shadow", "undolog"):
-            if why := recipe.refused(tracker):
-                print(name, tracker, why, flush=True)
-                continue
             try:
-                found = one_check(name, recipe, tracker, settings)
+                found = one_check(name, tracker, settings)
+            except Refused as error:
+                print(name, tracker, error, flush=True)
+                continue
             except (ServerError, OSError, RuntimeError) as error:
                 found = {"wrong": 1, "first": reason_of(error)}
-            status |= found["wrong"] > 0
+            wrong += found["wrong"]
             print(name, tracker, *(f"{key}={value}" for key, value in found.items()), flush=True)
-    return int(status)
+    if absent and not wrong:
+        print(f"SKIP: {'; '.join(absent)}")
+        return SKIPPED
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-from debian_source import PATIENCE, ROOT, STORE, BuildError, compiler, fetch
+from debian_source import PATIENCE, ROOT, STORE, BuildError, NotHere, compiler, fetch
 from lmc_recipes import RECIPES, RECIPES_32, VARIANTS, Recipe
 from results import digest
 
@@ -52,6 +52,10 @@ def newest(build: Path) -> float:
     """When the compiler or what it links into programs was last made."""
     parts = [build / "bin" / "cairn-cc", *build.glob("lib/cairn-*"), *build.glob("lib/libcairn*.a")]
     return max((part.stat().st_mtime for part in parts), default=0)
+
+
+class Refused(BuildError):
+    """By cairn-cc, with this reason."""
 
 
 class Builder:
@@ -181,7 +185,7 @@ def missing(name: str, build: Path) -> str | None:
 def built(name: str, build: Path) -> Recipe:
     """The program with its variants; builds what there is not, or is older than the compiler."""
     if why := missing(name, build):
-        raise BuildError(f"{name}: {why}")
+        raise NotHere(f"{name}: {why}")
     builder = Builder(recipe_of(name), build)
     builder.configure()
     for variant, options in VARIANTS.items():
@@ -189,13 +193,13 @@ def built(name: str, build: Path) -> Recipe:
     return builder.recipe
 
 
-def plain(name: str, build: Path) -> Path:
-    """The program by the same compiler and options, with symbols and without hooks."""
+def linked(name: str, build: Path, variant: str) -> Path:
+    """One variant alone. "plain" is by the same compiler and options, and has no hooks."""
     if why := missing(name, build):
-        raise BuildError(f"{name}: {why}")
+        raise NotHere(f"{name}: {why}")
     builder = Builder(recipe_of(name), build)
     builder.configure()
-    return builder.link("plain", VARIANTS["plain"])
+    return builder.link(variant, VARIANTS[variant])
 
 
 def built_with(name: str, build: Path, rows: dict[str, str]) -> dict[str, Path]:
@@ -209,12 +213,16 @@ def built_checked(name: str, build: Path, tracker: str) -> Path:
     builder = Builder(recipe_of(name), build)
     source, checker = ROOT / "tests" / "compiler" / "checked_site.c", STORE / "checked_site.o"
     words = ["-O1", "-fno-lto", "-fno-omit-frame-pointer", "-fPIE", f"-I{ROOT}/include"]
-    out = builder.recipe.path(f"checked-{tracker}")
+    variant = f"checked-{tracker}"
+    out = builder.recipe.path(variant)
     if out.exists() and out.stat().st_mtime < source.stat().st_mtime:
         out.unlink()
     clang = plain_cc(builder.cairn_cc, STORE / "bin")
     subprocess.run([clang, *words, "-c", source, "-o", checker], check=True)
-    return builder.link(f"checked-{tracker}", f"-fcairn-tracker={tracker} -Wl,{checker}")
+    builder.try_to_link(variant, f"-fcairn-tracker={tracker} -Wl,{checker}")
+    if why := builder.recipe.refused(variant):
+        raise Refused(why)
+    return builder.recipe.path(variant)
 
 
 def asked(description: str | None, programs: Iterable[str]) -> tuple[Path, list[str]]:

@@ -21,10 +21,14 @@ class BuildError(RuntimeError):
     """One line: what could not be had."""
 
 
+class NotHere(BuildError):
+    """What a build begins with is not to be had on this host: a source, a package, a compiler."""
+
+
 def compiler(cairn_cc: Path) -> tuple[str, str]:
     """The clang that cairn-cc calls, and its version."""
     if not cairn_cc.exists():
-        raise BuildError(f"no {cairn_cc}: scripts/install_deps.sh compiler, and build again")
+        raise NotHere(f"no {cairn_cc}: scripts/install_deps.sh compiler, and build again")
     question = [cairn_cc, "-###", "-x", "c", "-c", "/dev/null"]
     said = subprocess.run(question, capture_output=True, text=True).stderr
     clang = re.search(r'"(/[^"]*clang[^"]*)"', said)
@@ -72,7 +76,7 @@ def _apt(*words: str, folder: Path | None = None) -> str:
         timeout=PATIENCE,
     )
     if done.returncode:
-        raise BuildError(f"{' '.join(words)}: {(done.stderr.splitlines() or ['failed'])[-1]}")
+        raise NotHere(f"{' '.join(words)}: {(done.stderr.splitlines() or ['failed'])[-1]}")
     return done.stdout
 
 
@@ -93,7 +97,7 @@ def fetch(package: str) -> Path:
             trouble = str(error)
     else:
         if not versions or not _fetch_upstream(package, folder):
-            raise BuildError(trouble)
+            raise NotHere(trouble)
     (folder / "unpacked").touch()
     return next(folder.glob("*/"))
 

@@ -35,7 +35,7 @@ packages_of() {
 			fi
 		done
 		echo g++ csmith libcsmith-dev
-		echo dpkg-dev make # for the libc of -fcairn-complete, from its source
+		echo dpkg-dev make tcl # for what tests build from its source: a libc, Lua, SQLite
 		;;
 	compiler-32) # cairn-cc -m32
 		echo gcc-multilib libc6-dev-i386 lib32gcc-12-dev lib32stdc++-12-dev
