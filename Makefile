@@ -38,6 +38,7 @@ deps: ## Install what building, testing and the demo need (apt; root or sudo)
 	@scripts/install_deps.sh build test
 	@scripts/install_deps.sh --optional servers qemu
 	@scripts/install_deps.sh --optional compiler
+	@scripts/install_deps.sh --optional compiler-19
 	@scripts/install_deps.sh --optional compiler-32
 
 demo: ## Stock Redis survives crashes under load (installs what it lacks)
@@ -49,6 +50,7 @@ test: ## All tests that this host can run (installs what they lack)
 	@scripts/install_deps.sh build test
 	@scripts/install_deps.sh --optional servers qemu
 	@scripts/install_deps.sh --optional compiler
+	@scripts/install_deps.sh --optional compiler-19
 	@scripts/install_deps.sh --optional compiler-32
 	@$(MAKE) --no-print-directory build
 	@$(PYTHON) scripts/build_musl.py --build $(BUILD) || echo "cairn: its tests are skipped"

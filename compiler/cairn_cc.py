@@ -12,18 +12,21 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import string
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
 # Filled in when the tree is configured.
+LLVM = int("@version@")
 CLANG = "@CRN_CLANG@"
 CLANGXX = "@CRN_CLANGXX@"
 PASS = "@CRN_PASS@.so"
 LLD = "@CRN_LLD@"
 LIBRARY_DIR = "@CMAKE_INSTALL_LIBDIR@"
-MUSL = "cairn-musl"
+MUSL = "cairn-musl-@version@"
+HELP = """@CRN_HELP@"""
 NARROW = "cairn-32"  # the folder of what 32-bit programs link
 NARROW_AT = "@CRN_RT_IMAGE_AT_32@"  # where they lie
 
@@ -52,7 +55,7 @@ SYSTEM_DIRS = (
     "/lib32", "/usr/lib32",
 )  # fmt: skip
 # What makes the linker write a program that is not position independent.
-FIXED_PLACE = {"-no-pie", "--no-pie", "-no-pic-executable", "--no-pic-executable"}
+FIXED_PLACE = {"-no-pie", "--no-pie", "-nopie", "-no-pic-executable", "--no-pic-executable"}
 # Words by which code with hooks says what it was made for (src/rt/abi.h).
 MADE_FOR = re.compile(rb"__cairn_abi_([a-z]+_?\w*)\0")
 # What begins an interval: code that is linked without bitcode and names one of these may do so.
@@ -60,34 +63,10 @@ BEGINS = (
     b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close", b"cairn_resume",
     b"__cairn_site",
 )  # fmt: skip
+# How bitcode begins, in a file or a member of an archive, up to who wrote it.
+BITCODE = re.compile(rb"(?:\A|`\n)BC\xc0\xde5\x14\0\0....b\x0c0\$(.{6})", re.S)
+LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits + "._"
 PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
-
-HELP = """\
-OPTIONS OF CAIRN (defaults in parentheses; see man cairn-cc; clang's options follow):
-
-  -fcairn-tracker=shadow|undolog  save the region of a store, or log every store (shadow)
-  -fcairn-region=BYTES            size of a region: 1, or 16 to 4096 (128)
-  -fcairn-tags=zero|bzero|mmap|dontneed|epoch
-                                  how the tags of regions are reset (zero)
-  -fcairn-unit                    insert hooks in each translation unit, not at the link
-  -fcairn-site=FUNCTION[:entry|:return][:long][/N]
-                                  take a checkpoint there, without a change of the source
-  -fcairn-site-threads=all|one    one: other threads write nothing that must come back (all)
-  -fcairn-keep=K                  number of checkpoints that sites keep (1)
-  -fcairn-profile                 build a program that counts its loops
-  -fcairn-sites=FILE[:long]       take checkpoints in the loops that this profile recommends
-  -fcairn-threads                 track the stores of all threads
-  -fcairn-guard=on|off            stop at stray stores to the engine's memory (off)
-  -fcairn-complete                link statically with a libc that has hooks, too
-  -fcairn-hybrid                  track long intervals by pages
-  -fcairn-clone=on|off            also keep a version of the code without hooks (off)
-  -fcairn-save=on|off             off: hooks that save nothing, for measurements (on)
-  -fcairn-report                  print what each function's hooks cover, and what they do not
-  -fcairn-warn-uncovered          warn of code that may write memory and has no hooks
-  -fcairn-abilist=FILE            what is known of external functions, in DFSan's format
-  -fcairn-{stack,fresh,loops,segments,aggregate,aligned,redundant,calls,wrap,heap}=on|off
-                                  one optimisation or kind of hook
-"""
 
 
 class Wrong(Exception):
@@ -173,10 +152,8 @@ class Command:
 
     def read_own(self, word: str) -> None:
         name, equals, value = word.removeprefix("-fcairn-").partition("=")
-        if name == "tracker" and value in TRACKERS:
-            self.own["tracker"] = value
-        elif name == "region" and value in REGIONS:
-            self.own["region"] = value
+        if value in {"tracker": TRACKERS, "region": REGIONS}.get(name, ()):
+            self.own[name] = value
         elif name == "tags" and value in TAGS:
             self.tags = value
         elif name in SWITCHES and value in ("on", "off"):
@@ -304,15 +281,13 @@ class Command:
         if self.complete:
             own |= {"heap": "off", "own": "off"}  # what has libc's names is libc's, with hooks
         own["tags"] = "epoch" if self.tags == "epoch" else "one"
-        if self.report:
-            own["report"] = "on"
+        own |= {name: "on" for name, given in (
+            ("report", self.report), ("warn-uncovered", self.warn_uncovered)) if given}  # fmt: skip
         if link and self.loops and self.may_lack_sites():
             own["may-lack-sites"] = "on"
             if sum(not name.startswith("-l") for name in self.files) < 2:
                 own["warn-lack"] = "off"  # configure's checks want no warnings
-        own.update(self.lost)
-        if self.warn_uncovered:
-            own["warn-uncovered"] = "on"
+        own |= self.lost
         items = [*own.items(), ("libc-abilist", library("cairn-libc.abilist"))]
         items += [*(("site", x) for x in self.sites), *(("abilist", x) for x in self.abi_lists)]
         return ",".join(f"{key}={value}" for key, value in items)
@@ -328,11 +303,14 @@ def find_inputs(name: str, dirs: list[str]) -> list[Path]:
 
 
 @cache
+def read(path: Path) -> bytes | None:
+    return path.read_bytes() if os.access(path, os.R_OK) else None
+
+
 def native_code(path: Path) -> bytes | None:
     """The content of an object, an archive or assembly; empty of others; None if it has no say."""
-    try:
-        content = path.read_bytes()
-    except OSError:
+    content = read(path)
+    if content is None:
         return None
     if content.startswith(b"!<thin>") or (path.suffix == ".so" and content.startswith(b"/*")):
         # It only names other files.
@@ -388,8 +366,7 @@ def check(command: Command) -> None:
     if command.narrow():
         check_narrow(command)
     elif command.links() and not command.partial():
-        fixed = [*FIXED_PLACE.intersection(command.linker | command.flags), *(
-            word for word in ("-nopie",) if command.has(word))]  # fmt: skip
+        fixed = sorted(FIXED_PLACE.intersection(command.linker | command.flags))
         if fixed:
             raise Wrong(f"{fixed[0]}: an instrumented program must be position independent "
                         "(its shadow is at a constant distance from where PIEs lie)")
@@ -451,6 +428,29 @@ def family(word: str) -> str:
     return kind if kind in ("version", "tags") else "hooks"
 
 
+def refuse(path: Path, line: str) -> None:
+    if not (read(path) or b"").startswith(b"!<arch>"):
+        raise Wrong(f"{line}: compile all with the same")
+    # It may be that nothing of it is linked.
+    print(f"cairn-cc: warning: something in {line}", file=sys.stderr)
+
+
+def check_bitcode(command: Command) -> None:
+    """What a newer LLVM has written may mean something else to the one that links."""
+    for path in command.paths():
+        version = max(map(written_by, BITCODE.findall(read(path) or b"")), default=0)
+        if version > LLVM:
+            refuse(path, f"{path} has bitcode of LLVM {version}; this link is by LLVM {LLVM}")
+
+
+def written_by(letters: bytes) -> int:
+    """The version in "LLVM22.1.8": the length, and letters, of six bits each."""
+    bits = int.from_bytes(letters, "little")
+    name = "".join(LETTERS[bits >> at & 63] for at in range(6, 48, 6))
+    version = re.match(r"LLVM(\d+)", name)
+    return int(version[1]) if version else 0
+
+
 def check_objects(command: Command) -> None:
     """Code with hooks must be made for the run-time of this link; other code is reported."""
     want = {"version": "version_@CRN_RT_ABI@", "hooks": command.kinds()[0]}
@@ -473,11 +473,7 @@ def check_objects(command: Command) -> None:
             continue
         ours = {want[family(word)] for word in words if family(word) in want}
         theirs, these = (" ".join(sorted(map(options_of, w))) for w in (words, ours))
-        line = f"{path} has hooks for {theirs}; this link is for {these}"
-        if not code.startswith(b"!<arch>"):
-            raise Wrong(f"{line}: compile all with the same")
-        # It may be that nothing of it is linked.
-        print(f"cairn-cc: warning: something in {line}", file=sys.stderr)
+        refuse(path, f"{path} has hooks for {theirs}; this link is for {these}")
 
 
 def library(name: str) -> str:
@@ -492,7 +488,7 @@ def library(name: str) -> str:
                     "compiler-32, then build it anew")
     if name == MUSL:
         raise Wrong("-fcairn-complete needs a libc with hooks: scripts/build_musl.py --build "
-                    f"{base}")
+                    f"{base} --compiler {Path(__file__).name}")
     raise Wrong(f"{name} is missing beside {base}: build or install all of Cairn")
 
 
@@ -575,6 +571,8 @@ def main() -> int:
     try:
         command = Command(sys.argv[1:])
         check(command)
+        if command.links():
+            check_bitcode(command)
         if command.complete and name.startswith("cairn-c++"):
             raise Wrong("-fcairn-complete is for C: there is no libstdc++ for its libc")
         if command.links() and not command.partial():

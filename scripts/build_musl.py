@@ -3,7 +3,10 @@
 """A libc for `cairn-cc -fcairn-complete`: musl, from Debian's source, as bitcode that gets its
 hooks at each link like all else of the program.
 
-    build_musl.py [--build DIR]      DIR/bin/cairn-cc will find it in DIR/lib/cairn-musl
+    build_musl.py [--build DIR] [--compiler NAME]
+
+NAME, cairn-cc by default, is in DIR/bin. It will find the libc in DIR/lib/cairn-musl-VERSION, where
+the version is that of its LLVM.
 
 What hooks cannot see is taken out on the way: system calls, births and ends of threads become calls
 of the run-time (wrap_musl.c of src/rt), and the clock is asked by system call. Copying and filling
@@ -58,8 +61,7 @@ def run(folder: Path, *command: str) -> None:
         raise BuildError(f"{' '.join(command)[:60]} failed ({log})")
 
 
-def build(cairn_cc: Path, target: Path) -> None:
-    clang, version = compiler(cairn_cc)
+def build(clang: str, version: str, target: Path) -> None:
     source = fetch("musl")
     folder = STORE / "musl"
     shutil.rmtree(folder, ignore_errors=True)
@@ -89,14 +91,17 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--compiler", default="cairn-cc")
     parser.add_argument("--again", action="store_true")
     args = parser.parse_args()
-    target = args.build.resolve() / "lib" / "cairn-musl"
+    tree = args.build.resolve()
     try:
         if not shutil.which("dpkg-source"):
             raise BuildError("dpkg-dev is not installed (scripts/install_deps.sh compiler)")
+        clang, version = compiler(tree / "bin" / args.compiler)
+        target = tree / "lib" / f"cairn-musl-{version}"
         if args.again or not target.exists():
-            build(args.build.resolve() / "bin" / "cairn-cc", target)
+            build(clang, version, target)
     except BuildError as error:
         print(f"build_musl.py: {error}", file=sys.stderr)
         return 1

@@ -4,8 +4,8 @@
 #
 #	install_deps.sh [--check|--optional] SET...
 #
-#	SET         build | test | compiler | compiler-32 | servers | qemu | demo | bench |
-#	            programs | lint
+#	SET         build | test | compiler | compiler-19 | compiler-32 | servers | qemu | demo |
+#	            bench | programs | lint
 #	--check     install nothing; name what is missing and fail
 #	--optional  what cannot be installed is named, but is no failure (its tests are skipped)
 #
@@ -28,14 +28,14 @@ packages_of() {
 		;;
 	test) echo g++ libcmocka-dev git ;;
 	compiler) # cairn-cc: 22 where the archive has it (security updates have), else 19
-		for version in 22 19; do
-			if [ $version = 19 ] || can_have clang-$version; then
-				echo clang-$version lld-$version llvm-$version-{dev,tools}
-				break
-			fi
-		done
+		llvm=19
+		! can_have clang-22 || llvm=22
+		echo clang-$llvm lld-$llvm llvm-$llvm-{dev,tools}
 		echo g++ csmith libcsmith-dev
 		echo dpkg-dev make tcl # for what tests build from its source: a libc, Lua, SQLite
+		;;
+	compiler-19) # cairn-cc-19, beside one of 22
+		echo clang-19 lld-19 llvm-19-{dev,tools}
 		;;
 	compiler-32) # cairn-cc -m32
 		echo gcc-multilib libc6-dev-i386 lib32gcc-12-dev lib32stdc++-12-dev

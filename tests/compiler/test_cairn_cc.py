@@ -585,10 +585,10 @@ class CommandLine(Compiling):
 
     def test_unknown_option_of_the_pass(self) -> None:
         """The pass itself refuses what it does not know, should the wrapper be older."""
-        plugin = Path(CAIRN_CC).parent.parent / "lib" / "cairn-pass.so"
-        clang = self.cc("-###", "-c", "part.c").stderr.split('"')[1]
+        clang = re.search(r'(?s)n (\d+).*?"(.*?)"', self.cc("-###", "-c", "part.c").stderr)
+        plugin = Path(CAIRN_CC).parent.parent / "lib" / f"cairn-pass-{clang[1]}.so"
         done = subprocess.run(
-            [clang, f"-fpass-plugin={plugin}", "-c", "part.c"], cwd=self.folder,
+            [clang[2], f"-fpass-plugin={plugin}", "-c", "part.c"], cwd=self.folder,
             env={**os.environ, "CAIRN_PASS": "frob=on"}, capture_output=True, text=True,
         )  # fmt: skip
         self.assertNotEqual(done.returncode, 0)

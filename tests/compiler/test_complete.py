@@ -73,7 +73,9 @@ def main() -> int:
     parser.add_argument("cairn_cc")
     parser.add_argument("root")
     args = parser.parse_args()
-    if not (Path(args.cairn_cc).parent.parent / "lib" / "cairn-musl").exists():
+    question = [args.cairn_cc, "-fcairn-complete", "-E", "-xc", "/dev/null"]
+    said = subprocess.run(question, capture_output=True, text=True).stderr
+    if "needs a libc with hooks" in said:
         print("SKIP: a libc with hooks (scripts/build_musl.py)")
         return SKIP
     if args.plant:

@@ -131,7 +131,9 @@ def main() -> int:
         print("SKIP: csmith and libcsmith-dev")
         return SKIP
     if any("complete" in mode for mode in args.mode or ()):
-        if not (Path(args.cairn_cc).parent.parent / "lib" / "cairn-musl").exists():
+        question = [args.cairn_cc, "-fcairn-complete", "-E", "-xc", "/dev/null"]
+        said = subprocess.run(question, capture_output=True, text=True).stderr
+        if "needs a libc with hooks" in said:
             print("SKIP: a libc with hooks (scripts/build_musl.py)")
             return SKIP
     MACHINE.extend(["-m32"] if args.m32 else [])
