@@ -295,8 +295,8 @@ class Command:
 
 def find_inputs(name: str, dirs: list[str]) -> list[Path]:
     """The files that an input of the linker may mean."""
-    if not name.startswith("-l"):
-        return [] if name == "-" else [Path(name)]
+    if not name.startswith("-l"):  # what is no file, as /dev/stdin, can be read but once
+        return [Path(name)] if Path(name).is_file() else []
     names = [name[3:]] if name[2:3] == ":" else [f"lib{name[2:]}.so", f"lib{name[2:]}.a"]
     found = [Path(folder) / n for folder in (*dirs, *SYSTEM_DIRS) for n in names]
     return [path for path in found if path.is_file()]

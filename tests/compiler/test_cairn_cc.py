@@ -266,7 +266,7 @@ class CommandLine(Compiling):
         self.assertEqual(self.run_built(), RESTORED)
         # a language that holds to the end of the line is not the run-time's
         self.cc("-fcairn-profile", "part.c", "-xc", "-", stdin=PROGRAM)
-        self.cc("part.c", "-x", "c", "-", stdin=PROGRAM)
+        self.cc("part.c", "-x", "c", "/dev/stdin", stdin=PROGRAM)
         self.assertEqual(self.run_built(), RESTORED)
 
     def test_fat_objects(self) -> None:
