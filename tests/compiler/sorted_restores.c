@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A checkpoint that is taken while libc sorts, in the function that compares, and restores to it
- * from later calls of it: the array ends up sorted, as often as it is tried. If the session is opened
- * there, it cannot come back. argv: TRACKER.
+ * from later calls of it: the array ends up sorted, as often as it is tried. If the session is
+ * opened there, it cannot come back. argv: TRACKER.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
