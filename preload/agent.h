@@ -334,6 +334,7 @@ struct crn_agent {
 	struct crn_sites *sites;     /* sites/ */
 	struct crn_stat_page *stat;  /* shared with `cairn stat` */
 	uint64_t space_added[2];     /* effects/: what RLIMIT_AS has for us, in soft, hard */
+	uintptr_t break_begin;       /* effects/: the program break at the start */
 	uint32_t refused_said;       /* effects/: refusals that have been reported */
 	/* recover/: handlers from which the program has gone on; their faults are no crashes */
 	uintptr_t resuming[4];

@@ -162,6 +162,7 @@ void crn_agent_start(int argc, char **argv, char **envp)
 	find_image();
 	crn_here.agent.config = plan->config;
 	crn_here.agent.pid = crn_getpid();
+	crn_here.agent.break_begin = crn_memory_break(0);
 	crn_context_init(auxiliary(envp, AT_HWCAP2) & HWCAP2_FSGSBASE);
 	if (arm() < 0) {
 		crn_warn("the agent cannot start: the program runs bare");

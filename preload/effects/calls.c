@@ -426,8 +426,8 @@ static bool room_found(const struct crn_call *call)
 	if (!lacks_room(call->result))
 		return false;
 	crn_effects_lock();
-	found = e->delayed_count || (e->hold && e->hold->used);
-	crn_effects_settle();
+	found = e->hold && e->hold->used;
+	found |= crn_effects_settle();
 	found |= crn_effects_close_kept();
 	e->let_go |= found;
 	crn_effects_unlock();

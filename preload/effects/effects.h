@@ -251,6 +251,7 @@ enum crn_inverse_kind {
 	CRN_INV_UNMAP,      /* munmap [a, a+b) */
 	CRN_INV_KEEP,       /* the delayed munmap [a, a+b) is not wanted any more */
 	CRN_INV_BREAK,      /* the kernel's program break to a */
+	CRN_INV_BREAK_KEPT, /* break_put_off to a */
 	CRN_INV_PROTECT,    /* [a, a+b) to protection c */
 	CRN_INV_ACTION,     /* signal fd: text = struct crn_ksigaction */
 	/* a: so many signals of the interval came before; b: its own was pending (ITIMER) */
@@ -528,6 +529,7 @@ struct crn_effects {
 	struct crn_delayed *delayed;
 	uint32_t delayed_count;
 	uint64_t delayed_bytes;
+	uintptr_t break_put_off; /* the program's break; 0: the kernel's (hooks_break.c) */
 
 	uint8_t *pool, *pool_spare;
 	uint32_t pool_used;         /* starts at 8: offset 0 means none */
@@ -572,8 +574,8 @@ bool crn_inverses_close(void);
 
 /* Make the state; the session is open. 0 or a negative code. */
 int crn_effects_open(void);
-/* Before a checkpoint: do what was delayed, so that the checkpoint does not contain it. */
-void crn_effects_settle(void);
+/* Before a checkpoint: do what was delayed, so that it does not contain that. Was there any? */
+bool crn_effects_settle(void);
 /* The same with what it has closed: a child that is about to be forked would have it for good. */
 void crn_effects_let_go(void);
 bool crn_effects_close_kept(void); /* only what it has closed; was there anything? */
@@ -585,10 +587,7 @@ static inline void crn_call_raise(struct crn_call *call)
 	call->effect = CRN_EFFECT_OUTPUT;
 }
 
-/*
- * Blocks of the engine's arena: zeroed; there is no way to give them back, so tables grow by
- * doubling.
- */
+/* Blocks of the engine's arena, zeroed; none can be given back, so tables grow by doubling. */
 void *crn_effects_alloc(size_t size);
 
 /* The program's limit of descriptors, as it is now. */

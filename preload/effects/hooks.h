@@ -64,6 +64,11 @@ bool crn_map_call(struct crn_call *call);
  * unmapped, it is now: make the call once more.
  */
 bool crn_memory_found(struct crn_call *call);
+void crn_break_settle(void); /* effects lock held */
+/* Has the program given up a part of this by a break that has fallen? */
+bool crn_break_overlaps(uintptr_t addr, size_t len);
+/* Whole pages of private memory become zeros until a restore; false: not all of them can. */
+bool crn_memory_empty(uintptr_t begin, uintptr_t end);
 /* F_ADD_SEALS: the file may have been mapped until just now. Effects lock held. */
 enum crn_verdict crn_memory_sealed(struct crn_call *call);
 

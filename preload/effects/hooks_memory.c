@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls that change the process's mappings. A new mapping is removed again by a restore. An munmap
- * is deferred until the next checkpoint, so its memory is still there. Everything that loses
- * content at once (MAP_FIXED over something, mremap, a shrinking brk) is done and followed by a
- * checkpoint.
+ * is deferred until the next checkpoint, so its memory is still there; so is the fall of the break
+ * (hooks_break.c). Everything that loses content at once (MAP_FIXED over something, mremap) is
+ * done and followed by a checkpoint.
  *
  * A call that takes memory away is made inside its hook, between checkpoints: a checkpoint that
  * another thread is taking would otherwise read into a hole.
@@ -31,7 +31,7 @@ static bool overlaps_delayed(uintptr_t addr, size_t len)
 		if (e->delayed[i].addr < addr + len &&
 			addr < e->delayed[i].addr + e->delayed[i].len)
 			return true;
-	return false;
+	return crn_break_overlaps(addr, len);
 }
 
 /* Something of [addr, addr+len) is mapped, or it cannot be told. */
@@ -63,9 +63,8 @@ static void settle_for(struct crn_call *call, uintptr_t addr, size_t len)
 /* Unmap at once what the program has given up. Did anything wait for that? */
 static bool give_back(struct crn_call *call)
 {
-	if (!crn_agent->effects->delayed_count)
+	if (!crn_effects_settle())
 		return false;
-	crn_effects_settle();
 	crn_call_raise(call);
 	return true;
 }
@@ -204,29 +203,6 @@ static void mprotect_after(struct crn_call *call)
 	inv->c = call->scratch[0];
 }
 const struct crn_hook crn_hook_mprotect = {mprotect_before, mprotect_after};
-
-static enum crn_verdict brk_before(struct crn_call *call)
-{
-	call->scratch[0] = (uint64_t)crn_sys1(SYS_brk, 0);
-	return CRN_CALL_RUN_THEN;
-}
-
-static void brk_after(struct crn_call *call)
-{
-	uint64_t old = call->scratch[0], now = (uint64_t)call->result;
-	struct crn_inverse *inv;
-
-	if (now == old)
-		return;
-	if (now < old) { /* content is gone */
-		crn_call_raise(call);
-		return;
-	}
-	inv = crn_inverse_add(call, CRN_INV_BREAK, -1);
-	if (inv)
-		inv->a = old;
-}
-const struct crn_hook crn_hook_brk = {brk_before, brk_after};
 
 static enum crn_verdict mremap_before(struct crn_call *call)
 {
@@ -394,6 +370,18 @@ static void save_dropped(uintptr_t addr, uintptr_t end)
 	}
 	for (; addr < end; addr += CRN_PAGE_SIZE)
 		(void)!cairn_area_touch(crn_agent->session, (void *)addr, CRN_PAGE_SIZE);
+}
+
+bool crn_memory_empty(uintptr_t begin, uintptr_t end)
+{
+	const long args[6] = { (long)begin, (long)(end - begin), MADV_DONTNEED };
+	const struct crn_range ends[2] = { { begin, end } };
+
+	if (crn_maps_minds(crn_agent->session))
+		return crn_maps_call(crn_agent->session, SYS_madvise, args, CRN_MAPS_DROPS, ends) >=
+			0;
+	save_dropped(begin, end);
+	return crn_sys3(SYS_madvise, args[0], args[1], args[2]) >= 0;
 }
 
 /* The kernel frees lazily up to the first mapping that is not private and anonymous. */

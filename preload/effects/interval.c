@@ -8,6 +8,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/hold.h"
+#include "effects/hooks.h"
 #include "effects/inherited_input.h"
 #include "effects/planted.h"
 #include "os/proc.h"
@@ -133,12 +134,13 @@ void crn_effects_cannot_undo(const char *why)
  * The checkpoint that is about to be taken must not contain what the program has given up. From
  * here to the commit nothing can be undone; if the checkpoint fails it stays so until one succeeds.
  */
-void crn_effects_settle(void)
+bool crn_effects_settle(void)
 {
 	struct crn_effects *e = crn_agent->effects;
 
-	if (!e->delayed_count)
-		return;
+	if (!e->delayed_count && !e->break_put_off)
+		return false;
+	crn_break_settle();
 	for (uint32_t i = 0; i < e->delayed_count; i++) {
 		const struct crn_delayed *d = &e->delayed[i];
 		const struct crn_range ends[2] = { { d->addr, d->addr + d->len } };
@@ -149,6 +151,7 @@ void crn_effects_settle(void)
 	e->delayed_count = 0;
 	e->delayed_bytes = 0;
 	crn_effects_cannot_undo("memory was given back to the kernel");
+	return true;
 }
 
 void crn_effects_let_go(void)

@@ -226,6 +226,9 @@ static long run(const struct crn_inverse *inv)
 		return keep_mapping(inv);
 	case CRN_INV_BREAK:
 		return crn_sys1(SYS_brk, inv->a) == (long)inv->a ? 0 : -ENOMEM;
+	case CRN_INV_BREAK_KEPT:
+		crn_agent->effects->break_put_off = inv->a;
+		return 0;
 	case CRN_INV_PROTECT:
 		return protect(inv);
 	case CRN_INV_ACTION:
