@@ -23,10 +23,10 @@ bool can_split(Function &f, const Checkpoints &checkpoints)
 {
 	uint64_t switches = 1;
 
-	if (f.isPresplitCoroutine() || f.hasPersonalityFn())
+	if (f.isPresplitCoroutine())
 		return false;
 	for (BasicBlock &b : f) {
-		if (b.isEHPad() || isa<CallBrInst>(b.getTerminator()))
+		if ((b.isEHPad() && !b.isLandingPad()) || isa<CallBrInst>(b.getTerminator()))
 			return false;
 		switches += b.hasAddressTaken();
 		for (Instruction &i : b) {
@@ -59,21 +59,36 @@ Gate cut(Instruction *at, bool twice)
 	return { block, block->splitBasicBlock(at->getIterator(), "cairn.on"), twice };
 }
 
+// Where the call goes on, or is caught, if anything is done there.
+void put_behind(Instruction &i, SmallPtrSetImpl<Instruction *> &after)
+{
+	SmallVector<Instruction *, 2> places;
+
+	if (auto *invoke = dyn_cast<InvokeInst>(&i))
+		for (BasicBlock *b : { invoke->getNormalDest(), invoke->getUnwindDest() })
+			places.push_back(&*b->getFirstInsertionPt());
+	else if (auto *call = dyn_cast<CallInst>(&i); call && !call->isMustTailCall())
+		places.push_back(call->getNextNode());
+	for (Instruction *at : places)
+		if (!isa<ReturnInst, ResumeInst, UnreachableInst>(at))
+			after.insert(at);
+}
+
 SmallVector<Gate, 16> cut_all(Function &f, const Checkpoints &checkpoints)
 {
 	// First: a variable that follows a call is no longer behind it then.
 	Instruction *begin = behind_variables(f.getEntryBlock());
+	SmallPtrSet<Instruction *, 16> after;
 	SmallVector<Instruction *, 16> behind;
 	SmallVector<BasicBlock *, 16> targets;
 	SmallVector<Gate, 16> gates;
 
-	for (Instruction &i : instructions(f)) {
-		auto *call = dyn_cast<CallInst>(&i);
-
-		if (call && !call->isMustTailCall() && checkpoints.at(i) &&
-			!isa<ReturnInst, UnreachableInst>(call->getNextNode()))
-			behind.push_back(call->getNextNode());
-	}
+	for (Instruction &i : instructions(f))
+		if (checkpoints.at(i))
+			put_behind(i, after);
+	for (Instruction &i : instructions(f))
+		if (after.contains(&i))
+			behind.push_back(&i);
 	// Of computed jumps, which go to one place.
 	for (BasicBlock &b : f)
 		if (b.hasAddressTaken())

@@ -1,8 +1,8 @@
 ; SPDX-License-Identifier: MIT
 ; A function that can reach a checkpoint has both versions of its blocks. It goes on in the one that is
 ; right where it begins, behind each call that may change that, and where computed jumps lead. Values that
-; live across such a place are joined there. What unwinding leads to is not copied, nor assembly that
-; defines a symbol: one version then.
+; live across such a place are joined there. A call that may unwind has two such places behind it. Assembly
+; that defines a symbol is not copied: one version then.
 ; RUN: CHECK link=on,report=on,native-quiet=on,clone=on
 ; RUN: OFF link=on,report=on,native-quiet=on
 ; RUN: HYBRID link=on,report=on,native-quiet=on,clone=on,hybrid=on
@@ -18,11 +18,11 @@ declare i32 @personality(...)
 
 ; CHECK: cairn: across: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
 ; CHECK: cairn: jumps: 2 writes, 0 stack, 0 fresh, 0 loops, 0 aggregated, 0 redundant, 2 checks
-; CHECK: cairn: unwinds: 1 writes
-; CHECK: 3 functions in two versions
+; CHECK: cairn: unwinds: 2 writes
+; CHECK: 4 functions in two versions
 ; OFF: 0 functions in two versions
 ; HYBRID: 0 functions in two versions
-; LOG: 3 functions in two versions
+; LOG: 4 functions in two versions
 
 ; CHECK-LABEL: define i64 @across(
 ; CHECK: %variable = alloca i64
@@ -101,8 +101,17 @@ define void @numbers(ptr %p) {
 }
 
 ; CHECK-LABEL: define void @unwinds(
-; CHECK-NOT: cairn.hooked
-; CHECK: ret void
+; CHECK: fine:
+; CHECK: %cairn.hooked{{[0-9]+}} = load i64
+; CHECK: caught:
+; CHECK-NEXT: landingpad
+; CHECK-NEXT: cleanup
+; CHECK-NEXT: %cairn.hooked{{[0-9]+}} = load i64
+; CHECK: caught.plain:
+; CHECK-NEXT: landingpad
+; CHECK-NEXT: cleanup
+; CHECK-NEXT: %cairn.hooked{{[0-9]+}} = load i64
+; CHECK: }
 define void @unwinds(ptr %p) personality ptr @personality {
   %r = invoke i32 @cairn_checkpoint(ptr null, ptr null) to label %fine unwind label %caught
 fine:
@@ -110,5 +119,6 @@ fine:
   ret void
 caught:
   %l = landingpad { ptr, i32 } cleanup
+  store i64 2, ptr %p, align 8
   resume { ptr, i32 } %l
 }
