@@ -531,6 +531,9 @@ def arguments(command: Command, cxx: bool) -> list[str]:
         words += ["-no-pie", f"-Wl,--image-base={NARROW_AT}"]
     elif not command.has("-static-pie"):
         words += ["-pie"]
+    if command.has("-static-pie", "-static") and not command.complete:
+        # Or what the program has allocated would be freed by libc's own.
+        words += [f"-Wl,--wrap={name}" for name in ("free", "realloc", "malloc_usable_size")]
     if command.profile:
         return words + [library("libcairn_rt_loops.a"), library("libcairn.a"),
                         "-Wl,--export-dynamic-symbol=__cairn_*"]  # fmt: skip

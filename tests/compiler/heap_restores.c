@@ -4,6 +4,8 @@
  * to any of them, thousands of times: each block holds what it held, no two overlap, what libc
  * allocates may be freed as well, and memory does not grow. argv: TRACKER COUNT.
  */
+#define _GNU_SOURCE
+#include <argz.h>
 #include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -233,6 +235,18 @@ static void foreign(void)
 #endif
 }
 
+/* What the program allocates and libc makes larger. */
+static void lend(void)
+{
+	char *words = strdup("one");
+	size_t len = 4;
+
+	for (int i = 0; i < 100; i++)
+		CHECK(!argz_add(&words, &len, "more"));
+	CHECK(len == 504 && !strcmp(words + 499, "more"));
+	free(words);
+}
+
 /* One of those that can be named. */
 static size_t any_kept(cairn_t *c)
 {
@@ -327,6 +341,7 @@ int main(int argc, char **argv)
 	outside->random = 88172645463325252u;
 	for (int i = 0; i < 300; i++)
 		change();
+	lend();
 	o.tracker = argv[1];
 	o.keep = KEEP;
 	CHECK_OK(cairn_open(&c, &o));

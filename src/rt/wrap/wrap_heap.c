@@ -27,6 +27,14 @@ extern void __libc_free(void *block) __attribute__((weak));
 extern void *__libc_realloc(void *block, size_t size) __attribute__((weak));
 #pragma weak dlsym
 
+/*
+ * In a static program libc's own functions would be taken before ours: there lld's --wrap turns all
+ * calls by these names to __wrap_*, and __real_* is what would have been called.
+ */
+void __real_free(void *block) __attribute__((weak));
+void *__real_realloc(void *block, size_t size) __attribute__((weak));
+size_t __real_malloc_usable_size(void *block) __attribute__((weak));
+
 #define ALIGN 16
 
 /* ---- Of libraries: what comes after this program in the order of the linker's search --------- */
@@ -48,6 +56,16 @@ static struct {
 
 static void free_for_libraries(void *block);
 static void *realloc_for_libraries(void *block, size_t size);
+static size_t room_for_libraries(void *block);
+
+/* Two names may be one function, which a compiler does not expect. */
+#define LINKED(name)                                                            \
+	({                                                                      \
+		__typeof__(&name) linked_ = __real_##name ? __real_##name : name; \
+                                                                                \
+		__asm__("" : "+r"(linked_));                                    \
+		linked_;                                                        \
+	})
 
 /* dlsym frees what it has had to say of an error, by this program's free: it is left to lie. */
 static void leave(void *block)
@@ -63,7 +81,7 @@ static void free_foreign(void *block)
 	}
 	if (!next.free) {
 		next.free = leave;
-		next.free = free != free_for_libraries ? free
+		next.free = LINKED(free) != free_for_libraries ? LINKED(free)
 			: (void (*)(void *))next_symbol("free", (void *)__libc_free);
 	}
 	if (next.free)
@@ -75,7 +93,9 @@ static size_t foreign_room(void *block)
 	size_t room;
 
 	if (!next.usable)
-		next.usable = (size_t (*)(void *))next_symbol("malloc_usable_size", NULL);
+		next.usable = LINKED(malloc_usable_size) != room_for_libraries
+			? LINKED(malloc_usable_size)
+			: (size_t (*)(void *))next_symbol("malloc_usable_size", NULL);
 	if (next.usable)
 		return next.usable(block);
 	/* A static program: glibc's word before the block. Bit 1: a mapping of its own. */
@@ -132,11 +152,11 @@ static void *resize(void *block, size_t size)
 		release(block);
 		return NULL;
 	}
-	if (!crn_heap_holds(block) && realloc != realloc_for_libraries &&
-		realloc != __libc_realloc && !crn_own_heap()) {
+	if (!crn_heap_holds(block) && LINKED(realloc) != realloc_for_libraries &&
+		LINKED(realloc) != __libc_realloc && !crn_own_heap()) {
 		/* How large it is is not known. */
 		crn_rt_give_up((uintptr_t)block, CAIRN_EUNSUPPORTED);
-		return realloc(block, size);
+		return LINKED(realloc)(block, size);
 	}
 	room = crn_heap_holds(block) ? crn_heap_room(block) : foreign_room(block);
 	/* Not one that would waste more than half. */
@@ -345,6 +365,7 @@ WRAPPER(int, __asprintf_chk, char **to, int flag, const char *format, ...)
 /* ---- Libraries': in place of libc's, as the dynamic linker finds the program's first --------- */
 
 #define INSTEAD(name) __attribute__((weak, visibility("default"), alias(#name)))
+#define STATIC(name)  __attribute__((weak, visibility("hidden"), alias(#name)))
 
 static void free_for_libraries(void *block)
 {
@@ -363,8 +384,9 @@ static void *realloc_for_libraries(void *block, size_t size)
 	if (block && crn_heap_holds(block))
 		return resize(block, size);
 	if (!next.realloc)
-		next.realloc = (void *(*)(void *, size_t))next_symbol("realloc",
-			(void *)__libc_realloc);
+		next.realloc = LINKED(realloc) != realloc_for_libraries ? LINKED(realloc)
+			: (void *(*)(void *, size_t))next_symbol("realloc",
+				(void *)__libc_realloc);
 	return next.realloc ? next.realloc(block, size) : NULL;
 }
 
@@ -376,3 +398,6 @@ static size_t room_for_libraries(void *block)
 void free(void *block) INSTEAD(free_for_libraries);
 void *realloc(void *block, size_t size) INSTEAD(realloc_for_libraries);
 size_t malloc_usable_size(void *block) INSTEAD(room_for_libraries);
+void __wrap_free(void *block) STATIC(free_for_libraries);
+void *__wrap_realloc(void *block, size_t size) STATIC(realloc_for_libraries);
+size_t __wrap_malloc_usable_size(void *block) STATIC(room_for_libraries);
