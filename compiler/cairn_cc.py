@@ -33,36 +33,33 @@ NARROW_AT = "@CRN_RT_IMAGE_AT_32@"  # where they lie
 TRACKERS = ("shadow", "undolog")
 TAGS = ("zero", "bzero", "mmap", "dontneed", "epoch")
 REGIONS = ("1", *(str(1 << shift) for shift in range(4, 13)))
-SWITCHES = (
-    "save", "guard", "stack", "fresh", "loops", "segments", "aggregate", "aligned", "redundant",
-    "calls", "clone", "wrap", "heap",
-)  # fmt: skip
+SWITCHES = ("save", "guard", "stack", "fresh", "loops", "segments", "aggregate", "aligned",
+            "redundant", "calls", "clone", "wrap", "heap")  # fmt: skip
 KEEP_MAX = 65536  # checkpoints, as cairn_open(3) has it
+HEADER = re.compile(r"-x.*-header")
 SITE = re.compile(r"([A-Za-z_$][\w$]*)(:entry|:return)?(:long)?(/[1-9]\d{0,8})?")
 
 # Options of clang that take the next word.
-TAKES_WORD = {
-    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-include", "-imacros", "-isystem", "-iquote",
-    "-idirafter", "-isysroot", "-MF", "-MT", "-MQ", "-T", "-u", "-z", "-e", "-Xlinker", "-Xclang",
-    "-Xassembler", "-Xpreprocessor", "-mllvm", "-target", "-arch", "-framework", "-B", "-G", "-F",
-    "-A", "-iprefix", "-iwithprefix", "-soname", "-rpath", "--param", "--sysroot", "-gcc-toolchain",
-}  # fmt: skip
-# They print something and leave, or stop before there is an object.
-STOPS = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"}
+TAKES_WORD = {"-o", "-x", "-I", "-D", "-U", "-L", "-l", "-include", "-imacros", "-isystem",
+              "-iquote", "-idirafter", "-isysroot", "-MF", "-MT", "-MQ", "-T", "-u", "-z", "-e",
+              "-Xlinker", "-Xclang", "-Xassembler", "-Xpreprocessor", "-mllvm", "-target", "-arch",
+              "-framework", "-B", "-G", "-F", "-A", "-iprefix", "-iwithprefix", "-soname",
+              "-rpath", "--param", "--sysroot", "-gcc-toolchain"}  # fmt: skip
+# They stop before there is an object; one of two names.
+STOPS = {name: name for name in ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "--analyze",
+         "-emit-ast", "--precompile", "-fmodule-header")}  # fmt: skip
+STOPS |= {"--compile": "-c", "--assemble": "-S", "--preprocess": "-E"}
+HEADER_ENDS = (".h", ".hh", ".hpp", ".hxx", ".hp", ".H")
 CXX_ENDS = (".cc", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".ii")
-SYSTEM_DIRS = (
-    "/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib",
-    "/lib32", "/usr/lib32",
-)  # fmt: skip
+SYSTEM_DIRS = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib",
+               "/lib32", "/usr/lib32")  # fmt: skip
 # What makes the linker write a program that is not position independent.
 FIXED_PLACE = {"-no-pie", "--no-pie", "-nopie", "-no-pic-executable", "--no-pic-executable"}
 # Words by which code with hooks says what it was made for (src/rt/abi.h).
 MADE_FOR = re.compile(rb"__cairn_abi_([a-z]+_?\w*)\0")
 # What begins an interval: code that is linked without bitcode and names one of these may do so.
-BEGINS = (
-    b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close", b"cairn_resume",
-    b"__cairn_site",
-)  # fmt: skip
+BEGINS = (b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close", b"cairn_resume",
+          b"__cairn_site")  # fmt: skip
 # How bitcode begins, in a file or a member of an archive, up to who wrote it.
 BITCODE = re.compile(rb"(?:\A|`\n)BC\xc0\xde5\x14\0\0....b\x0c0\$(.{6})", re.S)
 LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits + "._"
@@ -99,6 +96,11 @@ class Command:
     def read(self, words: list[str]) -> None:
         following = iter(words)
         for word in following:
+            if word == "--":  # files alone; ours are behind them
+                names = [f"./{name}" if name.startswith("-") else name for name in following]
+                self.clang += names
+                self.files += names
+                break
             if word.startswith("-fcairn-"):
                 self.read_own(word)
                 continue
@@ -126,20 +128,16 @@ class Command:
                 self.files.append(word)
 
     def note_argument(self, word: str, argument: str) -> None:
-        if word == "-o":
-            self.output = argument
-        elif word == "-l":
-            self.files.append("-l" + argument)
-        elif word == "-L":
-            self.dirs.append(argument)
+        if word in ("-o", "-l", "-L", "-x"):
+            self.note(word + argument)
         elif word == "-Xlinker":
             self.note_for_linker([argument])
         elif word == "-target":
             self.flags.add(f"--target={argument}")
 
     def note(self, word: str) -> None:
-        if word in STOPS:
-            self.stop = self.stop if self.stop not in ("", "-c") else word  # the earliest wins
+        if (stop := STOPS.get(word.partition("=")[0])) or HEADER.fullmatch(word):
+            self.stop = self.stop if self.stop not in ("", "-c") else stop or "-c"  # the earliest
         elif word.startswith(PRINTS):
             self.prints = True
         elif word.startswith("-") and word != "-":
@@ -196,7 +194,8 @@ class Command:
         return self.unit or self.profile or self.lto == "-fno-lto" or self.stop == "-S"
 
     def links(self) -> bool:
-        return not self.stop and not self.prints and bool(self.files)
+        return not self.stop and not self.prints and not all(
+            name.endswith(HEADER_ENDS) for name in self.files)  # fmt: skip
 
     def narrow(self) -> bool:
         """For 32-bit programs: the last word counts."""
@@ -495,8 +494,7 @@ def library(name: str) -> str:
 def is_cxx(name: str, command: Command) -> bool:
     """May it compile C++?"""
     return name.startswith("cairn-c++") or any(
-        word.endswith(CXX_ENDS) or word.startswith(("c++", "-xc++")) for word in command.clang
-    )
+        word.endswith(CXX_ENDS) or word.startswith(("c++", "-xc++")) for word in command.clang)
 
 
 def arguments(command: Command, cxx: bool) -> list[str]:
@@ -534,6 +532,9 @@ def arguments(command: Command, cxx: bool) -> list[str]:
     if command.has("-static-pie", "-static") and not command.complete:
         # Or what the program has allocated would be freed by libc's own.
         words += [f"-Wl,--wrap={name}" for name in ("free", "realloc", "malloc_usable_size")]
+    if command.has("-nodefaultlibs", "-nostdlib"):  # what the run-time needs to unwind
+        words += ["-lgcc_eh"] if command.has("-static-pie", "-static") else [
+            "-Wl,--as-needed", "-lgcc_s", "-Wl,--no-as-needed"]  # fmt: skip
     if command.profile:
         return words + [library("libcairn_rt_loops.a"), library("libcairn.a"),
                         "-Wl,--export-dynamic-symbol=__cairn_*"]  # fmt: skip
@@ -561,11 +562,9 @@ def complete_link(command: Command, words: list[str]) -> list[str]:
     called = ["__cairn_site"] if command.sites or command.loops else []
     # And births and ends of threads, which the run-time calls by weak names (wrap_musl.c).
     called += ["__clone", "__unmapself"]
-    return [
-        *words[:1], "-nostdlib", "-static-pie", f"-L{lib}", f"{lib}/rcrt1.o", f"{lib}/crti.o",
-        *words[1:], *(f"-Wl,-u,{name}" for name in called), f"{lib}/libc.a",
-        f"{lib}/crtn.o", "-lgcc",
-    ]  # fmt: skip
+    return [*words[:1], "-nostdlib", "-static-pie", f"-L{lib}", f"{lib}/rcrt1.o", f"{lib}/crti.o",
+            *words[1:], *(f"-Wl,-u,{name}" for name in called), f"{lib}/libc.a", f"{lib}/crtn.o",
+            "-lgcc"]  # fmt: skip
 
 
 def main() -> int:
