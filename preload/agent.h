@@ -341,6 +341,7 @@ struct crn_agent {
 	uint32_t site_lock;          /* sites/: one checkpoint at a time */
 	uint32_t maps_lock;          /* effects/: memory is being taken away, or a session opened */
 	uint32_t opening;            /* sites/: a session is being opened; see in_flight.c */
+	bool memory_marked;          /* effects/: see crn_memory_marked */
 	bool session_refused;        /* sites/: it could not be opened; not tried again */
 	bool frozen_children;        /* intercept/: the engine has children: tracker fork */
 	bool quiet_children;         /* intercept/: the program has some that send no SIGCHLD */

@@ -345,6 +345,8 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 	if (!crn_agent || call->thread->in_vfork)
 		return CRN_CALL_RUN;
 	call->effect = row->effect;
+	if (crn_agent->config.recover)
+		crn_memory_marked(call);
 	if (crn_space_limit_call(call))
 		return CRN_CALL_ANSWERED;
 	if (row->hook == &crn_hook_process_exit) {

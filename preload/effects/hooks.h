@@ -58,6 +58,7 @@ void crn_madvise_prepare(struct crn_call *call);
  * If the call takes memory away: make it, when no checkpoint is being taken. False: it does not.
  */
 bool crn_map_call(struct crn_call *call);
+void crn_map_call_make(struct crn_call *call); /* whatever it does */
 
 /*
  * The kernel has refused the call memory. If the program has given up some that waits to be
@@ -65,6 +66,17 @@ bool crn_map_call(struct crn_call *call);
  */
 bool crn_memory_found(struct crn_call *call);
 void crn_break_settle(void); /* effects lock held */
+/* Is something of it only waiting to be unmapped? */
+bool crn_memory_given_up(uintptr_t addr, size_t len);
+/* The program is about to use these addresses: unmap at once what it has given up there. */
+void crn_memory_settle_for(struct crn_call *call, uintptr_t addr, size_t len);
+/* Unmap it at the next checkpoint, not before. False: it cannot wait, and the call is raised. */
+bool crn_unmap_later(struct crn_call *call, uintptr_t addr, size_t len);
+/*
+ * Any call under --recover: from here on some mapping may have properties (it is locked, say, or a
+ * child does not get it) that a copy would lack.
+ */
+void crn_memory_marked(const struct crn_call *call);
 /* Has the program given up a part of this by a break that has fallen? */
 bool crn_break_overlaps(uintptr_t addr, size_t len);
 /* Whole pages of private memory become zeros until a restore; false: not all of them can. */

@@ -2,8 +2,8 @@
 /*
  * Calls that change the process's mappings. A new mapping is removed again by a restore. An munmap
  * is deferred until the next checkpoint, so its memory is still there; so is the fall of the break
- * (hooks_break.c). Everything that loses content at once (MAP_FIXED over something, mremap) is
- * done and followed by a checkpoint.
+ * (hooks_break.c), and what mremap leaves (hooks_remap.c). Everything that loses content at once
+ * (MAP_FIXED over something) is done and followed by a checkpoint.
  *
  * A call that takes memory away is made inside its hook, between checkpoints: a checkpoint that
  * another thread is taking would otherwise read into a hole.
@@ -23,7 +23,7 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-static bool overlaps_delayed(uintptr_t addr, size_t len)
+bool crn_memory_given_up(uintptr_t addr, size_t len)
 {
 	struct crn_effects *e = crn_agent->effects;
 
@@ -51,9 +51,9 @@ static bool overlaps_mapping(uintptr_t addr, size_t len)
  * The program believes that a delayed range is free and is about to use its addresses: unmap now
  * what it gave up. What was in it is lost, so the call is an output.
  */
-static void settle_for(struct crn_call *call, uintptr_t addr, size_t len)
+void crn_memory_settle_for(struct crn_call *call, uintptr_t addr, size_t len)
 {
-	if (!overlaps_delayed(addr, len))
+	if (!crn_memory_given_up(addr, len))
 		return;
 	crn_effects_settle();
 	crn_effects_cannot_undo("memory that was given up is in use again");
@@ -90,7 +90,7 @@ static enum crn_verdict mmap_before(struct crn_call *call)
 	int flags = (int)call->args[3];
 
 	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
-		settle_for(call, addr, len);
+		crn_memory_settle_for(call, addr, len);
 		if ((flags & MAP_FIXED) && !(flags & MAP_FIXED_NOREPLACE) &&
 			overlaps_mapping(addr, len))
 			crn_call_raise(call);
@@ -132,28 +132,36 @@ static bool maps_program(uintptr_t addr, size_t len)
 	return false;
 }
 
-static enum crn_verdict munmap_before(struct crn_call *call)
+bool crn_unmap_later(struct crn_call *call, uintptr_t addr, size_t len)
 {
 	struct crn_effects *e = crn_agent->effects;
-	uintptr_t addr = (uintptr_t)call->args[0];
-	size_t len = crn_page_up((size_t)call->args[1]);
 	struct crn_inverse *inv;
 
-	if ((addr & (CRN_PAGE_SIZE - 1)) || !call->args[1] || len < (size_t)call->args[1] ||
-		addr + len < addr || addr + len > (1ul << 47))
-		return CRN_CALL_RUN; /* EINVAL, the kernel says so itself */
 	if (e->delayed_count == CRN_DELAYED_MAX || len > CRN_DELAYED_BYTES - e->delayed_bytes ||
 	    e->inverse_count == CRN_INVERSES_MAX || maps_program(addr, len)) {
 		crn_effects_settle();
 		crn_effects_cannot_undo("too much memory has been given up, or a program's file");
 		crn_call_raise(call);
-		return CRN_CALL_RUN_THEN;
+		return false;
 	}
 	inv = crn_inverse_add(call, CRN_INV_KEEP, -1);
 	inv->a = addr;
 	inv->b = len;
 	e->delayed[e->delayed_count++] = (struct crn_delayed){addr, len};
 	e->delayed_bytes += len;
+	return true;
+}
+
+static enum crn_verdict munmap_before(struct crn_call *call)
+{
+	uintptr_t addr = (uintptr_t)call->args[0];
+	size_t len = crn_page_up((size_t)call->args[1]);
+
+	if ((addr & (CRN_PAGE_SIZE - 1)) || !call->args[1] || len < (size_t)call->args[1] ||
+		addr + len < addr || addr + len > (1ul << 47))
+		return CRN_CALL_RUN; /* EINVAL, the kernel says so itself */
+	if (!crn_unmap_later(call, addr, len))
+		return CRN_CALL_RUN_THEN;
 	call->result = 0;
 	return CRN_CALL_ANSWERED;
 }
@@ -176,7 +184,7 @@ static enum crn_verdict mprotect_before(struct crn_call *call)
 	size_t len = crn_page_up((size_t)call->args[1]);
 	int prot;
 
-	settle_for(call, addr, len);
+	crn_memory_settle_for(call, addr, len);
 	/* Before the look: some trackers take permissions away, and the map then shows theirs. */
 	crn_protection_changing(crn_agent->session, addr, len);
 	prot = protection_of(addr, len);
@@ -203,17 +211,6 @@ static void mprotect_after(struct crn_call *call)
 	inv->c = call->scratch[0];
 }
 const struct crn_hook crn_hook_mprotect = {mprotect_before, mprotect_after};
-
-static enum crn_verdict mremap_before(struct crn_call *call)
-{
-	const long *a = call->args;
-
-	settle_for(call, (uintptr_t)a[0], CRN_MAX((size_t)a[1], (size_t)a[2]));
-	if (a[3] & MREMAP_FIXED)
-		settle_for(call, (uintptr_t)a[4], (size_t)a[2]);
-	return CRN_CALL_RUN_THEN;
-}
-const struct crn_hook crn_hook_mremap = {mremap_before, NULL};
 
 /* ---- Making the call in the hook ----------------------------------------------------------- */
 
@@ -335,7 +332,7 @@ bool crn_memory_found(struct crn_call *call)
 	return found;
 }
 
-static void make_map_call(struct crn_call *call)
+void crn_map_call_make(struct crn_call *call)
 {
 	long a[6];
 	struct crn_range ends[2];
@@ -355,9 +352,9 @@ bool crn_map_call(struct crn_call *call)
 {
 	if (!crn_agent->config.site_count || !(takes_away(call) || told_before(call)))
 		return false;
-	make_map_call(call);
+	crn_map_call_make(call);
 	if (call->nr != SYS_madvise && crn_memory_found(call))
-		make_map_call(call);
+		crn_map_call_make(call);
 	return true;
 }
 
