@@ -23,6 +23,7 @@ static inline void crn_copy(void *dst, const void *src, size_t n)
 static inline void crn_copy_short(void *dst, const void *src, size_t n)
 {
 	if (n <= 1024)
+#pragma GCC unroll 8
 		for (; n >= sizeof(long); n -= sizeof(long)) {
 			unsigned long word;
 
