@@ -127,6 +127,7 @@ int main(int argc, char **argv)
 		rows_descriptor, rows_input, rows_memory, rows_process, rows_epoll, rows_output,
 		rows_message, rows_fork, rows_copies, rows_locks, rows_handler, rows_watched,
 		rows_option, rows_file, rows_passing, rows_break, rows_remap,
+		rows_drop,
 	};
 	const char *only = argc > 2 ? argv[2] : NULL;
 	int count = 0;

@@ -54,6 +54,6 @@ void two_file_events(int *fd, int *other);
 extern const struct row rows_descriptor[], rows_input[], rows_memory[], rows_process[],
 	rows_epoll[], rows_output[], rows_message[], rows_fork[], rows_copies[],
 	rows_locks[], rows_handler[], rows_watched[], rows_option[], rows_file[], rows_passing[],
-	rows_break[], rows_remap[];
+	rows_break[], rows_remap[], rows_drop[];
 
 #endif

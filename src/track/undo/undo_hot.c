@@ -168,7 +168,10 @@ int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 	return 0;
 }
 
-/* The same for callers that can be told that there is no memory: then nothing has changed. */
+/*
+ * The same for callers that can be told that there is no memory: then nothing has changed. What the
+ * program may not write is saved, too: its content may be about to go (MADV_DONTNEED).
+ */
 static int open_if_room(
 	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
@@ -177,8 +180,14 @@ static int open_if_room(
 	if (a->hot)
 		return 0;
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
-		count += clean(undo_word_of(a, page));
+		count += !(undo_get(undo_word_of(a, page)) & UNDO_OPEN);
 	CRN_TRY(crn_frame_reserve(u->env->arena, count));
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		undo_word *w = undo_word_of(a, page);
+
+		if ((undo_get(w) & (UNDO_OPEN | UNDO_SEALED)) == UNDO_SEALED)
+			undo_save_page(u, w, page, 0);
+	}
 	return undo_open_range(u, a, begin, end);
 }
 
