@@ -69,29 +69,9 @@ static inline void stage(
 	e->ref = (uint64_t)(uintptr_t)ref;
 	j->whole_count += form == CRN_FORM_WHOLE;
 	j->open.whole += form == CRN_FORM_WHOLE;
-	/* Trackers hand over by address, but for a few. */
-	j->staging_sorted &= j->staging_count == 1 || crn_entry_page(e - 1) < page;
-}
-
-/* The frames that the pages have; what is counted stays in registers. */
-static void stage_frames(struct crn_journal *j, const struct crn_page_copy *pages, size_t count)
-{
-	struct crn_entry *e = &j->staging[j->staging_count];
-	uintptr_t before = j->staging_count ? crn_entry_page(e - 1) : 0;
-	bool sorted = j->staging_sorted;
-
-	for (size_t i = 0; i < count; i++) {
-		uintptr_t page = (uintptr_t)pages[i].from;
-
-		e[i].key = page | CRN_FORM_WHOLE;
-		e[i].ref = (uint64_t)(uintptr_t)pages[i].to;
-		sorted &= before < page;
-		before = page;
-	}
-	j->staging_count += count;
-	j->whole_count += count;
-	j->open.whole += count;
-	j->staging_sorted = sorted;
+	/* Trackers hand over by address, but for a few. (No `&=`: each would wait for the last.) */
+	if (crn_unlikely(j->staging_count > 1 && crn_entry_page(e - 1) >= page))
+		j->staging_sorted = false;
 }
 
 /* Let go of what an entry owns; `spare`: kept for exchange while there is room. */
@@ -185,23 +165,17 @@ static bool evict(struct crn_journal *j, bool spare)
 	return true;
 }
 
-/* To the pages, the frames of as many; there are so many. */
-static void yield_frames(struct crn_journal *j, struct crn_page_copy *pages, size_t count)
+static void *yield_frame(struct crn_journal *j)
 {
-	struct crn_cursor from = j->yield;
+	const struct crn_entry *e;
 
-	for (size_t i = 0; i < count; i++) {
-		const struct crn_entry *e;
-
-		do {
-			e = from.at;
-			crn_cursor_step(&from);
-		} while (crn_entry_form(e) != CRN_FORM_WHOLE);
-		pages[i].to = (void *)(uintptr_t)e->ref;
-	}
-	j->yield = from;
-	j->yielding -= count;
-	j->whole_count -= count;
+	do {
+		e = j->yield.at;
+		crn_cursor_step(&j->yield);
+	} while (crn_entry_form(e) != CRN_FORM_WHOLE);
+	j->yielding--;
+	j->whole_count--;
+	return (void *)(uintptr_t)e->ref;
 }
 
 /* ---- The sink ------------------------------------------------------------------------ */
@@ -291,17 +265,15 @@ static size_t sink_exchange(
 	struct crn_sink *sink, struct crn_page_copy *pages, size_t count)
 {
 	struct crn_journal *j = of_sink(sink);
-	size_t yielded;
 
 	if (staging_reserve(j, count) < 0)
 		return 0;
 	/* More may come than was prepared for, when handlers save pages meanwhile. */
 	count = CRN_MIN(count, j->spare_count + j->yielding);
-	stage_frames(j, pages, count);
-	yielded = CRN_MIN(count, j->yielding);
-	yield_frames(j, pages, yielded);
-	for (size_t i = yielded; i < count; i++)
-		pages[i].to = j->spares[--j->spare_count];
+	for (size_t i = 0; i < count; i++) {
+		stage(j, (uintptr_t)pages[i].from, CRN_FORM_WHOLE, pages[i].to);
+		pages[i].to = j->yielding ? yield_frame(j) : j->spares[--j->spare_count];
+	}
 	open_frames(j, pages, count);
 	j->pages += count;
 	return count;
