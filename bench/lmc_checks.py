@@ -14,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,7 @@ from servers import ServerError
 from smc import Settings
 
 EVERY = 60  # checkpoints from one comparison to the next, on average
+QUIET = 0.5  # seconds
 SKIPPED = 77  # to ctest
 MOST = 40  # comparisons, about: each takes tens of milliseconds
 
@@ -44,6 +46,16 @@ def environment(log: Path, every: int) -> dict[str, str]:
     return {"CHECKED_LOG": str(log), "CHECKED_EVERY": str(every), "LD_BIND_NOW": "1"}
 
 
+def settle(log: Path) -> None:
+    """
+    Until its site is quiet: while that compares, it blocks signals, and the one that ends the
+    server would be handled by a thread whose stores nobody tracks (-fcairn-site-threads=one).
+    """
+    size = -1
+    while size < (size := log.stat().st_size):
+        time.sleep(QUIET)
+
+
 def serve(name: str, program: Path, folder: Path, settings: Settings) -> None:
     """Its load looks at the answers."""
     service = SERVICES[name]
@@ -53,6 +65,7 @@ def serve(name: str, program: Path, folder: Path, settings: Settings) -> None:
     try:
         server.start()
         service.load(server, service.quick)
+        settle(folder / "log")
     finally:
         server.stop()
 
