@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Content that is dropped (MADV_DONTNEED) where the program itself may not write. */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include "rows.h"
@@ -72,6 +74,16 @@ static void setup_moved_file(void)
 	close_area();
 }
 
+/* It could not be written any more when it was first seen. */
+static void setup_found(void)
+{
+	area = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(area != MAP_FAILED);
+	for (size_t i = 0; i < LEN; i += 2 * PAGE)
+		memset(area + i, 'a', PAGE);
+	close_area();
+}
+
 static void body_drop(bool again)
 {
 	for (size_t i = 0; i < LEN; i += PAGE)
@@ -82,10 +94,28 @@ static void body_drop(bool again)
 		munmap(area, LEN);
 }
 
+/* It is saved, and stays. */
+static void body_only_touched(bool again)
+{
+	int fd = open("/dev/zero", O_RDONLY);
+
+	for (size_t i = 0; i < LEN; i += PAGE)
+		CHECK(area[i] == (i / PAGE % 2 ? 0 : 'a'));
+	CHECK(CALL(read, fd, area, LEN) == -1 && errno == EFAULT);
+	close(fd);
+	if (again)
+		munmap(area, LEN);
+}
+
 const struct row rows_drop[] = {
 	{"drop_closed", setup_closed, body_drop, false, false},
 	{"drop_closed_file", setup_closed_file, body_drop, false, false},
 	{"drop_moved", setup_moved, body_drop, false, false},
 	{"drop_moved_file", setup_moved_file, body_drop, false, false},
+	{"drop_nothing", setup_closed, body_only_touched, false, false},
+	{"drop_nothing_moved", setup_moved, body_only_touched, false, false},
+	{"drop_nothing_file", setup_moved_file, body_only_touched, false, false},
+	{"drop_found", setup_found, body_drop, false, false},
+	{"drop_nothing_found", setup_found, body_only_touched, false, false},
 	{0},
 };

@@ -168,10 +168,36 @@ int undo_open_range(struct crn_undo_pages *u, struct undo_area *a, uintptr_t beg
 	return 0;
 }
 
+static bool sealed_and_clean(const undo_word *w)
+{
+	return (undo_get(w) & (UNDO_OPEN | UNDO_SEALED)) == UNDO_SEALED;
+}
+
 /*
- * The same for callers that can be told that there is no memory: then nothing has changed. What the
- * program may not write is saved, too: its content may be about to go (MADV_DONTNEED).
+ * What the program may not write is saved, too: its content may be about to go (MADV_DONTNEED).
+ * Where userfaultfd guards it, it is opened as well: a restore stores to it.
  */
+static int save_sealed(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
+{
+	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
+		uintptr_t from = page;
+		int err;
+
+		for (; page < end && sealed_and_clean(undo_word_of(a, page)); page += CRN_PAGE_SIZE)
+			undo_save_page(u, undo_word_of(a, page), page, 0);
+		if (page == from || a->guard == &undo_guard_mprotect)
+			continue;
+		err = a->guard->open(u, from, page, false);
+		if (err < 0) {
+			open_singly(u, a, from, page, false);
+			return err;
+		}
+	}
+	return 0;
+}
+
+/* The same for callers that can be told that there is no memory: then nothing has changed. */
 static int open_if_room(
 	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
 {
@@ -182,12 +208,7 @@ static int open_if_room(
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE)
 		count += !(undo_get(undo_word_of(a, page)) & UNDO_OPEN);
 	CRN_TRY(crn_frame_reserve(u->env->arena, count));
-	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
-		undo_word *w = undo_word_of(a, page);
-
-		if ((undo_get(w) & (UNDO_OPEN | UNDO_SEALED)) == UNDO_SEALED)
-			undo_save_page(u, w, page, 0);
-	}
+	CRN_TRY(save_sealed(u, a, begin, end));
 	return undo_open_range(u, a, begin, end);
 }
 
