@@ -177,6 +177,16 @@ struct FacetPass : PassInfoMixin<FacetPass> {
 	}
 };
 
+struct SitePass : PassInfoMixin<SitePass> {
+	static bool isRequired() { return true; }
+
+	PreservedAnalyses run(Module &m, ModuleAnalysisManager &)
+	{
+		keep_sites(m, Options::parse(std::getenv("CAIRN_PASS")));
+		return PreservedAnalyses::none();
+	}
+};
+
 bool parse_name(StringRef name, ModulePassManager &passes, ArrayRef<PassBuilder::PipelineElement>)
 {
 	if (name == "cairn")
@@ -197,6 +207,10 @@ void register_with(PassBuilder &builder)
 		[](ModulePassManager &passes, OptimizationLevel) {
 			passes.addPass(LoopPass());
 			passes.addPass(FacetPass());
+		});
+	builder.registerFullLinkTimeOptimizationEarlyEPCallback(
+		[](ModulePassManager &passes, OptimizationLevel) {
+			passes.addPass(SitePass());
 		});
 	builder.registerFullLinkTimeOptimizationLastEPCallback(
 		[](ModulePassManager &passes, OptimizationLevel) {

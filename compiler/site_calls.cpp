@@ -88,6 +88,14 @@ void call_site(Instruction &before, GlobalVariable *count, unsigned every, const
 	b.CreateCall(take, { count, b.getInt32(every), b.getInt32(flags) });
 }
 
+void keep_sites(Module &m, const Options &o)
+{
+	for (const Site &site : o.sites)
+		for (Function &f : m)
+			if (is_called(f, site.function) && !f.hasFnAttribute(Attribute::AlwaysInline))
+				f.addFnAttr(Attribute::NoInline);
+}
+
 void insert_sites(Module &m, const Options &o, Report &report)
 {
 	for (const Site &site : o.sites) {

@@ -10,6 +10,9 @@
 
 namespace cairn {
 
+// Before the optimisations of the link: they would inline functions that are sites.
+void keep_sites(llvm::Module &m, const Options &o);
+
 // Calls of the run-time's __cairn_site at each site of o.sites. A function that the module defines
 // takes its checkpoint itself; around calls of one that it does not define the callers do, if the
 // module is the whole program.

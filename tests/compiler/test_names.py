@@ -5,7 +5,9 @@
     test_names.py CAIRN_CC ROOT [TEST...]
 """
 
+import json
 import os
+import subprocess
 import sys
 import unittest
 
@@ -35,6 +37,23 @@ class Names(test_cairn_cc.Compiling):
         for words in ((), ("-fcairn-tracker=undolog", "-fvisibility=hidden")):
             self.cc("-O2", "-fno-builtin", "-o", "own", "own.c", *words)
             self.assertEqual(self.run_built("own"), "3 2")
+
+    def test_site_that_only_the_link_knows(self) -> None:
+        """A function that is called once, and would be inlined there."""
+        self.write("caller.c", """
+            void turn(int i);
+            int main(void)
+            {
+                for (volatile int i = 0; i < 9; i++)
+                    turn(i);
+            }""")
+        self.write("turn.c", "volatile int turns; void turn(int i) { turns += i; }")
+        for level in ("-O0", "-O2"):
+            self.cc(level, "-c", "caller.c", "turn.c")
+            self.cc(level, "-fcairn-site=turn", "caller.o", "turn.o")
+            done = subprocess.run([self.folder / "a.out"], capture_output=True, text=True,
+                                  env={"CAIRN_STATS": "json"})  # fmt: skip
+            self.assertEqual(json.loads(done.stderr)["checkpoints"], 9)
 
     def write_names(self) -> None:
         """Calls of functions that have libc's names, and other arguments; and those functions."""
