@@ -30,7 +30,7 @@
 
 struct run {
 	struct crn_config config;
-	bool keep_given;
+	bool keep_given, commit_given;
 	char **program; /* argv of the program */
 	char path[PATH_MAX];
 };
@@ -314,6 +314,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (strcmp(arg, "each") != 0 && strcmp(arg, "hold") != 0)
 			argp_error(state, "--commit takes each or hold, not %s", arg);
 		c->commit_each = !strcmp(arg, "each");
+		r->commit_given = true;
 		return 0;
 	case OPT_STATS:
 		if (arg && strcmp(arg, "json"))
@@ -329,6 +330,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "no program given");
+		return 0;
+	case ARGP_KEY_END:
+		if (r->commit_given && !c->recover)
+			argp_error(state, "--commit needs --recover: nothing is committed without");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -89,6 +89,7 @@ def test_command_line() -> None:
     refused(2, "milliseconds", "--at", "timer:0.01", "--", "true")
     refused(2, "milliseconds", "--at", "timer:1.5.5", "--", "true")
     refused(2, "milliseconds", "--at", "timer:86400001", "--", "true")
+    refused(2, "--commit needs --recover", "--commit=each", "--", "true")
     refused(2, "more than 16 sites", *["--at=wait"] * 17, "--", "true")
     refused(2, "number of hits", "--at", "wait/0", "--", "true")
     refused(2, "number of hits", "--at", "wait/x", "--", "true")
