@@ -251,6 +251,14 @@ static void memory_option(struct crn_config *c, const char *arg, struct argp_sta
 			arg);
 }
 
+static void commit_option(struct run *r, const char *arg, struct argp_state *state)
+{
+	if (strcmp(arg, "each") != 0 && strcmp(arg, "hold") != 0)
+		argp_error(state, "--commit takes each or hold, not %s", arg);
+	r->config.commit_each = !strcmp(arg, "each");
+	r->commit_given = true;
+}
+
 /* The program may change its directory before it comes to its first site. */
 static void trace_option(struct crn_config *c, const char *arg, struct argp_state *state)
 {
@@ -311,10 +319,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		c->recover = true;
 		return 0;
 	case OPT_COMMIT:
-		if (strcmp(arg, "each") != 0 && strcmp(arg, "hold") != 0)
-			argp_error(state, "--commit takes each or hold, not %s", arg);
-		c->commit_each = !strcmp(arg, "each");
-		r->commit_given = true;
+		commit_option(r, arg, state);
 		return 0;
 	case OPT_STATS:
 		if (arg && strcmp(arg, "json"))
