@@ -297,7 +297,7 @@ def find_inputs(name: str, dirs: list[str]) -> list[Path]:
     if not name.startswith("-l"):  # what is no file, as /dev/stdin, can be read but once
         return [Path(name)] if Path(name).is_file() else []
     names = [name[3:]] if name[2:3] == ":" else [f"lib{name[2:]}.so", f"lib{name[2:]}.a"]
-    found = [Path(folder) / n for folder in (*dirs, *SYSTEM_DIRS) for n in names]
+    found = (Path(folder) / n for folder in (*dirs, *SYSTEM_DIRS) for n in names)
     return [path for path in found if path.is_file()]
 
 
@@ -323,8 +323,11 @@ def expand(words: list[str]) -> list[str]:
     out: list[str] = []
     for word in words:
         path = Path(word[1:])
-        if word.startswith("@") and len(word) > 1 and path.is_file():
-            out += expand(shlex.split(path.read_text()))
+        if word.startswith("@") and path.is_file():
+            try:
+                out += expand(shlex.split(os.fsdecode(path.read_bytes())))
+            except ValueError as error:
+                raise Wrong(f"{word}: {error}") from None
         else:
             out.append(word)
     return out
@@ -544,10 +547,9 @@ def arguments(command: Command, cxx: bool) -> list[str]:
         # The link sees no bitcode; units that have a site define it.
         words += ["-Wl,--defsym=__cairn_loops_found=__cairn_loop_of_the_profile"]
     folder = f"{NARROW}/" if narrow else ""
-    kinds = (f"libcairn_rt_{kind}.a" for kind in command.kinds())
+    kinds = (f"{folder}libcairn_rt_{kind}.a" for kind in command.kinds())
     return words + [
-        "-Wl,--whole-archive", *(library(folder + name) for name in kinds),
-        "-Wl,--no-whole-archive",
+        "-Wl,--whole-archive", *map(library, kinds), "-Wl,--no-whole-archive",
         *(library(f"{folder}libcairn{part}.a") for part in ("_rt_libc", "_rt", "")),
         "-Wl,--export-dynamic-symbol=__cairn_*",
         # lld defines what is asked for before it compiles bitcode, and the run-time comes after.
@@ -580,9 +582,7 @@ def main() -> int:
         if command.links() and not command.partial():
             check_objects(command)
         command.ask_for_loops()
-        words = [clang, *command.clang] if command.prints else [
-            clang, *arguments(command, is_cxx(name, command))
-        ]
+        own = command.clang if command.prints else arguments(command, is_cxx(name, command))
     except Wrong as wrong:
         print(f"{name}: {wrong}", file=sys.stderr)
         return 1
@@ -593,7 +593,7 @@ def main() -> int:
     os.environ["CAIRN_NATIVE"] = "\n".join(map(str, command.natives()))
     os.environ["CAIRN_LOOPS"] = "\n".join(command.loops)
     os.environ["CAIRN_LOOPS_ELSEWHERE"] = "\n".join(command.loops_elsewhere() if whole else [])
-    os.execv(clang, words)
+    os.execv(clang, [clang, *own])
 
 
 if __name__ == "__main__":

@@ -37,6 +37,10 @@ class Inputs(test_cairn_cc.Compiling):
         self.cc("-static-pie", "-nodefaultlibs", "program.c", "part.c", "-lc", "-lgcc")
         self.assertEqual(self.run_built(), test_cairn_cc.RESTORED)
 
+    def test_quote_left_open(self) -> None:
+        self.write("words", "-O2 \"program.c")
+        self.assertIn("cairn-cc: @words: No closing quotation", self.cc("@words", status=1).stderr)
+
 
 if __name__ == "__main__":
     test_cairn_cc.CAIRN_CC, test_cairn_cc.ROOT = map(os.path.abspath, sys.argv[1:3])
