@@ -15,12 +15,11 @@ void crn_break_settle(void)
 {
 	struct crn_effects *e = crn_agent->effects;
 	long args[6] = { (long)e->break_put_off };
-	const struct crn_range ends[2] = {
-		{ crn_page_up(e->break_put_off), crn_memory_break(0) },
-	};
+	struct crn_range ends[2] = { { 0 } };
 
 	if (!e->break_put_off)
 		return;
+	ends[0] = (struct crn_range){ crn_page_up(e->break_put_off), crn_memory_break(0) };
 	(void)crn_maps_call(crn_agent->session, SYS_brk, args, CRN_MAPS_BREAK, ends);
 	e->break_put_off = 0;
 }
