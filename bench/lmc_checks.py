@@ -142,6 +142,10 @@ def main() -> int:
             absent.append(str(error))
             print(name, error, flush=True)
             continue
+        except BuildError as error:
+            wrong += 1
+            print(name, error, flush=True)
+            continue
         for tracker in ("shadow", "undolog"):
             try:
                 found = one_check(name, tracker, settings)

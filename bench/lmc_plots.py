@@ -36,7 +36,7 @@ def draw(lines: list[dict], folder: Path) -> set[str]:
     if found:
         texts = ("shadow, with more and more optimisations", "time beside the plain program, x")
         drawn.add(_switches(found, folder, lambda x: x["ratio"], texts, "lmc_switches.png"))
-    found = [x for x in found if x.get("hooks_at_most") and x["row"] != NOTHING]
+    found = [x for x in found if left_out(x) is not None]
     if found:
         texts = ("stores that have no hook", "share of the hooks that are left out")
         drawn.add(_switches(found, folder, left_out, texts, "lmc_left_out.png"))

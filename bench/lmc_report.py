@@ -342,15 +342,16 @@ def _table(lines: list[dict], table: str, cell: Callable[[dict], str]) -> list[l
     return [["program", *columns], *out] if columns else []
 
 
-def left_out(line: dict) -> float:
-    """Of the hooks without optimisations, the share that is not there."""
+def left_out(line: dict) -> float | None:
+    """Of the hooks without optimisations, the share that is not there. None: nothing is saved."""
+    if line["row"] == NOTHING or not line.get("hooks_at_most"):
+        return None
     return 1 - line["hooks"] / line["hooks_at_most"]
 
 
 def _left_out(line: dict) -> str:
-    if line["row"] == NOTHING or not line.get("hooks_at_most"):
-        return ""
-    return f"{left_out(line):.0%}"
+    share = left_out(line)
+    return "" if share is None else f"{share:.0%}"
 
 
 def _taken(line: dict) -> str:
@@ -383,14 +384,13 @@ def _switches(lines: list[dict], section: type) -> list[Any]:
         ("Checkpoints of these servers", PER_SECOND, "lmc.regions", _taken, ""),
         ("Programs that take no checkpoints (LMC, section V-B)",
          "Processor time beside the plain program: hooks alone, which find no session, "
-         "and two versions of the code with a switch (-fcairn-clone=on). A function that can reach "
-         "a site has one version only: what is left is the cost of its hooks, and of the switch.",
+         "and two versions of the code with a switch (-fcairn-clone=on). What is left is the cost "
+         "of looking at the switch, where functions begin and behind calls that can reach a site.",
          "lmc.clones", _spread, ""),
         ("Functions in two versions (LMC, section V-B)",
-         "Of all that store to memory. The others can reach a checkpoint, or are left, and look "
-         "at the switch where they call what is in two versions: time lost beyond the aim of "
-         f"{AIM_CLONES:.0%} is there, and in the wrappers of libc and the heap, which have one "
-         "version, too.",
+         "Of all that store to memory; the others are very large, or hold what cannot be there "
+         f"twice. Time lost beyond the aim of {AIM_CLONES:.0%} goes into the switches, and into "
+         "the wrappers of libc and the heap, which have one version.",
          "lmc.clones", _split, ""),
     ):  # fmt: skip
         rows = _table(lines, table, cell)
