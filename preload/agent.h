@@ -165,6 +165,7 @@ struct crn_thread {
 	uint32_t interval;
 	/* effects/: of a vfork child that borrows this slot */
 	struct crn_in_flight borrowed;
+	uint32_t child_is_traced; /* it would stop at each fault */
 	/* odd while pending[] is being changed: other threads then read it again */
 	uint32_t pending_turn;
 	uint32_t pending_count;
@@ -210,8 +211,11 @@ void crn_call_answered(struct crn_call *call);
 bool crn_call_resumes_call(const struct crn_call *call);
 /* intercept/timer.c, in a hook: take the checkpoint of a timer for which no thread was free. */
 void crn_timer_turn(struct crn_call *call);
-/* Instead of both, for a call of a vfork child, which runs in our memory. */
-void crn_call_borrowed(const struct crn_call *call);
+/*
+ * Instead of both, for a call of a vfork child, which runs in our memory. False: the call has its
+ * result and is not made.
+ */
+bool crn_call_borrowed(struct crn_call *call);
 /* A signal is about to end the process. */
 void crn_call_process_dies(void);
 /* On a new thread, before anything of the program runs there. */
@@ -382,6 +386,8 @@ void crn_hold_looked_at(void);
 /* intercept/: watch this thread's held output while it computes; from a hook. */
 void crn_late_timer_start(struct crn_thread *t);
 void crn_late_timer_stop(struct crn_thread *t);
+/* intercept/dispatch.c: the thread's calls that no patch covers are not seen from here on. */
+void crn_dispatch_disarm(void);
 /* intercept/timer.c: another thread has the timers of sites from now on. */
 void crn_timer_thread_ends(struct crn_thread *t);
 /* The program is on its own from here on: the timers of all threads are gone. */

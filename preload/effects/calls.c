@@ -9,6 +9,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include "base/copy.h"
@@ -140,6 +141,12 @@ static bool gives_up_rights(const struct crn_call *call)
 		return true;
 	}
 	return false;
+}
+
+/* Its tracer will be told of every signal, also of ours, and may know nothing of being one. */
+static bool asks_to_be_traced(const struct crn_call *call)
+{
+	return call->nr == SYS_ptrace && call->args[0] == PTRACE_TRACEME;
 }
 
 static bool changes_root(const struct crn_call *call)
@@ -385,7 +392,7 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 		(site_configured(CRN_SITE_TIMER) || others_may_recover()))
 		verdict = CRN_CALL_RUN_THEN;
 	if (verdict == CRN_CALL_RUN &&
-		(is_site(row) || changes_root(call) ||
+		(is_site(row) || changes_root(call) || asks_to_be_traced(call) ||
 			(row->site == CRN_CALL_MAPS && crn_agent->session)))
 		verdict = CRN_CALL_RUN_THEN;
 	return verdict;
@@ -458,6 +465,8 @@ void crn_call_after(struct crn_call *call)
 	after_with_session(call, row);
 	if (call->again)
 		return;
+	if (asks_to_be_traced(call) && call->result == 0)
+		crn_sites_traced();
 	finish(call, row);
 	if (changes_root(call) && call->result == 0)
 		crn_sites_root_changed();

@@ -10,7 +10,9 @@
  * before its buffers are opened, and both opening and checkpoint hold the session's lock. So a
  * checkpoint that misses the call comes before the opening.
  */
+#include <errno.h>
 #include <linux/futex.h>
+#include <sys/ptrace.h>
 #include "base/copy.h"
 #include "effects/effects.h"
 #include "os/thread.h"
@@ -53,6 +55,7 @@ bool crn_output_ready(void)
  */
 void crn_call_vfork_begins(struct crn_thread *t)
 {
+	t->child_is_traced = 0;
 	__atomic_store_n(&t->in_vfork, 1, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	while (crn_agent && __atomic_load_n(&crn_agent->opening, __ATOMIC_SEQ_CST))
@@ -113,6 +116,8 @@ void crn_agent_in_flight(bool others, crn_output_fn fn, void *arg)
 				tell_robust_list(t->tid, fn, arg);
 			continue;
 		}
+		if (t->in_vfork && __atomic_load_n(&t->child_is_traced, __ATOMIC_SEQ_CST))
+			fn(arg, 0, SIZE_MAX);
 		n = crn_calls_in_flight(t, calls);
 		for (uint32_t k = 0; k < n; k++)
 			crn_output_ranges(&calls[k], fn, arg);
@@ -130,17 +135,34 @@ void crn_call_thread_ends(struct crn_thread *t)
 		tell_robust_list(t->tid, open_range, NULL);
 }
 
-void crn_call_borrowed(const struct crn_call *call)
+/*
+ * A child that is traced stops at every signal, also at our faults, and its tracer may be the very
+ * thread that waits for its exec. So from here on nothing may be closed to it.
+ */
+static bool open_to_traced(struct crn_call *call)
+{
+	__atomic_store_n(&call->thread->child_is_traced, 1, __ATOMIC_SEQ_CST);
+	if (!crn_output_ready() || crn_touch_all(crn_agent->session) >= 0)
+		return true;
+	__atomic_store_n(&call->thread->child_is_traced, 0, __ATOMIC_SEQ_CST);
+	call->result = -EPERM;
+	return false;
+}
+
+bool crn_call_borrowed(struct crn_call *call)
 {
 	struct crn_in_flight *out = &call->thread->borrowed;
 
 	if (!crn_agent || !crn_output_matters())
-		return;
+		return true;
 	out->nr = -1; /* never half of one call and half of another */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	crn_copy(out->args, call->args, sizeof(out->args));
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	out->nr = call->nr;
+	if (call->nr == SYS_ptrace && call->args[0] == PTRACE_TRACEME)
+		return open_to_traced(call);
 	if (crn_output_ready())
 		crn_output_ranges(out, open_range, NULL);
+	return true;
 }

@@ -22,6 +22,11 @@ int crn_dispatch_arm(void)
 		crn_here.text_begin, crn_here.text_end - crn_here.text_begin, 0);
 }
 
+void crn_dispatch_disarm(void)
+{
+	crn_sys5(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
+}
+
 /* Made here, unseen by the hooks. */
 static void run_unseen(ucontext_t *uc)
 {

@@ -248,7 +248,10 @@ static void before_in_vfork(struct crn_thread *t, struct crn_regs *regs, const u
 	call_from_regs(&p, regs, stub);
 	p.call.thread = t;
 	p.after = false;
-	crn_call_borrowed(&p.call);
+	if (!crn_call_borrowed(&p.call)) {
+		answer(regs, &p, stub, NULL);
+		return;
+	}
 	if (who != GUARD && who != SIGNALS)
 		return;
 	if (who == GUARD ? crn_guard_call(regs, &p) : crn_signal_call(regs, &p))

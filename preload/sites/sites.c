@@ -443,30 +443,35 @@ static bool let_go(void)
 	return true;
 }
 
+static void end(void)
+{
+	bool protects = crn_agent->effects && crn_agent->effects->kernel_needs_open_pages;
+	cairn_t *session = crn_agent->session;
+
+	crn_sites_exit();
+	crn_timer_end();
+	crn_agent->config.site_count = 0;
+	crn_agent->config.recover = false;
+	crn_agent->config.stats = false;
+	crn_agent->session_refused = true;
+	crn_agent->session = NULL;
+	crn_agent->effects = NULL;
+	crn_agent->recover = NULL;
+	crn_agent->sites = NULL;
+	crn_agent->stat = NULL;
+	/* Other threads may be on their way out of the tables: those stay. */
+	if (session && protects)
+		cairn_close(session);
+}
+
 void crn_sites_end(const char *why, const char *else_what)
 {
-	cairn_t *session = crn_agent->session;
-	bool protects = crn_agent->effects && crn_agent->effects->kernel_needs_open_pages;
-
 	lock_take();
 	if (crn_agent->config.site_count && !let_go()) {
 		crn_warn("%s: checkpoints go on, and %s", why, else_what);
 	} else if (crn_agent->config.site_count) {
 		crn_warn("%s: no checkpoints and no recovery from here on", why);
-		crn_sites_exit();
-		crn_timer_end();
-		crn_agent->config.site_count = 0;
-		crn_agent->config.recover = false;
-		crn_agent->config.stats = false;
-		crn_agent->session_refused = true;
-		crn_agent->session = NULL;
-		crn_agent->effects = NULL;
-		crn_agent->recover = NULL;
-		crn_agent->sites = NULL;
-		crn_agent->stat = NULL;
-		/* Other threads may be on their way out of the tables: those stay. */
-		if (session && protects)
-			cairn_close(session);
+		end();
 	}
 	lock_drop();
 }
@@ -476,6 +481,18 @@ void crn_sites_root_changed(void)
 	if (crn_agent->session && without_proc())
 		crn_sites_end("the program has changed its root to a folder without /proc",
 			"each recovery is refused");
+}
+
+/* A child that has no session yet, and is about to exec, has nothing to say. */
+void crn_sites_traced(void)
+{
+	if (crn_agent->session)
+		crn_sites_end("the program has asked to be traced",
+			"it stops at the agent's signals");
+	else
+		end();
+	if (!crn_agent->config.site_count)
+		crn_dispatch_disarm();
 }
 
 void crn_sites_exit(void)

@@ -33,6 +33,8 @@ void crn_sites_exit(void);
  * checkpoints go on, and the line says what comes of it.
  */
 void crn_sites_end(const char *why, const char *else_what);
+/* Whoever traces this process is told of every signal: no more checkpoints, and no dispatch. */
+void crn_sites_traced(void);
 /* Without /proc nothing can be restored: no more checkpoints. */
 void crn_sites_root_changed(void);
 

@@ -347,3 +347,16 @@ int cairn_area_touch(cairn_t *c, void *addr, size_t len)
 	crn_unlock(c);
 	return err;
 }
+
+int crn_touch_all(cairn_t *c)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = 0;
+	for (size_t i = 0; i < c->area_count && err >= 0 && c->ops->page.unprotect; i++)
+		err = c->ops->page.unprotect(c->tracker, c->areas[i]->begin,
+			c->areas[i]->end - c->areas[i]->begin);
+	crn_unlock(c);
+	return err;
+}

@@ -115,6 +115,12 @@ void crn_agent_in_flight(bool others, crn_output_fn fn, void *arg)
 	__attribute__((weak, visibility("hidden")));
 
 /*
+ * Open all memory that is tracked, as cairn_area_touch does: its old content is saved now. 0,
+ * CAIRN_EMEMORY, or what the tracker answers.
+ */
+int crn_touch_all(cairn_t *c);
+
+/*
  * Around the program's own mprotect of a range, for trackers that use protections themselves. NULL
  * is allowed.
  */
