@@ -38,6 +38,8 @@ static void find_classes(const struct loop_profile *p, struct loop_classes *all)
 		if (!c->processes++)
 			c->pid = s->pid;
 		c->life_ns += s->last_ns - s->began_ns;
+		c->outside_waits += s->outside_waits;
+		c->outside_kinds |= s->outside_kinds;
 	}
 }
 
@@ -70,6 +72,7 @@ static void add_counts(struct loop_sum *sum, const struct loop_profile *p,
 			: c->inside_ns + running;
 	sum->counts.wait_kinds |= c->wait_kinds;
 	sum->counts.foreign += c->foreign;
+	sum->counts.outside += c->outside;
 	if (longest > sum->counts.longest_ns)
 		sum->counts.longest_ns = longest;
 	if (c->outer)
@@ -114,6 +117,9 @@ static const char *why_not(const struct loop_sum *s, uint64_t life_ns)
 		return "in a thread that is not its process's first";
 	if (!s->inside_ns)
 		return "it calls nothing";
+	/* It reads what has come for one request, say: once for its head, once for the rest. */
+	if (s->kind == LOOP_LONG && s->turns < 2 * s->counts.entries)
+		return "it turned less than twice when it was entered";
 	/* Its process may have ended, by chance, while a short one ran. */
 	if (s->kind == LOOP_NEVER && !s->counts.waits && s->counts.longest_ns < life_ns / 10)
 		return "it was short";
@@ -161,6 +167,32 @@ static bool choose(struct loop_class *c, enum loop_kind kind)
 	return any;
 }
 
+/*
+ * What a loop calls that nobody counts, of a library say, is entered or waits in no loop: far more
+ * often than the start of a program does, and than the sites turn.
+ */
+static void find_outside(struct loop_class *c)
+{
+	uint64_t least = 16ull * c->processes, called = 0;
+
+	for (uint32_t i = 0; i < c->sum_count; i++) {
+		if (c->sums[i].site && c->sums[i].turns * 2 > least)
+			least = c->sums[i].turns * 2;
+		c->threads |= c->sums[i].counts.foreign > 0;
+	}
+	if (c->outside_waits < least)
+		c->outside_waits = 0;
+	for (uint32_t i = 0; i < c->sum_count; i++) {
+		const struct loop_sum *s = &c->sums[i];
+
+		if (s->counts.outside < least || s->counts.outside <= called ||
+			s->counts.waits < s->counts.entries / 2)
+			continue;
+		called = s->counts.outside;
+		c->called = s;
+	}
+}
+
 static void add_site(struct loop_classes *all, uint32_t point)
 {
 	for (uint32_t i = 0; i < all->site_count; i++)
@@ -194,6 +226,7 @@ void loop_classes_find(const struct loop_profile *p, struct loop_classes *out)
 		if (!choose(c, LOOP_NEVER))
 			choose(c, LOOP_LONG);
 		qsort(c->sums, c->sum_count, sizeof(*c->sums), by_weight);
+		find_outside(c);
 		for (uint32_t j = 0; j < c->sum_count; j++)
 			if (c->sums[j].site)
 				add_site(out, c->sums[j].point);

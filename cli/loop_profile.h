@@ -70,6 +70,10 @@ struct loop_class {
 	uint64_t life_ns;        /* of all */
 	struct loop_sum *sums;   /* of loops that were entered */
 	uint32_t sum_count;
+	/* Calls that may wait, in no counted loop: 0 if its sites turn about as often. */
+	uint64_t outside_waits, outside_kinds;
+	const struct loop_sum *called; /* entered again and again from no counted loop; or NULL */
+	bool threads;                  /* others than its processes' first enter loops */
 };
 
 struct loop_classes {

@@ -36,18 +36,23 @@ static void print_place(const struct loop_point *point, FILE *out)
 
 /* ---- text --------------------------------------------------------------------------------- */
 
-static void print_waits(const struct loop_sum *s, FILE *out)
+static void print_calls(uint64_t kinds, FILE *out)
 {
 	const char *between = "";
 
-	if (!s->counts.waits)
-		return;
-	fprintf(out, "\n      ");
 	for (size_t k = 0; k < sizeof(calls) / sizeof(calls[0]); k++)
-		if (s->counts.wait_kinds >> k & 1) {
+		if (kinds >> k & 1) {
 			fprintf(out, "%s%s", between, calls[k]);
 			between = ", ";
 		}
+}
+
+static void print_waits(const struct loop_sum *s, FILE *out)
+{
+	if (!s->counts.waits)
+		return;
+	fprintf(out, "\n      ");
+	print_calls(s->counts.wait_kinds, out);
 	fprintf(out, ": %lu times", (unsigned long)s->counts.waits);
 	if (s->inside_ns)
 		fprintf(out, ", %.0f %% of its time",
@@ -72,6 +77,29 @@ static void print_loop(const struct loop_profile *p, const struct loop_sum *s, F
 		fprintf(out, "; no site: %s", s->no_site);
 	print_waits(s, out);
 	fprintf(out, "\n");
+}
+
+/* Something turns that was not counted. */
+static void print_outside(const struct loop_profile *p, const struct loop_class *c, FILE *out)
+{
+	if (!c->outside_waits && !c->called)
+		return;
+	fprintf(out, "    Called again and again by code without counters, a library's loop "
+		     "perhaps:\n");
+	if (c->called) {
+		const struct loop_point *point = &p->points[c->called->point];
+
+		fprintf(out, "      %s (", point->function);
+		print_place(point, out);
+		fprintf(out, "): %lu times\n", (unsigned long)c->called->counts.outside);
+	}
+	if (c->outside_waits) {
+		fprintf(out, "      functions that call ");
+		print_calls(c->outside_kinds, out);
+		fprintf(out, ": %lu times\n", (unsigned long)c->outside_waits);
+	}
+	fprintf(out, "    Build that code with -fcairn-profile, too, or name the function that it "
+		     "calls in each\n    turn (cairn-cc -fcairn-site=FUNCTION).\n");
 }
 
 static void print_class(const struct loop_profile *p, const struct loop_classes *all, uint32_t i,
@@ -99,28 +127,42 @@ static void print_class(const struct loop_profile *p, const struct loop_classes 
 		shown++;
 	}
 	if (c->sum_count > shown)
-		fprintf(out, "    and %u other loops\n", c->sum_count - shown);
+		fprintf(out, "    and %u other loop%s\n", c->sum_count - shown,
+			c->sum_count - shown == 1 ? "" : "s");
+	print_outside(p, c, out);
 }
 
 static void print_text(const struct loop_profile *p, const struct loop_classes *all, FILE *out)
 {
 	const struct crn_loop_head *h = &p->head;
+	bool threads = false, outside = false;
 
 	fprintf(out, "%s: %u process%s in %u class%s\n", h->program, p->process_count,
 		p->process_count == 1 ? "" : "es", all->count, all->count == 1 ? "" : "es");
 	if (h->lost)
-		fprintf(out, "%u more processes found no room in the file\n", h->lost);
+		fprintf(out, "%u more processes found no room in the file: more than %u, or they "
+			     "have closed it and may not open it\n", h->lost, CRN_LOOP_MAX);
 	if (h->late)
 		fprintf(out, "%u loops of libraries that were loaded late are not counted\n",
 			h->late);
 	for (uint32_t i = 0; i < all->count; i++)
 		print_class(p, all, i, out);
+	for (uint32_t i = 0; i < all->count; i++) {
+		threads |= all->list[i].threads;
+		outside |= all->list[i].outside_waits || all->list[i].called;
+	}
 	if (!all->site_count) {
-		fprintf(out, "\nNo loop was seen to turn for long: give it a load, or time.\n");
+		fprintf(out, "\nNo loop was seen to turn for long%s.\n",
+			outside ? "" : ": give it a load, or time");
 		return;
 	}
 	fprintf(out, "\nA checkpoint at the top of each loop marked *:\n");
 	fprintf(out, "  cairn-cc -fcairn-sites=%s\n", p->path);
+	if (threads)
+		fprintf(out,
+			"Other threads have loops, too: add -fcairn-threads, or "
+			"-fcairn-site-threads=one if they\nwrite nothing that must be restored. "
+			"With neither, no checkpoint is taken beside them.\n");
 }
 
 /* ---- JSON --------------------------------------------------------------------------------- */
@@ -174,6 +216,15 @@ static void json_class(const struct loop_profile *p, const struct loop_class *c,
 	} else {
 		fprintf(out, "null");
 	}
+	fprintf(out, ", \"outside\": %lu, ", (unsigned long)c->outside_waits);
+	fprintf(out, "\"called\": ");
+	if (c->called) {
+		fprintf(out, "{");
+		json_point(&p->points[c->called->point], out);
+		fprintf(out, ", \"times\": %lu}", (unsigned long)c->called->counts.outside);
+	} else {
+		fprintf(out, "null");
+	}
 	fprintf(out, ", \"loops\": [");
 	for (uint32_t j = 0; j < c->sum_count; j++) {
 		fputs(j ? ", " : "", out);
@@ -202,7 +253,8 @@ static int print_sites(const struct loop_profile *p, const struct loop_classes *
 {
 	if (!all->site_count) {
 		fprintf(stderr, "cairn profile: %s: no loop was seen to turn for long: give it a "
-				"load, or more time\n", p->path);
+				"load, or more time ("
+				"`cairn profile report` shows what was seen)\n", p->path);
 		return 1;
 	}
 	fprintf(out, "%s\n", elf_base_name(p->head.program));

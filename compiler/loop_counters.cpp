@@ -18,7 +18,7 @@ namespace cairn {
 namespace {
 
 // Words of struct crn_loop_counts (src/rt/loop_file.h).
-enum { PASSES, ENTRIES, EXITS, COUNTS_WORDS = 12 };
+enum { PASSES, ENTRIES, EXITS, COUNTS_WORDS = 13 };
 // struct crn_loop_unit (src/rt/loop_counts.c).
 enum { UNIT_NEXT, UNIT_COUNTS, UNIT_TEXT, UNIT_POINTS };
 

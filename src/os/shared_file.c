@@ -79,16 +79,11 @@ int64_t crn_shared_open(const char *path, void **out, size_t len)
 }
 
 /* Not ftruncate: two processes may do this at once, and one of them would cut it. */
-int crn_shared_extend(const char *path, uint64_t size)
+int crn_shared_extend(int fd, uint64_t size)
 {
 	static const char zero;
-	int fd = (int)crn_sys4(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
-	long done;
+	long done = crn_sys4(SYS_pwrite64, fd, &zero, 1, size - 1);
 
-	if (fd < 0)
-		return fd;
-	done = crn_sys4(SYS_pwrite64, fd, &zero, 1, size - 1);
-	crn_fd_close(fd);
 	return done < 0 ? (int)done : 0;
 }
 

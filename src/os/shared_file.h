@@ -20,8 +20,8 @@ long crn_path_executed(char *out, size_t size);
 int crn_shared_create(const char *path, uint64_t size, void **out, size_t len);
 /* Map the first `len` bytes of a file, which may end before. Its size, or -errno. */
 int64_t crn_shared_open(const char *path, void **out, size_t len);
-/* Make it at least so big; never smaller. Its last byte becomes 0. */
-int crn_shared_extend(const char *path, uint64_t size);
+/* Make the file that fd leads to at least so big; never smaller. Its last byte becomes 0. */
+int crn_shared_extend(int fd, uint64_t size);
 /* The file `from` is `to` from now on: in place of another, or -EEXIST. `from` is gone. */
 int crn_shared_rename(const char *from, const char *to, int replace);
 

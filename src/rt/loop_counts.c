@@ -57,6 +57,8 @@ static struct {
 	uint32_t number;  /* of that section */
 	uint32_t rooms_max; /* that are mapped */
 	uint32_t born_at; /* while a call that forks is under way */
+	int fd;           /* of the file */
+	struct crn_fd_identity fd_id;
 	struct crn_clock clock;
 	char path[CRN_PATH_MAX];
 } run;
@@ -217,12 +219,30 @@ static struct crn_loop_section *section_at(uint32_t number)
 	return (struct crn_loop_section *)((char *)run.head + file_size(run.head, number));
 }
 
+/*
+ * By the descriptor: the process may have no right to open the file any more, or see it at another
+ * path (setuid, chroot). By the path if it has closed that.
+ */
+static int extend_file(uint64_t size)
+{
+	int err, fd;
+
+	if (crn_fd_is(run.fd, &run.fd_id))
+		return crn_shared_extend(run.fd, size);
+	fd = crn_fd_open(run.path, O_RDWR);
+	if (fd < 0)
+		return fd;
+	err = crn_shared_extend(fd, size);
+	crn_fd_close(fd);
+	return err;
+}
+
 static bool make_room(uint32_t number)
 {
 	uint32_t rooms = __atomic_load_n(&run.head->rooms, __ATOMIC_ACQUIRE);
 
 	while (number >= rooms && number < run.rooms_max && rooms < CRN_LOOP_MAX) {
-		if (crn_shared_extend(run.path, file_size(run.head, rooms * 2)) < 0)
+		if (extend_file(file_size(run.head, rooms * 2)) < 0)
 			return false;
 		if (__atomic_compare_exchange_n(&run.head->rooms, &rooms, rooms * 2, false,
 			    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -343,6 +363,10 @@ void __cairn_loops_start(void)
 		crn_error("profile: %s: %s", name, why((int)err));
 		return;
 	}
+	/* Without one, processes that find no room may be lost. */
+	run.fd = crn_fd_open(run.path, O_RDWR);
+	if (run.fd < 0 || crn_fd_identify(run.fd, &run.fd_id) < 0)
+		run.fd = -1;
 	crn_clock_init(&run.clock);
 	run.number = UINT32_MAX; /* no parent */
 	run.started = true;
@@ -400,6 +424,8 @@ void __cairn_loop_enter(struct crn_loop_counts *loop)
 		active.at[i].frame = frame;
 		if (i)
 			outer = (uint64_t)(active.at[i - 1].loop - first_point(run.section)) + 1;
+		else
+			add(&loop->outside, 1);
 		add(&loop->entered_ns, now);
 		add(&loop->entries, 1);
 		loop->outer = outer <= run.point_count ? outer : 0;
@@ -443,6 +469,10 @@ uint64_t __cairn_wait_enter(uint32_t kind)
 	if (!counting())
 		return 0;
 	now = crn_clock_ns(&run.clock);
+	if (!active.depth) {
+		add(&run.section->outside_waits, 1);
+		__atomic_fetch_or(&run.section->outside_kinds, 1ull << kind, __ATOMIC_RELAXED);
+	}
 	for (uint32_t i = 0; i < CRN_MIN(active.depth, (uint32_t)DEPTH_MAX); i++) {
 		add(&active.at[i].loop->waits, 1);
 		add(&active.at[i].loop->waited_ns, -now);

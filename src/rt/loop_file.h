@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define CRN_LOOP_MAGIC   0x31736f6c63726e63ull
-#define CRN_LOOP_VERSION 2u
+#define CRN_LOOP_VERSION 3u
 #define CRN_LOOP_ROOMS   64u   /* sections of a new file; doubled when they are taken */
 #define CRN_LOOP_MAX     4096u /* sections of any file */
 
@@ -40,6 +40,8 @@ struct crn_loop_section {
 	uint32_t born_at;
 	uint32_t ready;       /* 1: all above is filled in */
 	uint64_t began_ns, last_ns; /* last_ns: when it was seen last */
+	/* Calls that may wait, in no loop that is counted; which: as wait_kinds below. */
+	uint64_t outside_waits, outside_kinds;
 };
 
 /*
@@ -58,6 +60,7 @@ struct crn_loop_counts {
 	uint64_t wait_kinds; /* which: bits in the order of blocking_calls.def */
 	uint64_t outer;      /* 1 + the loop that it was last entered in */
 	uint64_t foreign;    /* entries by threads that are not their process's first */
+	uint64_t outside;    /* entries by threads that were in no loop */
 	uint64_t waiting;    /* waits that go on: waited_ns has when they began, negative */
 };
 
