@@ -6,6 +6,7 @@
  */
 #include "session/engine.h"
 #include "session/files.h"
+#include "session/prices.h"
 #include "session/run_identity.h"
 #include "session/surface_list.h"
 #include "base/check.h"
@@ -344,6 +345,24 @@ static int build(void *base, size_t reserved, const struct crn_host *host, uint6
 	return 0;
 }
 
+static void fill_env(cairn_t *c, const struct cairn_options *o)
+{
+	c->env.arena = c->arena;
+	c->env.host = &c->host;
+	c->env.keep = c->keep;
+	c->env.memory_max = c->memory_max;
+	c->env.one_thread = c->threads == CAIRN_THREADS_ONE;
+	c->env.areas_alone = c->mode == CRN_SURFACE_NONE && !c->agent;
+	c->env.feed = o->feed;
+	c->env.faults_forwarded = c->agent;
+	c->env.store = crn_store;
+	c->env.load = crn_load;
+	c->env.closed_at = crn_closed_at;
+	c->env.lost = crn_lost;
+	c->env.grows_long = crn_grows_long;
+	c->env.deaf = &c->control->deaf;
+}
+
 static int start(cairn_t *c, const struct cairn_options *o)
 {
 	int err;
@@ -372,20 +391,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 	if (c->ops->caps & CRN_TRACK_STORES && c->mode != CRN_SURFACE_ALL)
 		return CAIRN_EUNSUPPORTED; /* such a tracker has no areas */
 
-	c->env.arena = c->arena;
-	c->env.host = &c->host;
-	c->env.keep = c->keep;
-	c->env.memory_max = c->memory_max;
-	c->env.one_thread = c->threads == CAIRN_THREADS_ONE;
-	c->env.areas_alone = c->mode == CRN_SURFACE_NONE && !c->agent;
-	c->env.feed = o->feed;
-	c->env.faults_forwarded = c->agent;
-	c->env.store = crn_store;
-	c->env.load = crn_load;
-	c->env.closed_at = crn_closed_at;
-	c->env.lost = crn_lost;
-	c->env.grows_long = crn_grows_long;
-	c->env.deaf = &c->control->deaf;
+	fill_env(c, o);
 	crn_files_open(c);
 	c->closed_memory = -1;
 	CRN_TRY(crn_maps_open(&c->maps, c->maps_buffer));
@@ -398,6 +404,7 @@ static int start(cairn_t *c, const struct cairn_options *o)
 		CRN_TRY(crn_protect_begin(c));
 	/* Nothing is tracked yet. Without it a call may answer -EBADF some day. */
 	(void)crn_keeper_start(c->env.keeper);
+	crn_prices_try(c);
 	CRN_TRY(crn_marks_push(c, 0)); /* the implicit checkpoint */
 	CRN_TRY(crn_in_flight_begin(c));
 	CRN_TRY(crn_layout_follow(c, CRN_FOLLOW_ADOPT));

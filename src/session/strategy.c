@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Joins src/speculate/ to the tracker: the callbacks of each, and what a host's writes cost.
+ * Joins src/speculate/ to the tracker: the callbacks of each.
  *
  * The strategy runs within the tracker's interval_end, with the session's lock held; `near` alone
  * runs in write-fault handlers.
@@ -12,67 +12,9 @@
 #include "os/guarded.h"
 #include "os/process.h"
 #include "os/thread.h"
+#include "session/prices.h"
 
-#define PRICE_MIN 50u /* cycles: no page is copied in less */
-#define PRICE_MAX (1u << 20)
-/*
- * A hot page more drives others from the caches, which is paid for where they are missed: what is
- * measured for each, times this, is where the mixed workload of bench_hot costs least, by all
- * trackers.
- */
-#define CROWDING  2u
 #define HOT_SHARE 4 /* of the memory limit, what copies of hot pages may take: one in so many */
-
-/*
- * What a page costs in cycles of the time stamp counter, by tracker: medians of a machine whose
- * least system call takes WAY cycles, of faults that come one by one. A fault and a protection are
- * mostly the kernel's way in and out, so they are as much dearer or cheaper on this host as that
- * call is. With that a session begins. What pages cost depends on the program's use of the caches,
- * on how its mappings are split and on how long runs are, so trackers measure it while they run,
- * and `copy`, `protect` and the handler's part of `fault` follow.
- */
-#define WAY	  290u
-#define WAY_TRIES 32
-static const struct tracker_costs {
-	const char *tracker;
-	uint32_t signal; /* of a fault: the kernel's way to the handler and back */
-	struct crn_costs costs;
-} tracker_costs[] = {
-	{ "mprotect", 9000, { .fault = 20000, .copy = 220, .protect = 10000, .open = 12000 } },
-	{ "uffd", 9000, { .fault = 13000, .copy = 220, .protect = 2700, .open = 3000 } },
-	{ "async", 0, { .fault = 3600, .copy = 220, .protect = 2700, .open = 3000 } },
-};
-
-/* The shortest of some: what is added is interruptions. Under a debugger it may be anything. */
-static uint64_t way_in_and_out(void)
-{
-	uint64_t best = ~0ull;
-
-	for (int i = 0; i < WAY_TRIES; i++) {
-		uint64_t begin = crn_clock_ticks();
-
-		(void)crn_getpid();
-		best = CRN_MIN(best, crn_clock_ticks() - begin);
-	}
-	return CRN_MIN(CRN_MAX(best, WAY / 4), WAY * 4);
-}
-
-static struct crn_costs costs_of(const char *tracker, uint32_t *signal)
-{
-	size_t i = 0;
-	uint64_t way = way_in_and_out();
-	struct crn_costs c;
-
-	while (i + 1 < CRN_ARRAY_SIZE(tracker_costs) &&
-		!crn_streq(tracker, tracker_costs[i].tracker))
-		i++;
-	c = tracker_costs[i].costs;
-	c.fault = (uint32_t)(c.fault * way / WAY);
-	c.protect = (uint32_t)(c.protect * way / WAY);
-	c.open = (uint32_t)(c.open * way / WAY);
-	*signal = (uint32_t)(tracker_costs[i].signal * way / WAY);
-	return c;
-}
 
 /* ---- What a strategy may ask ------------------------------------------------------------- */
 
@@ -155,30 +97,12 @@ static bool take_lists(cairn_t *c)
 	return c->evicted_count || c->promoted_count;
 }
 
-/* Slowly: one interruption in the middle of a measurement must not count for much. */
-static uint32_t follow(uint32_t cost, uint32_t price)
-{
-	price = CRN_MIN(CRN_MIN(price, cost * 4), PRICE_MAX);
-	return price ? CRN_MAX((cost * 7 + price) / 8, PRICE_MIN) : cost;
-}
-
-static void follow_prices(cairn_t *c)
-{
-	struct crn_predictor *p = &c->predictor;
-	struct crn_costs *costs = &c->port.costs;
-
-	costs->copy = follow(costs->copy, p->price_hot * CROWDING);
-	costs->protect = follow(costs->protect, p->price_protect);
-	costs->fault = c->signal_cost + follow(costs->fault - c->signal_cost, p->price_serve);
-	p->price_hot = p->price_protect = p->price_serve = 0;
-}
-
 static bool on_decide(struct crn_track_env *env)
 {
 	cairn_t *c = (cairn_t *)env;
 
 	if (crn_unlikely(c->predictor.price_hot | c->predictor.price_protect))
-		follow_prices(c);
+		crn_prices_follow(c);
 	crn_speculation_checkpoint(c->speculation);
 	c->predictor.dummies = crn_speculation_dummies(c->speculation);
 	return take_lists(c);
@@ -234,7 +158,6 @@ static void fill_tables(cairn_t *c)
 	c->strategy_seed = 88172645463325252ull; /* a run can be repeated */
 	c->port = (struct crn_port){
 		.owner = c,
-		.costs = costs_of(c->ops->name, &c->signal_cost),
 		.hot_max = CRN_MAX(c->memory_max / HOT_SHARE / CRN_PAGE_SIZE, 1ul),
 		.at_fault = c->ops->caps & CRN_TRACK_PROTECTS,
 		.alloc = port_alloc,
@@ -244,6 +167,7 @@ static void fill_tables(cairn_t *c)
 		.clock = port_clock,
 		.checksum = crn_streq(c->strategy, "meta") ? port_checksum : NULL,
 	};
+	crn_prices_guess(c);
 	c->predictor = (struct crn_predictor){
 		.written = on_written,
 		.granted = on_granted,

@@ -12,6 +12,7 @@
 #include "session/run_identity.h"
 #include "session/files.h"
 #include "session/map_changes.h"
+#include "session/prices.h"
 #include "track/faults.h"
 #include "track/feeds/feed.h"
 
@@ -65,6 +66,10 @@ int crn_strategy_open(cairn_t *c, const char *spec)
 	crn_copy(c->strategy, "none", 5);
 	c->strategy_why = "none of its trackers has hot pages";
 	return 0;
+}
+
+void crn_prices_try(cairn_t *c)
+{
 }
 
 void crn_strategy_forget(cairn_t *c, uintptr_t begin, uintptr_t end)

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a page costs when it is noticed by a fault, copied, and protected again.
+ *
+ * A session begins with figures of a machine that was measured under real programs, and asks how
+ * much dearer or cheaper the same is here: a trial serves first stores by the very tracker. (Its
+ * own figures would be too low. It has the caches for itself, which real programs need.) While the
+ * program runs, the trackers measure on, and the prices follow.
+ */
+#include "session/prices.h"
+#include "base/copy.h"
+#include "os/clock.h"
+#include "os/memory.h"
+#include "os/process.h"
+#include "os/thread.h"
+#include "os/signal.h"
+#include "session/engine.h"
+
+#define PRICE_MIN 50u /* cycles: no page is copied in less */
+#define PRICE_MAX (1u << 20)
+/*
+ * A hot page more drives others from the caches, which is paid for where they are missed: what is
+ * measured for each, times this, is where the mixed workload of bench_hot costs least, by all
+ * trackers.
+ */
+#define CROWDING 2u
+
+/*
+ * By tracker: medians of a machine whose least system call takes WAY cycles, of faults that come
+ * one by one, and what the trial below takes there. What pages cost depends on the program's use of
+ * the caches, on how its mappings are split and on how long runs are, so trackers measure it while
+ * they run, and `copy`, `protect` and the handler's part of `fault` follow.
+ */
+#define WAY	  290u
+#define WAY_TRIES 32
+#define EXTREME	  4u /* no host is so many times as fast or slow */
+static const struct tracker_costs {
+	const char *tracker;
+	uint32_t signal; /* of a fault: the kernel's way to the handler and back */
+	struct crn_costs costs;
+	uint32_t trial_fault, trial_protect;
+} tracker_costs[] = {
+	{ "mprotect", 9000, { .fault = 20000, .copy = 220, .protect = 10000, .open = 12000 },
+		.trial_fault = 14900, .trial_protect = 2450 },
+	{ "uffd", 9000, { .fault = 13000, .copy = 220, .protect = 2700, .open = 3000 },
+		.trial_fault = 13000, .trial_protect = 760 },
+	{ "async", 0, { .fault = 3600, .copy = 220, .protect = 2700, .open = 3000 },
+		.trial_fault = 1400, .trial_protect = 920 },
+};
+
+static const struct tracker_costs *costs_of(const cairn_t *c)
+{
+	size_t i = 0;
+
+	while (i + 1 < CRN_ARRAY_SIZE(tracker_costs) &&
+		!crn_streq(c->ops->name, tracker_costs[i].tracker))
+		i++;
+	return &tracker_costs[i];
+}
+
+/* What something takes here that takes `there` there: never out of all proportion. */
+static uint64_t bounded(uint64_t here, uint64_t there)
+{
+	return CRN_MIN(CRN_MAX(here, there / EXTREME), there * EXTREME);
+}
+
+static void scale(cairn_t *c, uint64_t fault, uint64_t fault_there, uint64_t protect,
+	uint64_t protect_there)
+{
+	const struct tracker_costs *there = costs_of(c);
+
+	fault = bounded(fault, fault_there);
+	protect = bounded(protect, protect_there);
+	c->port.costs = (struct crn_costs){
+		.fault = (uint32_t)(there->costs.fault * fault / fault_there),
+		.copy = there->costs.copy,
+		.protect = (uint32_t)(there->costs.protect * protect / protect_there),
+		.open = (uint32_t)(there->costs.open * protect / protect_there),
+	};
+	c->signal_cost = (uint32_t)(there->signal * fault / fault_there);
+}
+
+/* The shortest of some: what is added is interruptions. Under a debugger it may be anything. */
+static uint64_t way_in_and_out(void)
+{
+	uint64_t best = ~0ull;
+
+	for (int i = 0; i < WAY_TRIES; i++) {
+		uint64_t begin = crn_clock_ticks();
+
+		(void)crn_getpid();
+		best = CRN_MIN(best, crn_clock_ticks() - begin);
+	}
+	return best;
+}
+
+void crn_prices_guess(cairn_t *c)
+{
+	uint64_t way = way_in_and_out();
+
+	scale(c, way, WAY, way, WAY);
+}
+
+/* ---- The trial --------------------------------------------------------------------------- */
+
+#define TRIAL_PAGES  16u /* every other one is stored to: faults that come one by one */
+#define TRIAL_ROUNDS 4u	 /* the first one gets the memory */
+
+struct trial {
+	uint64_t fault, protect; /* the least of the rounds, of their medians and means */
+};
+
+static void nothing_written(struct crn_track_env *env, uintptr_t page)
+{
+}
+
+static void nothing_granted(struct crn_track_env *env, uintptr_t page, bool changed)
+{
+}
+
+static bool nothing_decided(struct crn_track_env *env)
+{
+	return false;
+}
+
+static int let_go(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
+{
+	return 0;
+}
+
+static uint64_t median(uint64_t *at, size_t count)
+{
+	for (size_t i = 1; i < count; i++)
+		for (size_t k = i; k && at[k - 1] > at[k]; k--) {
+			uint64_t least = at[k];
+
+			at[k] = at[k - 1];
+			at[k - 1] = least;
+		}
+	return at[count / 2];
+}
+
+static int one_round(cairn_t *c, char *pages, struct trial *out)
+{
+	uint64_t took[TRIAL_PAGES / 2];
+	struct crn_sink sink = { .take = let_go };
+
+	CRN_TRY(c->ops->interval_begin(c->tracker));
+	for (size_t i = 0; i < TRIAL_PAGES / 2; i++) {
+		uint64_t begin = crn_clock_ticks();
+
+		*(volatile char *)(pages + 2 * i * CRN_PAGE_SIZE) = 1;
+		took[i] = crn_clock_ticks() - begin;
+	}
+	CRN_TRY(c->ops->interval_end(c->tracker, &sink));
+	out->fault = CRN_MIN(out->fault, median(took, TRIAL_PAGES / 2));
+	out->protect = CRN_MIN(out->protect, c->env.predictor->price_protect);
+	return 0;
+}
+
+static int rounds(cairn_t *c, char *pages, struct trial *out)
+{
+	int err = 0;
+
+	for (size_t i = 0; err >= 0 && i < TRIAL_ROUNDS; i++) {
+		*out = i > 1 ? *out : (struct trial){ ~0ull, ~0ull };
+		err = one_round(c, pages, out);
+	}
+	return err;
+}
+
+/* It is no area of the session's: neither journal nor strategy hears of it. */
+static int try_pages(cairn_t *c, char *pages, struct trial *out)
+{
+	struct crn_predictor *predictor = c->env.predictor;
+	struct crn_predictor deaf = {
+		.written = nothing_written,
+		.granted = nothing_granted,
+		.decide = nothing_decided,
+		.cool = nothing_decided,
+		.exact = predictor->exact,
+	};
+	struct crn_area area = {
+		.begin = (uintptr_t)pages,
+		.end = (uintptr_t)pages + TRIAL_PAGES * CRN_PAGE_SIZE,
+	};
+	int err = c->ops->area_add(c->tracker, &area);
+
+	if (err < 0)
+		return err;
+	c->env.predictor = &deaf;
+	err = rounds(c, pages, out);
+	c->env.predictor = predictor;
+	c->ops->area_drop(c->tracker, &area);
+	return err;
+}
+
+void crn_prices_try(cairn_t *c)
+{
+	const struct tracker_costs *there = costs_of(c);
+	struct trial here = { 0, 0 };
+	void *pages;
+	int err;
+
+	/* A thread that has these blocked would die of its first store. */
+	if (!c->env.predictor || !crn_streq(c->ops->name, there->tracker) ||
+		crn_signal_mask_get() & CRN_SIGNALS_OF_FAULTS)
+		return;
+	if (crn_memory_map(&pages, TRIAL_PAGES * CRN_PAGE_SIZE) < 0)
+		return;
+	for (size_t i = 0; i < TRIAL_PAGES; i++)
+		*(volatile char *)((char *)pages + i * CRN_PAGE_SIZE) = 0;
+	err = try_pages(c, pages, &here);
+	crn_memory_unmap(pages, TRIAL_PAGES * CRN_PAGE_SIZE);
+	if (err >= 0 && here.fault && here.protect)
+		scale(c, here.fault, there->trial_fault, here.protect, there->trial_protect);
+	c->figures.faults_before = c->ops->faults(c->tracker);
+	if (c->ops->feed)
+		(void)c->ops->feed(c->tracker, &c->figures.scans_before);
+}
+
+/* ---- What trackers measure ----------------------------------------------------------------- */
+
+/* Slowly: one interruption in the middle of a measurement must not count for much. */
+static uint32_t follow(uint32_t cost, uint32_t price)
+{
+	price = CRN_MIN(CRN_MIN(price, cost * 4), PRICE_MAX);
+	return price ? CRN_MAX((cost * 7 + price) / 8, PRICE_MIN) : cost;
+}
+
+void crn_prices_follow(cairn_t *c)
+{
+	struct crn_predictor *p = &c->predictor;
+	struct crn_costs *costs = &c->port.costs;
+
+	costs->copy = follow(costs->copy, p->price_hot * CROWDING);
+	costs->protect = follow(costs->protect, p->price_protect);
+	costs->fault = c->signal_cost + follow(costs->fault - c->signal_cost, p->price_serve);
+	p->price_hot = p->price_protect = p->price_serve = 0;
+}

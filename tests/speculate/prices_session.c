@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * prices_session TRACKER: what a first store costs is tried when a session opens, not derived from
+ * other calls. Where each system call is made slow, a fault that makes none costs what it did. The
+ * trial leaves nothing behind: no count, no mapping.
+ */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "../lib/harness.h"
+
+#define PAGE  4096ul
+#define SLOW  4000u /* instructions; a look at an argument keeps the kernel from skipping them */
+#define TRIES 5
+
+static void slow_calls_down(void)
+{
+	static struct sock_filter code[SLOW + 1];
+	struct sock_fprog program = { .len = SLOW + 1, .filter = code };
+
+	for (size_t i = 0; i < SLOW; i++)
+		code[i] = (struct sock_filter)BPF_STMT(
+			BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[i % 6]));
+	code[SLOW] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	CHECK_OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK_OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+static size_t count_mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	size_t count = 0;
+
+	CHECK(maps);
+	for (int c; (c = getc(maps)) != EOF;)
+		count += c == '\n';
+	fclose(maps);
+	return count;
+}
+
+static struct cairn_stats opened(const char *tracker)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	struct cairn_stats s = { .size = sizeof(s) };
+	uint8_t *area = mmap(
+		NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t id;
+	cairn_t *c;
+
+	CHECK(area != MAP_FAILED);
+	o.tracker = tracker;
+	o.surface = "none";
+	c = test_open(&o);
+	CHECK_OK(cairn_stats(c, &s));
+	CHECK_U64(s.faults, 0);
+	CHECK_U64(s.scans, 0);
+	CHECK_U64(s.promotions, 0);
+	CHECK_OK(cairn_area_add(c, area, PAGE));
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	*(volatile uint8_t *)area = 1;
+	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	CHECK_OK(cairn_close(c));
+	return s;
+}
+
+static uint64_t fault_price(const char *tracker, bool slow)
+{
+	uint64_t price = 0;
+	int ends[2], status;
+	pid_t child;
+
+	CHECK_OK(pipe(ends));
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		if (slow)
+			slow_calls_down();
+		price = opened(tracker).price_fault;
+		_exit(write(ends[1], &price, sizeof(price)) != sizeof(price));
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(read(ends[0], &price, sizeof(price)) == sizeof(price));
+	close(ends[0]);
+	close(ends[1]);
+	return price;
+}
+
+int main(int argc, char **argv)
+{
+	size_t mappings;
+	bool same = false;
+
+	CHECK(argc > 1);
+	(void)opened(argv[1]); /* what is mapped once and stays */
+	mappings = count_mappings();
+	(void)opened(argv[1]);
+	CHECK_U64(count_mappings(), mappings + 1); /* its page */
+	/* Under the others the kernel calls a handler, which makes calls. */
+	for (int i = 0; !same && i < TRIES; i++)
+		same = strcmp(argv[1], "async") != 0 ||
+		       fault_price(argv[1], true) < fault_price(argv[1], false) * 2;
+	CHECK(same);
+	return 0;
+}
