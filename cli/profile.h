@@ -71,6 +71,7 @@ struct profile_wait {
 	uint64_t ns;     /* inside the call, in all */
 	uint64_t look;   /* the thread's count of looks at the last of them */
 	uint64_t total;  /* calls since the thread began: `calls` begins anew with the load */
+	bool polls;      /* an accept on a listener that does not wait: not the site `wait` */
 };
 
 /* Per thread: which activations have returned, and what the debug registers watch. */
@@ -178,6 +179,8 @@ int profile_report_loops(int argc, char **argv);
 
 /* profile_classes.c */
 enum profile_kind profile_kind(long nr);
+/* The call is an accept on a listener that is O_NONBLOCK. */
+bool profile_polls(pid_t tid, long nr, uint64_t fd);
 /* The function to count calls of, for a thread that computes; 0 if there is none. */
 uint64_t profile_candidate(const struct profile_task *t);
 

@@ -3,6 +3,8 @@
  * From what was seen of each thread to classes of processes, and the site of each. Processes that
  * were forked by the same call, by the same way, are one class, whatever they are called.
  */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -16,9 +18,9 @@
 #define WRITES_LEAST 4      /* one output in so many turns is enough for a site */
 #define SITE_RATE_TO 10000.0
 
-static bool is_wait_site(long nr)
+static bool is_wait_site(const struct profile_wait *w)
 {
-	return profile_kind(nr) == PROFILE_SITE;
+	return profile_kind(w->nr) == PROFILE_SITE && !w->polls;
 }
 
 enum profile_kind profile_kind(long nr)
@@ -36,6 +38,24 @@ enum profile_kind profile_kind(long nr)
 		return PROFILE_SITE;
 	}
 	return nr < 0 ? PROFILE_SAMPLE : PROFILE_CALL;
+}
+
+bool profile_polls(pid_t tid, long nr, uint64_t fd)
+{
+	char path[64], line[64];
+	unsigned long flags = 0;
+	FILE *f;
+
+	if (nr != SYS_accept && nr != SYS_accept4)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)tid, (int)fd);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "flags: %lo", &flags) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return flags & O_NONBLOCK;
 }
 
 /* ---- one thread ------------------------------------------------------------------------------ */
@@ -79,7 +99,7 @@ static bool in_loop(const struct profile_task *t, const struct profile_wait *w,
 
 static bool waits(const struct profile_wait *w, bool sites)
 {
-	return w->nr >= 0 && (is_wait_site(w->nr) || (!sites && w->slept));
+	return w->nr >= 0 && (is_wait_site(w) || (!sites && (w->slept || w->polls)));
 }
 
 /*
@@ -221,7 +241,7 @@ static void choose_site(const struct profile *p, struct profile_row *r)
 	const struct profile_process *q = t->process;
 	const struct profile_stack *s = r->wait->stack;
 
-	if (r->wait->nr >= 0 && is_wait_site(r->wait->nr)) {
+	if (is_wait_site(r->wait)) {
 		strcpy(r->at, "wait");
 		return;
 	}
@@ -316,7 +336,7 @@ static bool row_of(const struct profile *p, const struct profile_task *t, struct
 		return false;
 	r->loops = loops(t, r->wait, &r->frame);
 	r->threads = 1;
-	r->sleeps = r->wait->slept || is_wait_site(r->wait->nr);
+	r->sleeps = r->wait->slept || is_wait_site(r->wait);
 	r->first_thread = t->tid == t->process->pid;
 	if (r->wait->nr < 0) {
 		r->rate = t->loop.rate;

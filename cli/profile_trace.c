@@ -303,7 +303,8 @@ static void look(struct profile *p, struct profile_task *t, bool computing)
 		return;
 	t->current = wait_at(t, stack, computing ? -1 : (long)regs.orig_rax);
 	t->current->calls++;
-	t->current->total++;
+	if (!t->current->total++)
+		t->current->polls = profile_polls(t->tid, t->current->nr, regs.rdi);
 	profile_loop_look(t, stack);
 	t->current->look = t->loop.looks;
 }

@@ -11,6 +11,8 @@
  *	passing  a loop of turns(), each of which starts a thread and waits for its end
  *	sends    receives and sends datagrams in a loop of answers(), without a function in between,
  *	         beside a thread that only sleeps in a loop
+ *	accepts  takes a client in each turn, by take_client(), from a listener that does not wait;
+ *	         polls it now and then
  *	places   a start-up that waits in a hundred places, each twice; then a loop of work_in_two()
  *	writes   a long write to a pipe that is read late; says `full` or `short`
  *	becomes  a thread in a loop, beside which the first one executes `retry`
@@ -22,10 +24,12 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -178,6 +182,37 @@ static OWN void answers(void)
 	}
 }
 
+static OWN void take_client(int listener, const struct sockaddr_un *me, socklen_t len, bool polls)
+{
+	struct pollfd p = { .fd = listener, .events = POLLIN };
+	int client = socket(AF_UNIX, SOCK_STREAM, 0), fd;
+
+	if (polls)
+		poll(&p, 1, 20);
+	if (connect(client, (const struct sockaddr *)me, len) < 0)
+		exit(1);
+	fd = accept(listener, NULL, NULL);
+	usleep(500);
+	sum += (unsigned long)fd;
+	close(fd);
+	close(client);
+}
+
+static OWN void accepts(void)
+{
+	struct sockaddr_un me = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(me.sun_family); /* the kernel chooses a name */
+	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	if (bind(listener, (struct sockaddr *)&me, len) < 0 || listen(listener, 4) < 0)
+		return;
+	len = sizeof(me);
+	if (getsockname(listener, (struct sockaddr *)&me, &len) < 0)
+		return;
+	for (unsigned turn = 0;; turn++)
+		take_client(listener, &me, len, turn % 100 == 0);
+}
+
 /* Another stack at each depth. */
 static OWN void down(int depth, int ms)
 {
@@ -272,6 +307,8 @@ int main(int argc, char **argv)
 		turns();
 	} else if (!strcmp(what, "sends")) {
 		answers();
+	} else if (!strcmp(what, "accepts")) {
+		accepts();
 	} else if (!strcmp(what, "places")) {
 		start_in_places();
 		work_in_two();

@@ -160,6 +160,14 @@ def sends(build: Path, folder: Path, seconds: float) -> None:
     expect("sleeps" in found and not found["sleeps"], f"but not another thread's: {found}")
 
 
+def accepts(build: Path, folder: Path, seconds: float) -> None:
+    """What `cairn run` does not take for a wait is no site `wait`, nor is a rare poll beside it."""
+    program = str(build / "tests" / "servers" / "profiled")
+    (found,) = profile(build, [program, "accepts"], seconds=seconds)["classes"][0]["threads"]
+    expect(loop_of(found) == "accepts", f"the loop: {found}")
+    expect(str(found["at"]).startswith("func:take_client"), f"what it calls: {found['at']}")
+
+
 def many_places(build: Path, folder: Path, seconds: float) -> None:
     """The start-up does not keep the loop out of the thread's table of places."""
     program = str(build / "tests" / "servers" / "profiled")
@@ -399,7 +407,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
     name = os.environ.get("SERVER", "profile_known").removeprefix("profile_")
     timed = {
         "known": [serves, crunches, retries, has_children, has_threads, has_passing_threads],
-        "sites": [sends, many_places, executes, becomes, is_static, can_be_pasted],
+        "sites": [sends, accepts, many_places, executes, becomes, is_static, can_be_pasted],
         "ends": [interrupted, is_not_disturbed],
         "sqlite": [sqlite],
         "lua": [lua],
