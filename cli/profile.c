@@ -146,6 +146,7 @@ static void signals(bool on)
 
 	sigaction(SIGALRM, &act, NULL);
 	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGQUIT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
 	sigaction(SIGHUP, &act, NULL);
 	setitimer(ITIMER_REAL, &tick, NULL);

@@ -238,24 +238,39 @@ def checkpoints(build: Path, site: str, command: list[str], text: str) -> int:
     return int(found[1]) if found else 0
 
 
-def interrupted(build: Path, folder: Path, seconds: float) -> None:
-    """Ctrl-C ends program and command, with the report."""
-    program = str(build / "tests" / "servers" / "profiled")
-    process = subprocess.Popen(
-        [str(build / "bin" / "cairn"), "profile", "--", program, "family"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
+def processes_of(session: int, word: str) -> list[str]:
+    """What `ps` says of them; orphans that are dead may wait for an init that takes its time."""
+    found = subprocess.run(
+        ["ps", "-s", str(session), "-o", f"stat=,{word}="], capture_output=True, text=True
     )
-    time.sleep(seconds)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=200)
-    expect(process.returncode == 0 and "loop in work" in out, f"the report came: {err}")
-    left = subprocess.run(["ps", "-s", str(process.pid), "-o", "stat="], capture_output=True)
-    # Orphans that are dead may wait for an init that takes its time.
-    alive = [one for one in left.stdout.decode().split() if not one.startswith("Z")]
-    expect(not alive, f"no process is left {alive}")
+    return [line.split()[1] for line in found.stdout.splitlines() if not line.startswith("Z")]
+
+
+def interrupted(build: Path, folder: Path, seconds: float) -> None:
+    """What the terminal sends ends program, load and command, with the report."""
+    program = str(build / "tests" / "servers" / "profiled")
+    load = "sleep 1000; true"
+    for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        process = subprocess.Popen(
+            [str(build / "bin" / "cairn"), "profile", "--load", load, "--", program, "family"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for _ in range(600):
+            if "sleep" in processes_of(process.pid, "comm"):
+                break
+            time.sleep(0.05)
+        time.sleep(seconds)
+        os.killpg(process.pid, sig)
+        out, err = process.communicate(timeout=200)
+        left = processes_of(process.pid, "comm")
+        for pid in processes_of(process.pid, "pid"):
+            os.kill(int(pid), signal.SIGKILL)
+        report = process.returncode == 0 and "loop in work" in out
+        expect(report, f"{sig.name}: the report came: {err}")
+        expect(not left, f"{sig.name}: no process is left {left}")
 
 
 def refusals(build: Path, folder: Path) -> None:
