@@ -17,6 +17,7 @@
 #define COMPUTES_LEAST  0.2  /* of the load's time: less needs no site of its own */
 #define WRITES_LEAST 4      /* one output in so many turns is enough for a site */
 #define SITE_RATE_TO 10000.0
+#define PASSING_TURNS 8    /* what ended before the load lives in a loop of so many */
 
 static bool is_wait_site(const struct profile_wait *w)
 {
@@ -417,6 +418,15 @@ static struct profile_class *class_of(struct profile_classes *all,
 	return &all->list[all->count++];
 }
 
+/*
+ * It came and went without a loop worth a checkpoint: a session of its own would cost more than the
+ * few turns in which it reads one request, or a file.
+ */
+static bool passing(bool stayed, const struct profile_row *r)
+{
+	return !stayed && (!r->loops || r->wait->total < PASSING_TURNS);
+}
+
 static void add_process(
 	struct profile_classes *all, const struct profile *p, const struct profile_process *q)
 {
@@ -429,7 +439,7 @@ static void add_process(
 		return;
 	}
 	/* Helpers that came and went: a shell, a program asked for its version. */
-	if (!q->stayed && !row.loops && !q->root) {
+	if (!q->root && passing(q->stayed, &row)) {
 		all->passing++;
 		return;
 	}
@@ -440,7 +450,7 @@ static void add_process(
 	join(c, &row);
 	for (const struct profile_task *t = p->tasks; t; t = t->next)
 		if (t->process == q && t != first && row_of(p, t, &row) &&
-			(t->stayed || row.loops))
+			!passing(t->stayed, &row))
 			join(c, &row);
 }
 

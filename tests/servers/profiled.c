@@ -13,6 +13,7 @@
  *	         beside a thread that only sleeps in a loop
  *	accepts  takes a client in each turn, by take_client(), from a listener that does not wait;
  *	         polls it now and then
+ *	helpers  a loop of forks(), whose children each read a file in a few turns of read_parts()
  *	places   a start-up that waits in a hundred places, each twice; then a loop of work_in_two()
  *	writes   a long write to a pipe that is read late; says `full` or `short`
  *	becomes  a thread in a loop, beside which the first one executes `retry`
@@ -21,6 +22,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -213,6 +215,32 @@ static OWN void accepts(void)
 		take_client(listener, &me, len, turn % 100 == 0);
 }
 
+static OWN void read_part(int fd)
+{
+	char part[64];
+
+	sum += (unsigned long)read(fd, part, sizeof(part));
+}
+
+static OWN void read_parts(int fd)
+{
+	for (int i = 0; i < 6; i++)
+		read_part(fd);
+	_exit(sum == 0);
+}
+
+static OWN void forks(void)
+{
+	int fd = open("/dev/zero", O_RDONLY);
+
+	for (;;) {
+		if (fork() == 0)
+			read_parts(fd);
+		wait(NULL);
+		nap(5);
+	}
+}
+
 /* Another stack at each depth. */
 static OWN void down(int depth, int ms)
 {
@@ -309,6 +337,8 @@ int main(int argc, char **argv)
 		answers();
 	} else if (!strcmp(what, "accepts")) {
 		accepts();
+	} else if (!strcmp(what, "helpers")) {
+		forks();
 	} else if (!strcmp(what, "places")) {
 		start_in_places();
 		work_in_two();

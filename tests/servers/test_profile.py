@@ -168,6 +168,15 @@ def accepts(build: Path, folder: Path, seconds: float) -> None:
     expect(str(found["at"]).startswith("func:take_client"), f"what it calls: {found['at']}")
 
 
+def has_helpers(build: Path, folder: Path, seconds: float) -> None:
+    """A few turns in a process that came and went are worth no site."""
+    program = str(build / "tests" / "servers" / "profiled")
+    report = profile(build, [program, "helpers"], seconds=seconds)
+    expect(report["passing"] >= 10, f"they came and went: {report['passing']}")
+    expect(len(report["classes"]) == 1, "and are no class")
+    expect(report["at"] == ["wait"], f"the parent's site alone: {report['at']}")
+
+
 def many_places(build: Path, folder: Path, seconds: float) -> None:
     """The start-up does not keep the loop out of the thread's table of places."""
     program = str(build / "tests" / "servers" / "profiled")
@@ -422,7 +431,8 @@ def test(build: Path, mode: str, folder: Path) -> None:
     name = os.environ.get("SERVER", "profile_known").removeprefix("profile_")
     timed = {
         "known": [serves, crunches, retries, has_children, has_threads, has_passing_threads],
-        "sites": [sends, accepts, many_places, executes, becomes, is_static, can_be_pasted],
+        "sites": [sends, accepts, has_helpers, many_places, executes, becomes, is_static]
+        + [can_be_pasted],
         "ends": [interrupted, is_not_disturbed],
         "sqlite": [sqlite],
         "lua": [lua],
