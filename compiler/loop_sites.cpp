@@ -70,9 +70,12 @@ static const NamedLoop *find_loop(ArrayRef<NamedLoop> loops, const LoopIdentity 
 	return alike == 1 ? moved : nullptr;
 }
 
-static void warn_of(const LoopIdentity &id)
+static void warn_of(const LoopIdentity &id, bool has_function)
 {
-	errs() << "cairn: warning: no site: not there any more: " << describe(id) << "\n";
+	errs() << "cairn: warning: no site: not there any more: " << describe(id)
+	       << (has_function ? "; its function has changed since the profile, or has other "
+				  "options (-O0)\n"
+				: "; no unit compiled with -fcairn-sites has its function\n");
 }
 
 static void list_in(Module &m, const char *list, const LoopIdentity &id)
@@ -116,7 +119,7 @@ static void lose(Module &m, const LoopIdentity &want, const LoopIdentity &here, 
 	if (o.lto)
 		list_in(m, lost_list, want);
 	else
-		warn_of(want);
+		warn_of(want, true);
 }
 
 void insert_loop_sites(Module &m, const Options &o, Report &report)
@@ -163,9 +166,11 @@ void check_loop_sites(const Module &m, const Options &o)
 	bool none = !wanted.empty() && missing.size() == wanted.size();
 
 	for (const LoopIdentity &id : missing) {
-		if (none && o.may_lack_sites && !is_listed(m, lost_list, id))
+		bool lost = is_listed(m, lost_list, id);
+
+		if (none && o.may_lack_sites && !lost)
 			continue;
-		warn_of(id);
+		warn_of(id, lost);
 		told = true;
 	}
 	if (none && !o.may_lack_sites)

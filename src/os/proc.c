@@ -25,7 +25,8 @@ struct dirent_head {
 	char name[];
 } __attribute__((packed));
 
-/* Set by the agent alone, whose image is no part of a surface. */
+/* Set by the agent, whose image is no part of a surface, or by code with hooks, whose tracker does
+ * not put back what has none. */
 static int kept = -1;
 
 bool crn_proc_keep(void)

@@ -5,9 +5,12 @@
     test_loop_report.py CAIRN_CC ROOT [TEST...]
 """
 
+import json
 import os
+import re
 import sys
 import unittest
+from pathlib import Path
 
 import test_loop_profile
 from test_loop_profile import Folder
@@ -112,6 +115,51 @@ int main(void)
 	return 0;
 }
 """
+SHAPED = """
+#include <poll.h>
+#include <stdlib.h>
+struct request { char text[64]; };
+static int turns;
+static void get(struct request *r)
+{
+	if (poll(0, 0, 0) < 0)
+		exit(1);
+	r->text[0] = (char)turns;
+	if (++turns == 200)
+		exit(0);
+}
+static void answer(struct request *r)
+{
+	r->text[1] = 0;
+}
+int main(void)
+{
+	for (;;) {
+		struct request r;
+		get(&r);
+		if (r.text[0] % 3 == 0)
+			continue;
+		answer(&r);
+	}
+}
+"""
+CHANGES_ROOT = """
+#include <stdlib.h>
+#include <unistd.h>
+static void turn(int i)
+{
+	usleep(1);
+	if (i == 30)
+		exit(0);
+}
+int main(int argc, char **argv)
+{
+	if (argc > 1 && (chroot(argv[1]) || chdir("/") || setuid(65534)))
+		return 77;
+	for (int i = 0;; i++)
+		turn(i);
+}
+"""
 
 
 class Reports(Folder):
@@ -167,6 +215,36 @@ class Reports(Folder):
             self.file.unlink(missing_ok=True)
             self.profile("./a.out")
             self.assertEqual("-fcairn-threads" in self.text(), bool(beside))
+
+    def test_other_options(self) -> None:
+        """At -O0 a loop may have another shape: that is said, and with -g it is found."""
+        for flag, checkpoints in (("-g0", None), ("-g", CALLS)):
+            self.cc("-O2", flag, "-fcairn-profile", self.source(SHAPED), "-o", "shaped")
+            self.file.unlink(missing_ok=True)
+            self.profile("./shaped")
+            self.cc("-O2", flag, "-fcairn-sites=counts", "program.c", "-o", "shaped")
+            said = self.run_in("./shaped", CAIRN_STATS="json").stderr
+            self.assertEqual(json.loads(said)["checkpoints"], CALLS)
+            built = self.cc("-O0", flag, "-fcairn-sites=counts", "program.c", "-o", "again").stderr
+            said = self.run_in("./again", CAIRN_STATS="json").stderr
+            self.assertEqual("other options" in built, checkpoints is None, built)
+            self.assertEqual(json.loads(said)["checkpoints"] if said else None, checkpoints)
+
+    def test_sites_in_another_root(self) -> None:
+        """Where there is no /proc, and no right to look for one."""
+        self.cc("-fcairn-profile", self.source(CHANGES_ROOT), "-o", "changes")
+        root = self.folder / "root"
+        root.mkdir()
+        self.folder.chmod(0o755)
+        done = self.run_in("./changes", str(root), CAIRN_PROFILE="counts", status=None)
+        rights = int(re.search(r"CapEff:\s*(\w+)", Path("/proc/self/status").read_text())[1], 16)
+        if done.returncode == 77 or not rights >> 21 & 1:
+            self.skipTest("chroot and CAP_SYS_ADMIN")
+        self.assertEqual(self.report()["lost"], 0)
+        for flags in ([], ["-fcairn-unit"]):
+            self.cc(*flags, "-fcairn-sites=counts", "program.c", "-o", "changes")
+            said = self.run_in("./changes", str(root), CAIRN_STATS="json").stderr
+            self.assertEqual(json.loads(said)["checkpoints"], 31, said)
 
 
 if __name__ == "__main__":

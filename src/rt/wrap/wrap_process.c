@@ -18,6 +18,7 @@
 #include <unistd.h>
 #define WRAPPED_process CRN_WRAPPER
 #define WRAPPERS_KEEP crn_reach_keep
+#include "os/proc.h"
 #include "rt/wrap/wrap.h"
 #include "rt/wrap/reach.h"
 #include "rt/wrap/wrap_call.h"
@@ -121,4 +122,11 @@ WRAPPER(int, clone, int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	if (flags & CLONE_VM && flags & (CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID))
 		OBJECT(child)
 	return clone(fn, stack, flags, arg, parent, tls, child);
+}
+
+/* A session that is opened there reads /proc, which the new root may not have. */
+WRAPPER(int, chroot, const char *path)
+{
+	(void)crn_proc_keep();
+	return chroot(path);
 }
