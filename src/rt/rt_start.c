@@ -38,10 +38,13 @@ __asm__(".weak " NAMES "\n\t"
 
 /* glibc's; absent elsewhere, where the program must promise it (CAIRN_THREADS_ONE). */
 extern char __libc_single_threaded __attribute__((weak));
+extern char crn_musl_one_thread __attribute__((weak)); /* with -fcairn-complete */
 
 bool crn_rt_one_thread(void)
 {
-	return &__libc_single_threaded && __libc_single_threaded;
+	if (&__libc_single_threaded)
+		return __libc_single_threaded;
+	return &crn_musl_one_thread && crn_musl_one_thread;
 }
 
 /* SAFETY: anywhere in the program; the session's lock tells whether it may be now. */

@@ -27,8 +27,11 @@ int __clone(int (*f)(void *), void *stack, int flags, void *arg, int *tid, void 
 	int *clear) __attribute__((weak));
 _Noreturn void __unmapself(void *base, size_t len) __attribute__((weak));
 
-/* glibc's name for it: is there one thread, and has never been another? */
-char __libc_single_threaded = 1;
+/*
+ * Is there one thread, and has never been another? Not by glibc's name for it: C++ programs ask for
+ * that, and would be linked with this one.
+ */
+char crn_musl_one_thread = 1;
 
 int __cairn_start_main(main_fn *run, int argc, char **argv, void (*init)(void),
 	void (*fini)(void), void (*unused)(void));
@@ -85,7 +88,7 @@ long __cairn_syscall_cp(volatile void *cancel, long nr, long a, long b, long c, 
 int __cairn_clone(int (*f)(void *), void *stack, int flags, void *arg, int *tid, void *tls,
 	int *clear)
 {
-	__libc_single_threaded = 0;
+	crn_musl_one_thread = 0;
 	keep(tid, sizeof(*tid));
 	return __clone(f, stack, flags, arg, tid, tls, clear);
 }
