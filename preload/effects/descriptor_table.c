@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <linux/netlink.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include "base/copy.h"
@@ -85,6 +86,19 @@ static enum crn_fd_kind socket_kind(int fd)
 	if (crn_sys5(SYS_getsockopt, fd, 1 /* SOL_SOCKET */, 3 /* SO_TYPE */, &type, &len) < 0)
 		return CRN_FD_OTHER;
 	return type == 1 /* SOCK_STREAM */ ? CRN_FD_STREAM : CRN_FD_DATAGRAM;
+}
+
+/* By NETLINK_USERSOCK processes talk to each other. */
+static bool is_kernels(int fd)
+{
+	int domain = 0, protocol = NETLINK_USERSOCK;
+	unsigned len = sizeof(domain);
+
+	crn_sys5(SYS_getsockopt, fd, 1 /* SOL_SOCKET */, 39 /* SO_DOMAIN */, &domain, &len);
+	if (domain != 16 /* AF_NETLINK */)
+		return false;
+	crn_sys5(SYS_getsockopt, fd, 1, 38 /* SO_PROTOCOL */, &protocol, &len);
+	return protocol != NETLINK_USERSOCK;
 }
 
 static enum crn_fd_kind kind_of(int fd, const struct stat *st)
@@ -186,6 +200,8 @@ static void describe(int fd, struct crn_fd *f, const struct stat *st, long flags
 	/* What inetd starts has its connection three times. */
 	if (f->kind == CRN_FD_STREAM && fd <= 2)
 		f->flags |= CRN_FDF_COPIED;
+	if (f->kind == CRN_FD_DATAGRAM && is_kernels(fd))
+		f->flags |= CRN_FDF_KERNEL;
 	if (f->kind != CRN_FD_REGULAR)
 		return;
 	if (!st->st_size)

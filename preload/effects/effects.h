@@ -141,6 +141,7 @@ enum crn_fd_flags {
 	CRN_FDF_READONLY = 1u << 4, /* a regular file */
 	CRN_FDF_EMPTY = 1u << 5,    /* one that was empty, as the kernel's own say they are */
 	CRN_FDF_AWAITED = 1u << 6,  /* poll or select has said that it is ready */
+	CRN_FDF_KERNEL = 1u << 7,   /* a socket at whose other end is the kernel (netlink) */
 };
 
 struct crn_fd {

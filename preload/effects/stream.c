@@ -123,13 +123,15 @@ static struct crn_stream *stream_make(int fd)
 
 /*
  * Whose input was consumed last is the suspect, and loses it. An eventfd, a timer or a signalfd is
- * nobody's connection: what it lost would be a wake-up that the program never gets again.
+ * nobody's connection: what it lost would be a wake-up that the program never gets again. Nor is a
+ * question to the kernel, whose answer the program would wait for for ever.
  */
 static void consumed(uint64_t dev, uint64_t ino, int fd, bool since)
 {
+	const struct crn_fd *f = crn_fd_look(fd);
 	struct crn_effects *e = crn_agent->effects;
 
-	if (!dev)
+	if (!dev || (f->flags & CRN_FDF_KERNEL && f->dev == dev && f->ino == ino))
 		return;
 	e->last_input.dev = dev;
 	e->last_input.ino = ino;
@@ -153,7 +155,7 @@ void crn_stream_peeked(int fd, uint32_t piece)
 	struct crn_effects *e = crn_agent->effects;
 	const struct crn_fd *f = crn_fd_look(fd);
 
-	if (!f->dev)
+	if (!f->dev || f->flags & CRN_FDF_KERNEL)
 		return;
 	e->last_peek.dev = f->dev;
 	e->last_peek.ino = f->ino;

@@ -256,7 +256,7 @@ unsigned crn_suspects_reset_all(bool *others)
 		if (!crn_fd_is_object(fd, s->dev, s->ino))
 			fd = waiting_number(s->dev, s->ino);
 		if (fd >= 0 && crn_fd_is_socket(crn_fd_look(fd))) {
-			if (is_own_pair(fd))
+			if (crn_fd_look(fd)->flags & CRN_FDF_KERNEL || is_own_pair(fd))
 				continue;
 			count += reset(fd);
 		} else {

@@ -4,6 +4,8 @@
  * may lose anything. test_ladder.py knows what each must print and how each must end.
  */
 #include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdint.h>
@@ -284,6 +286,40 @@ static void crash_once(void)
 		crash();
 }
 
+/* The kernel answers a question once: who has crashed over it finds the answer again. */
+static void asks_kernel(void)
+{
+	struct {
+		struct nlmsghdr head;
+		struct rtgenmsg what;
+	} question = { { .nlmsg_len = sizeof(question), .nlmsg_type = RTM_GETLINK,
+			       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		{ .rtgen_family = AF_UNSPEC } };
+	union {
+		struct nlmsghdr head;
+		char bytes[16384];
+	} answer = { .head = { .nlmsg_type = 0 } };
+	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE), links = 0;
+
+	wake_up();
+	wake_up();
+	if (fd < 0 || send(fd, &question, sizeof(question), 0) != sizeof(question))
+		_exit(3);
+	while (answer.head.nlmsg_type != NLMSG_DONE) {
+		if (recv(fd, NULL, 0, MSG_PEEK | MSG_TRUNC) < (ssize_t)sizeof(answer.head))
+			_exit(5);
+		crash_once();
+		if (recv(fd, &answer, sizeof(answer), 0) < (ssize_t)sizeof(answer.head))
+			_exit(6);
+		if (!outside[1]++)
+			crash();
+		links += answer.head.nlmsg_type == RTM_NEWLINK;
+	}
+	if (!links)
+		_exit(7);
+	puts("the whole answer");
+}
+
 /* What a byte of its own has woken it of comes again, and the pair goes on. */
 static void check_own_pair(void)
 {
@@ -470,6 +506,7 @@ int main(int argc, char **argv)
 		{ "made_since", made_since },
 		{ "executed", executed },
 		{ "passed_on", passed_on },
+		{ "asks_kernel", asks_kernel },
 		{ "own_pair", own_pair },
 		{ "own_pair_of_two", own_pair_of_two },
 		{ "own_pair_last", own_pair_last },

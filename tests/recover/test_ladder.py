@@ -81,6 +81,7 @@ SUSPECTS = {
     "made_since": Case(0, 1, "forgotten"),
     "executed": Case(0, 1, "executed", "", "executed while replayed input is pending"),
     "passed_on": Case(0, 1, "passed on", "", "passed on while replayed input is pending"),
+    "asks_kernel": Case(0, 2, "the whole answer"),
     "own_pair": Case(0, 2, "both go on"),
     "own_pair_of_two": Case(0, 2, "parent and child"),
     "own_pair_last": Case(0, 2, "without the client"),
