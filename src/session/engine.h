@@ -218,8 +218,8 @@ struct cairn {
 	struct crn_named *named; /* sorted, disjoint */
 	size_t named_count, named_capacity;
 	struct crn_held_files held;
-	/* while a restore runs: of threads that have not run in the open interval */
-	struct crn_ranges other_stacks;
+	struct crn_ranges other_stacks; /* in restores: of threads not run in the open interval */
+	uintptr_t there[3]; /* likewise: ended_threads.c */
 	struct crn_ranges omitted;  /* never part of the surface */
 	struct crn_ranges in_flight; /* what env.in_flight names, or its buffer */
 	struct crn_ranges heads;    /* while maps are read: a byte of each thread's descriptor */

@@ -18,6 +18,7 @@
 #include "os/signal.h"
 #include "os/thread.h"
 #include "rt/rt.h"
+#include "session/ended_threads.h"
 
 /* ---- Content --------------------------------------------------------------------------------- */
 
@@ -242,6 +243,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 	int err;
 
 	c->skip = skip;
+	crn_ended_threads_begin(c);
 	/* What libc and the kernel write for other threads is no store of the program's. */
 	if (c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads && !__cairn_shape.one_thread())
 		CRN_TRY(crn_exempt_other_stacks(c));

@@ -10,6 +10,8 @@
 #include "os/guarded.h"
 #include "os/memory.h"
 #include "os/thread.h"
+#include "rt/rt.h"
+#include "session/ended_threads.h"
 
 /* ---- What survives a restore ---------------------------------------------------------------- */
 
@@ -402,8 +404,11 @@ static void store_page(cairn_t *c, uintptr_t page, const void *old)
  */
 static void store_changed(cairn_t *c, uintptr_t addr, const void *old, size_t len)
 {
-	size_t same = crn_first_other((const void *)addr, old, len);
+	size_t same;
 
+	if (__cairn_shape.threads && crn_unlikely(crn_ended_with_thread(c, addr, len)))
+		return;
+	same = crn_first_other((const void *)addr, old, len);
 	if (same < len)
 		crn_store_bytes(c, addr + same, (const char *)old + same, len - same);
 }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where stores go back one by one, threads may have ended since they were saved. What these stored
+ * to their stacks and thread-local variables is nobody's, and libc has its own data between.
+ */
+#include "session/ended_threads.h"
+#include "os/thread.h"
+#include "rt/rt.h"
+
+/* c->there: the mapping that was asked for last, and where a descriptor has its robust list. */
+enum { THERE_BEGIN, THERE_END, THERE_HEAD };
+
+#define DESCRIPTOR_ALIGN 64
+
+void crn_ended_threads_begin(cairn_t *c)
+{
+	struct crn_thread_words w;
+
+	c->there[THERE_BEGIN] = c->there[THERE_END] = 0;
+	if (!__cairn_shape.threads)
+		return;
+	crn_thread_words(&w);
+	c->there[THERE_HEAD] = w.robust_list ? w.robust_list - crn_tls_base() : 0;
+}
+
+/*
+ * Libc keeps the stacks of some threads that have ended, and goes on from their descriptors when it
+ * makes new ones. Each begins with its own address, and its robust list is empty: it names itself.
+ */
+static void exempt_descriptors(cairn_t *c, uintptr_t addr, size_t len)
+{
+	uintptr_t head = c->there[THERE_HEAD], begin, end;
+
+	if (!head || c->there[THERE_END] - c->there[THERE_BEGIN] < head + sizeof(head))
+		return;
+	begin = CRN_MAX(c->there[THERE_BEGIN], (addr & -DESCRIPTOR_ALIGN) - CRN_PAGE_SIZE);
+	end = CRN_MIN(addr + len, c->there[THERE_END] - head - sizeof(head));
+	for (uintptr_t at = begin; at < end; at += DESCRIPTOR_ALIGN)
+		if (*(const volatile uintptr_t *)at == at &&
+			*(const volatile uintptr_t *)(at + head) == at + head)
+			(void)crn_ranges_add(c, &c->builtin, at, crn_page_up(at + head));
+}
+
+/*
+ * What threads that have ended stored to their stacks and thread-local variables is nobody's. Of
+ * most of them libc has unmapped these.
+ */
+bool crn_ended_with_thread(cairn_t *c, uintptr_t addr, size_t len)
+{
+	struct crn_mapping m;
+	int found;
+
+	if (addr - CRN_RT_IMAGE_AT < CRN_RT_IMAGE_LEN)
+		return false;
+	if (addr < c->there[THERE_BEGIN] || addr >= c->there[THERE_END]) {
+		found = crn_maps_find(&c->maps, addr, &m);
+		if (found <= 0)
+			return !found;
+		if (m.name[0] || m.shared || !(m.prot & PROT_READ))
+			return false; /* no stack */
+		c->there[THERE_BEGIN] = m.begin;
+		c->there[THERE_END] = m.end;
+	}
+	exempt_descriptors(c, addr, len);
+	return false;
+}
