@@ -114,6 +114,10 @@ private:
 		case Intrinsic::x86_mmx_movnt_dq: // of MMX: clang 19 still takes these
 			found.writes.push_back({ n, n->getArgOperand(0), 8, Align(1) });
 			return;
+		case Intrinsic::x86_fxsave:
+		case Intrinsic::x86_fxsave64:
+			found.writes.push_back({ n, n->getArgOperand(0), 512, Align(16) });
+			return;
 		case Intrinsic::x86_movdir64b:
 			found.writes.push_back({ n, n->getArgOperand(0), 64, Align(64) });
 			return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stores that are no store of LLVM's: by libatomic, by __builtin_setjmp, and by instructions of
- * AVX-512, if there are any. argv: TRACKER.
+ * Stores that are no store of LLVM's: by libatomic, by __builtin_setjmp, by FXSAVE, and by
+ * instructions of AVX-512, if there are any. argv: TRACKER.
  */
 #include <immintrin.h>
 #include <stdint.h>
@@ -68,6 +68,12 @@ static WIDE void store_lanes(char *at, unsigned mask)
 	_mm_mask_cvtepi64_storeu_epi16(at + 4400, (__mmask8)mask, _mm_set1_epi8(1));
 }
 
+__attribute__((target("fxsr"), noinline)) static void store_registers(void)
+{
+	_fxsave(memory + 5120);
+	_fxsave64(memory + 6144);
+}
+
 /* Lanes that are masked out may lie where nothing is. */
 static void store_at_edge(void)
 {
@@ -101,6 +107,7 @@ int main(int argc, char **argv)
 	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
 	store_atomics(2, &expected);
 	take_jump(4);
+	store_registers();
 	if (wide)
 		store_lanes(memory + 100, 0xa5a5a5a5u);
 	CHECK(((struct pair *)&pair)->a == 2 && memcmp(jump, jump_copy, sizeof(jump)));
