@@ -380,6 +380,10 @@ static void obey(int fd, const char *line)
 		compute(3, false); /* time to be seen, if one went out before the other */
 	} else if (!strncmp(line, "big", 3)) {
 		send_big(fd, n);
+	} else if (!strncmp(line, "room", 4)) {
+		/* The kernel's own size grows while bytes wait. */
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ (int)n }, sizeof(int));
+		say(fd, "ok\n");
 	} else if (!strcmp(line, "twin")) {
 		say(fd, dup(fd) < 0 ? "none\n" : "ok\n");
 	} else if (!strncmp(line, "order", 5)) {

@@ -268,6 +268,7 @@ def case_stuck(server: Server) -> None:
     never given bytes out of the middle, and the others wait for a second at most.
     """
     a, b = server.clients(2)
+    expect(a.ask("room 200000") == "ok", "the size of its buffer is fixed")
     a.send("big 4000000\n")
     time.sleep(0.1)
     expect(b.ask("inc") == "1", "the other one is served")
