@@ -18,7 +18,7 @@ declare i32 @personality(...)
 ; OFF-NOT: cairn
 
 ; CHECK: @cairn.loops = internal global { ptr, ptr, ptr, i64 } { ptr null, ptr @cairn.loops.idle, ptr @cairn.loops.text, i64 5 }
-; CHECK: @cairn.loops.idle = internal global [60 x i64] zeroinitializer
+; CHECK: @cairn.loops.idle = internal global [65 x i64] zeroinitializer
 ; CHECK: c"loop\09{{.*}}loop_counters.ll\09calls\09global\090\090\090\091\091\09{{[0-9a-f]+}}\0Aloop\09
 ; CHECK-SAME: quiet\09
 ; CHECK-SAME: nest\09global\090\090\090\092\091\09
