@@ -77,13 +77,13 @@ done:
 
 ; One edge leaves both: the inner one first.
 ; CHECK-LABEL: define void @nest(
-; CHECK: [[INNER:%.*]] = getelementptr i64, ptr %{{.*}}, i64 36
+; CHECK: [[INNER:%.*]] = getelementptr i64, ptr %{{.*}}, i64 39
 ; CHECK: call void @__cairn_loop_leave(ptr [[INNER]])
 ; CHECK-NEXT: br label %outer
 ; CHECK: again:
-; CHECK: [[LAST:%.*]] = getelementptr i64, ptr %{{.*}}, i64 36
+; CHECK: [[LAST:%.*]] = getelementptr i64, ptr %{{.*}}, i64 39
 ; CHECK-NEXT: call void @__cairn_loop_leave(ptr [[LAST]])
-; CHECK: [[OUTER:%.*]] = getelementptr i64, ptr %{{.*}}, i64 24
+; CHECK: [[OUTER:%.*]] = getelementptr i64, ptr %{{.*}}, i64 26
 ; CHECK-NEXT: call void @__cairn_loop_leave(ptr [[OUTER]])
 ; CHECK-NEXT: br label %done
 define void @nest(i1 %a, i1 %b) {
