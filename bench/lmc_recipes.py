@@ -304,16 +304,10 @@ RECIPES = {
     )
 }
 
-# 32-bit programs, which lie at a fixed place: with and without hooks. hmmer needs a library that
-# Debian has for 32-bit systems alone; perl does not find out by itself that it has no such one.
+# 32-bit programs, which lie at a fixed place: with and without hooks. hmmer and perl need libraries
+# that Debian has for 32-bit systems alone.
 FIXED = "-m32 -fno-pie -no-pie"
-ADDED_32 = {"perl": ' -Dlibs="-ldl -lm -lc"'}
 RECIPES_32 = {
-    f"{name}-32": replace(
-        RECIPES[name],
-        name=f"{name}-32",
-        flags=FIXED,
-        configure=RECIPES[name].configure + ADDED_32.get(name, ""),
-    )
-    for name in ("bzip2", "gnugo", "libquantum", "lua", "perl", "sqlite", "x264")
+    f"{name}-32": replace(RECIPES[name], name=f"{name}-32", flags=FIXED)
+    for name in ("bzip2", "gnugo", "libquantum", "lua", "sqlite", "x264")
 }
