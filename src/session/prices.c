@@ -11,9 +11,8 @@
 #include "base/copy.h"
 #include "os/clock.h"
 #include "os/memory.h"
-#include "os/process.h"
-#include "os/thread.h"
 #include "os/signal.h"
+#include "os/thread.h"
 #include "session/engine.h"
 
 #define PRICE_MIN 50u /* cycles: no page is copied in less */
@@ -123,8 +122,16 @@ static bool nothing_decided(struct crn_track_env *env)
 	return false;
 }
 
+struct trial_sink {
+	struct crn_sink sink;
+	struct crn_arena *arena;
+};
+
+/* Nobody wants what was there. */
 static int let_go(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned)
 {
+	if (owned && old)
+		crn_frame_free(((struct trial_sink *)self)->arena, old);
 	return 0;
 }
 
@@ -143,7 +150,7 @@ static uint64_t median(uint64_t *at, size_t count)
 static int one_round(cairn_t *c, char *pages, struct trial *out)
 {
 	uint64_t took[TRIAL_PAGES / 2];
-	struct crn_sink sink = { .take = let_go };
+	struct trial_sink gone = { .sink.take = let_go, .arena = c->arena };
 
 	CRN_TRY(c->ops->interval_begin(c->tracker));
 	for (size_t i = 0; i < TRIAL_PAGES / 2; i++) {
@@ -152,7 +159,7 @@ static int one_round(cairn_t *c, char *pages, struct trial *out)
 		*(volatile char *)(pages + 2 * i * CRN_PAGE_SIZE) = 1;
 		took[i] = crn_clock_ticks() - begin;
 	}
-	CRN_TRY(c->ops->interval_end(c->tracker, &sink));
+	CRN_TRY(c->ops->interval_end(c->tracker, &gone.sink));
 	out->fault = CRN_MIN(out->fault, median(took, TRIAL_PAGES / 2));
 	out->protect = CRN_MIN(out->protect, c->env.predictor->price_protect);
 	return 0;
@@ -163,7 +170,8 @@ static int rounds(cairn_t *c, char *pages, struct trial *out)
 	int err = 0;
 
 	for (size_t i = 0; err >= 0 && i < TRIAL_ROUNDS; i++) {
-		*out = i > 1 ? *out : (struct trial){ ~0ull, ~0ull };
+		if (i <= 1)
+			*out = (struct trial){ ~0ull, ~0ull };
 		err = one_round(c, pages, out);
 	}
 	return err;
