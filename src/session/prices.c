@@ -8,6 +8,8 @@
  * program runs, the trackers measure on, and the prices follow.
  */
 #include "session/prices.h"
+#include "base/arena.h"
+#include "base/check.h"
 #include "base/copy.h"
 #include "os/clock.h"
 #include "os/memory.h"
@@ -104,6 +106,7 @@ void crn_prices_guess(cairn_t *c)
 
 #define TRIAL_PAGES  16u /* every other one is stored to: faults that come one by one */
 #define TRIAL_ROUNDS 4u	 /* the first one gets the memory */
+#define TRIAL_NODES  4u	 /* inner nodes of a mirror, which stay */
 
 struct trial {
 	uint64_t fault, protect; /* the least of the rounds, of their medians and means */
@@ -206,6 +209,7 @@ static int try_pages(cairn_t *c, char *pages, struct trial *out)
 void crn_prices_try(cairn_t *c)
 {
 	const struct tracker_costs *there = costs_of(c);
+	uint64_t frames = crn_arena_frames_used(c->arena);
 	struct trial here = { 0, 0 };
 	void *pages;
 	int err;
@@ -220,6 +224,7 @@ void crn_prices_try(cairn_t *c)
 		*(volatile char *)((char *)pages + i * CRN_PAGE_SIZE) = 0;
 	err = try_pages(c, pages, &here);
 	crn_memory_unmap(pages, TRIAL_PAGES * CRN_PAGE_SIZE);
+	CRN_DASSERT(crn_arena_frames_used(c->arena) <= frames + TRIAL_NODES);
 	if (err >= 0 && here.fault && here.protect)
 		scale(c, here.fault, there->trial_fault, here.protect, there->trial_protect);
 	c->figures.faults_before = c->ops->faults(c->tracker);

@@ -60,7 +60,10 @@ static uint64_t way_of_lodger(const struct crn_costs *c)
 static void compute_limits(struct crn_speculation *s, struct decay_state *d)
 {
 	struct crn_costs costs = s->port->costs;
+	uint64_t memory = MEMORY * break_even(&costs, costs.fault);
 
+	d->memory = memory < MEMORY_LEAST ? MEMORY_LEAST : memory > 1u << 30 ? 1u << 30
+									      : (uint32_t)memory;
 	if (d->away / CRN_ONE < way_of_lodger(&costs))
 		costs.copy += (uint32_t)(costs.copy * d->away / CRN_ONE);
 	crn_gap_limits(&d->gaps, &costs, s->common);
@@ -102,12 +105,9 @@ static void review(struct crn_speculation *s, struct crn_working_set *ws)
 
 static void decay_context_open(struct crn_speculation *s, struct crn_working_set *ws)
 {
-	uint64_t memory = MEMORY * break_even(&s->port->costs, s->port->costs.fault);
 	struct decay_state *d = ws->state;
 
 	d->review = d->period = REVIEW_FIRST;
-	d->memory = memory < MEMORY_LEAST ? MEMORY_LEAST : memory > 1u << 30 ? 1u << 30
-									      : (uint32_t)memory;
 	compute_limits(s, d);
 }
 
