@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef CRN_SESSION_ENDED_THREADS_H
-#define CRN_SESSION_ENDED_THREADS_H
+#ifndef CRN_ENDED_THREADS_H
+#define CRN_ENDED_THREADS_H
 
 #include "session/engine.h"
 
