@@ -6,9 +6,7 @@
 #include "session/ended_threads.h"
 #include "os/thread.h"
 #include "rt/rt.h"
-
-/* c->there: the mapping that was asked for last, and where a descriptor has its robust list. */
-enum { THERE_BEGIN, THERE_END, THERE_HEAD };
+#include "session/engine.h"
 
 #define DESCRIPTOR_ALIGN 64
 
@@ -16,11 +14,12 @@ void crn_ended_threads_begin(cairn_t *c)
 {
 	struct crn_thread_words w;
 
-	c->there[THERE_BEGIN] = c->there[THERE_END] = 0;
+	c->ended = (struct crn_ended_threads){0};
 	if (!__cairn_shape.threads)
 		return;
 	crn_thread_words(&w);
-	c->there[THERE_HEAD] = w.robust_list ? w.robust_list - crn_tls_base() : 0;
+	if (w.robust_list)
+		c->ended.robust_list_at = w.robust_list - crn_tls_base();
 }
 
 /*
@@ -29,22 +28,20 @@ void crn_ended_threads_begin(cairn_t *c)
  */
 static void exempt_descriptors(cairn_t *c, uintptr_t addr, size_t len)
 {
-	uintptr_t head = c->there[THERE_HEAD], begin, end;
+	const struct crn_ended_threads *e = &c->ended;
+	uintptr_t head = e->robust_list_at, begin, end;
 
-	if (!head || c->there[THERE_END] - c->there[THERE_BEGIN] < head + sizeof(head))
+	if (!head || e->end - e->begin < head + sizeof(head))
 		return;
-	begin = CRN_MAX(c->there[THERE_BEGIN], (addr & -DESCRIPTOR_ALIGN) - CRN_PAGE_SIZE);
-	end = CRN_MIN(addr + len, c->there[THERE_END] - head - sizeof(head));
+	begin = CRN_MAX(e->begin, (addr & -DESCRIPTOR_ALIGN) - CRN_PAGE_SIZE);
+	end = CRN_MIN(addr + len, e->end - head - sizeof(head));
 	for (uintptr_t at = begin; at < end; at += DESCRIPTOR_ALIGN)
 		if (*(const volatile uintptr_t *)at == at &&
 			*(const volatile uintptr_t *)(at + head) == at + head)
 			(void)crn_ranges_add(c, &c->builtin, at, crn_page_up(at + head));
 }
 
-/*
- * What threads that have ended stored to their stacks and thread-local variables is nobody's. Of
- * most of them libc has unmapped these.
- */
+/* Of most of them libc has unmapped both. */
 bool crn_ended_with_thread(cairn_t *c, uintptr_t addr, size_t len)
 {
 	struct crn_mapping m;
@@ -52,14 +49,14 @@ bool crn_ended_with_thread(cairn_t *c, uintptr_t addr, size_t len)
 
 	if (addr - CRN_RT_IMAGE_AT < CRN_RT_IMAGE_LEN)
 		return false;
-	if (addr < c->there[THERE_BEGIN] || addr >= c->there[THERE_END]) {
+	if (addr < c->ended.begin || addr >= c->ended.end) {
 		found = crn_maps_find(&c->maps, addr, &m);
 		if (found <= 0)
 			return !found;
 		if (m.name[0] || m.shared || !(m.prot & PROT_READ))
 			return false; /* no stack */
-		c->there[THERE_BEGIN] = m.begin;
-		c->there[THERE_END] = m.end;
+		c->ended.begin = m.begin;
+		c->ended.end = m.end;
 	}
 	exempt_descriptors(c, addr, len);
 	return false;

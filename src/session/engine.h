@@ -17,6 +17,7 @@
 #include "journal/journal.h"
 #include "os/host.h"
 #include "os/maps.h"
+#include "session/ended_threads.h"
 #include "session/held_files.h"
 #include "session/map_layout.h"
 #include "session/session.h"
@@ -165,7 +166,7 @@ struct cairn {
 	size_t named_count, named_capacity;
 	struct crn_held_files held;
 	struct crn_ranges other_stacks; /* in restores: of threads not run in the open interval */
-	uintptr_t there[3]; /* likewise: ended_threads.c */
+	struct crn_ended_threads ended;
 	struct crn_ranges omitted;  /* never part of the surface */
 	struct crn_ranges in_flight; /* what env.in_flight names, or its buffer */
 	struct crn_ranges heads;    /* while maps are read: a byte of each thread's descriptor */
