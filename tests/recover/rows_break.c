@@ -184,13 +184,13 @@ static void body_heap(bool again)
 }
 
 const struct row rows_break[] = {
-	{"falls", setup_break, body_falls, false, false},
-	{"in_a_page", setup_break, body_in_a_page, false, false},
-	{"rises", setup_break, body_rises, false, false},
-	{"rises_above", setup_break, body_rises_above, false, false},
-	{"refused", setup_break, body_refused, false, false},
-	{"used_again", setup_break, body_used_again, false, false, true},
-	{"forks", setup_break, body_forks, false, false, true},
-	{"heap", setup_heap, body_heap, false, true},
+	{"falls", setup_break, body_falls},
+	{"in_a_page", setup_break, body_in_a_page},
+	{"rises", setup_break, body_rises},
+	{"rises_above", setup_break, body_rises_above},
+	{"refused", setup_break, body_refused},
+	{"used_again", setup_break, body_used_again, .output = true},
+	{"forks", setup_break, body_forks, .output = true},
+	{"heap", setup_heap, body_heap, .libc_only = true},
 	{0},
 };

@@ -97,9 +97,9 @@ static void body_renamed(bool again)
 }
 
 const struct row rows_copies[] = {
-	{"signalfd_copy", setup_signals, body_signals, false, false},
-	{"inotify_copy", setup_files, body_files, false, false},
-	{"timerfd_copy", setup_timer, body_timer, false, false},
-	{"timerfd_renamed", setup_renamed, body_renamed, false, false},
+	{"signalfd_copy", setup_signals, body_signals},
+	{"inotify_copy", setup_files, body_files},
+	{"timerfd_copy", setup_timer, body_timer},
+	{"timerfd_renamed", setup_renamed, body_renamed},
 	{0},
 };

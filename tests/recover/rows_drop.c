@@ -108,14 +108,14 @@ static void body_only_touched(bool again)
 }
 
 const struct row rows_drop[] = {
-	{"drop_closed", setup_closed, body_drop, false, false},
-	{"drop_closed_file", setup_closed_file, body_drop, false, false},
-	{"drop_moved", setup_moved, body_drop, false, false},
-	{"drop_moved_file", setup_moved_file, body_drop, false, false},
-	{"drop_nothing", setup_closed, body_only_touched, false, false},
-	{"drop_nothing_moved", setup_moved, body_only_touched, false, false},
-	{"drop_nothing_file", setup_moved_file, body_only_touched, false, false},
-	{"drop_found", setup_found, body_drop, false, false},
-	{"drop_nothing_found", setup_found, body_only_touched, false, false},
+	{"drop_closed", setup_closed, body_drop},
+	{"drop_closed_file", setup_closed_file, body_drop},
+	{"drop_moved", setup_moved, body_drop},
+	{"drop_moved_file", setup_moved_file, body_drop},
+	{"drop_nothing", setup_closed, body_only_touched},
+	{"drop_nothing_moved", setup_moved, body_only_touched},
+	{"drop_nothing_file", setup_moved_file, body_only_touched},
+	{"drop_found", setup_found, body_drop},
+	{"drop_nothing_found", setup_found, body_only_touched},
 	{0},
 };

@@ -155,10 +155,10 @@ static void body_deleted(bool again)
 }
 
 const struct row rows_file[] = {
-	{ "file_deleted", setup_deleted, body_deleted, false, false, true },
-	{ "file_control", NULL, body_control, false, false, true },
-	{ "file_messages", setup_messages, body_messages, false, false, true },
-	{ "file_queue", setup_queue, body_queue, false, false, true },
-	{ "file_room", setup_room, body_room, false, false, true },
+	{ "file_deleted", setup_deleted, body_deleted, .output = true },
+	{ "file_control", NULL, body_control, .output = true },
+	{ "file_messages", setup_messages, body_messages, .output = true },
+	{ "file_queue", setup_queue, body_queue, .output = true },
+	{ "file_room", setup_room, body_room, .output = true },
 	{ NULL },
 };

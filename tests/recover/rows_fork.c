@@ -156,9 +156,9 @@ static void body_child_accepts(bool again)
 }
 
 const struct row rows_fork[] = {
-	{"fork_child_reads", setup_stream, body_child_reads, false, false},
-	{"fork_parent_reads", setup_stream, body_parent_reads, false, false},
-	{"fork_grandchild_reads", setup_stream, body_grandchild_reads, false, false},
-	{"fork_child_accepts", setup_listener, body_child_accepts, false, false},
+	{"fork_child_reads", setup_stream, body_child_reads},
+	{"fork_parent_reads", setup_stream, body_parent_reads},
+	{"fork_grandchild_reads", setup_stream, body_grandchild_reads},
+	{"fork_child_accepts", setup_listener, body_child_accepts},
 	{0},
 };

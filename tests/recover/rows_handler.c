@@ -134,9 +134,9 @@ static void body_no_room(bool again)
 }
 
 const struct row rows_handler[] = {
-	{ "handler_amid_read", setup_pipe, body_read, false, false, true },
-	{ "handler_amid_wait", setup_pipe, body_wait, false, false, true },
-	{ "handler_amid_accept", setup_listener, body_accept, false, false, true },
-	{ "handler_without_room", setup_room, body_no_room, false, false },
+	{ "handler_amid_read", setup_pipe, body_read, .output = true },
+	{ "handler_amid_wait", setup_pipe, body_wait, .output = true },
+	{ "handler_amid_accept", setup_listener, body_accept, .output = true },
+	{ "handler_without_room", setup_room, body_no_room },
 	{ NULL },
 };

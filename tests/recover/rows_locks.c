@@ -191,15 +191,15 @@ static void body_unlock(bool again)
 }
 
 const struct row rows_locks[] = {
-	{"lock_closed", open_file, body_closed, false, false, true},
-	{"lock_opened", setup_locked, body_opened, false, false, true},
-	{"lock_copied", setup_locked, body_copied, false, false, true},
-	{"lock_copied_over", setup_locked, body_copied_over, false, false, true},
-	{"lock_read", open_file, body_read, false, false},
-	{"lock_shared", setup_shared, body_shared, false, false},
-	{"lock_part", setup_locked, body_part, false, false, true},
-	{"lock_write", open_file, body_write, false, false, true},
-	{"lock_unlock", setup_locked, body_unlock, false, false, true},
-	{"lock_beside", setup_beside, body_beside, false, false},
+	{"lock_closed", open_file, body_closed, .output = true},
+	{"lock_opened", setup_locked, body_opened, .output = true},
+	{"lock_copied", setup_locked, body_copied, .output = true},
+	{"lock_copied_over", setup_locked, body_copied_over, .output = true},
+	{"lock_read", open_file, body_read},
+	{"lock_shared", setup_shared, body_shared},
+	{"lock_part", setup_locked, body_part, .output = true},
+	{"lock_write", open_file, body_write, .output = true},
+	{"lock_unlock", setup_locked, body_unlock, .output = true},
+	{"lock_beside", setup_beside, body_beside},
 	{0},
 };

@@ -126,9 +126,9 @@ static void body_peer(bool again)
 }
 
 const struct row rows_option[] = {
-	{ "option_filter", setup_filter, body_filter, false, false, true },
-	{ "option_offset", setup_offset, body_offset, false, false },
-	{ "option_begun", setup_begun, body_begun, false, false, true },
-	{ "option_peer", setup_pair, body_peer, false, false },
+	{ "option_filter", setup_filter, body_filter, .output = true },
+	{ "option_offset", setup_offset, body_offset },
+	{ "option_begun", setup_begun, body_begun, .output = true },
+	{ "option_peer", setup_pair, body_peer },
 	{ NULL },
 };

@@ -99,7 +99,7 @@ static void body_passed_later(bool again)
 }
 
 const struct row rows_passing[] = {
-	{ "passed_and_looked_at", setup_passed, body_passed, false, false, true },
-	{ "passed_later", setup_passed_later, body_passed_later, false, false },
+	{ "passed_and_looked_at", setup_passed, body_passed, .output = true },
+	{ "passed_later", setup_passed_later, body_passed_later },
 	{ NULL },
 };

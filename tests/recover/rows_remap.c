@@ -144,10 +144,10 @@ static void body_marked(bool again)
 }
 
 const struct row rows_remap[] = {
-	{"shrinks", setup_area, body_shrinks, false, false},
-	{"grows", setup_area, body_grows, false, false},
-	{"grows_and_forks", setup_area, body_grows_and_forks, false, false, true},
-	{"realloc", setup_block, body_realloc, false, true},
-	{"marked", setup_marked, body_marked, false, false, true},
+	{"shrinks", setup_area, body_shrinks},
+	{"grows", setup_area, body_grows},
+	{"grows_and_forks", setup_area, body_grows_and_forks, .output = true},
+	{"realloc", setup_block, body_realloc, .libc_only = true},
+	{"marked", setup_marked, body_marked, .output = true},
 	{0},
 };
