@@ -43,6 +43,23 @@ const char *letters(void)
 	return path;
 }
 
+void local_pair(int type, int *fd, int *other)
+{
+	int pair[2];
+
+	CHECK(socketpair(AF_UNIX, type, 0, pair) == 0);
+	*fd = pair[0];
+	*other = pair[1];
+}
+
+bool is_all(const char *p, size_t len, char c)
+{
+	for (size_t i = 0; i < len; i++)
+		if (p[i] != c)
+			return false;
+	return true;
+}
+
 void two_signals(int *fd, int *other)
 {
 	sigset_t set;

@@ -47,6 +47,11 @@ void tick(void);
 /* A scratch file of 26 letters; its name. */
 const char *letters(void);
 
+/* The two ends of a local socket of that type. */
+void local_pair(int type, int *fd, int *other);
+
+bool is_all(const char *p, size_t len, char c);
+
 /* A descriptor, a duplicate, and two records to be read: signals that came, uses of a file. */
 void two_signals(int *fd, int *other);
 void two_file_events(int *fd, int *other);

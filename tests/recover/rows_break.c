@@ -28,14 +28,6 @@ static bool is_mapped(char *p)
 	return mincore(p, PAGE, &vec) == 0;
 }
 
-static bool is_all(const char *p, size_t len, char c)
-{
-	for (size_t i = 0; i < len; i++)
-		if (p[i] != c)
-			return false;
-	return true;
-}
-
 static void setup_break(void)
 {
 	base = now();

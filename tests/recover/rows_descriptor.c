@@ -268,11 +268,7 @@ static void body_fcntl_dup(bool again)
 
 static void setup_pair(void)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(SOCK_STREAM, &fd, &other);
 }
 
 static void close_pair(void)

@@ -18,12 +18,9 @@ static void add(uint32_t events, uint64_t data)
 
 static void setup_pair(void)
 {
-	int pair[2];
-
 	set = epoll_create1(0);
-	CHECK(set >= 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
-	fd = pair[0];
-	other = pair[1];
+	CHECK(set >= 0);
+	local_pair(SOCK_STREAM | SOCK_NONBLOCK, &fd, &other);
 }
 
 static void setup_level(void)
@@ -151,12 +148,9 @@ static int second, second_other;
 static void setup_alike(void)
 {
 	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = 44};
-	int pair[2];
 
 	setup_oneshot();
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
-	second = pair[0];
-	second_other = pair[1];
+	local_pair(SOCK_STREAM | SOCK_NONBLOCK, &second, &second_other);
 	CHECK(write(second_other, "second", 6) == 6);
 	CHECK(epoll_ctl(set, EPOLL_CTL_ADD, second, &e) == 0);
 	CHECK(epoll_wait(set, &e, 1, 0) == 1);

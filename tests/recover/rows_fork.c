@@ -15,11 +15,7 @@ static int fd, other;
 
 static void setup_stream(void)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(SOCK_STREAM | SOCK_NONBLOCK, &fd, &other);
 	CHECK(write(other, "hello world", 11) == 11);
 }
 

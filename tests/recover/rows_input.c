@@ -30,22 +30,14 @@ static void setup_pipe(void)
 
 static void setup_stream(void)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 &&
-		write(pair[1], "hello world", 11) == 11);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(SOCK_STREAM | SOCK_NONBLOCK, &fd, &other);
+	CHECK(write(other, "hello world", 11) == 11);
 }
 
 static void setup_packets(void)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, pair) == 0);
-	CHECK(send(pair[1], "one", 3, 0) == 3 && send(pair[1], "three", 5, 0) == 5);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(SOCK_DGRAM | SOCK_NONBLOCK, &fd, &other);
+	CHECK(send(other, "one", 3, 0) == 3 && send(other, "three", 5, 0) == 5);
 }
 
 static void end(bool again)

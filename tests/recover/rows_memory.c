@@ -28,12 +28,9 @@ static void setup_area(void)
 	memset(area, 'a', LEN);
 }
 
-static bool is_all(char c)
+static bool area_is(char c)
 {
-	for (size_t i = 0; i < LEN; i++)
-		if (area[i] != c)
-			return false;
-	return true;
+	return is_all(area, LEN, c);
 }
 
 static void body_mmap(bool again)
@@ -88,7 +85,7 @@ static void body_munmap(bool again)
 {
 	if (again)
 		tick(); /* if the munmap were still pending it would be done now */
-	CHECK(is_mapped(area) && is_all('a'));
+	CHECK(is_mapped(area) && area_is('a'));
 	area[0] = 'b';
 	CHECK(CALL(munmap, area, LEN) == 0);
 }
@@ -114,7 +111,7 @@ static void body_munmap_program(bool again)
 /* The middle of a mapping, and something new in its place. */
 static void body_remap_over(bool again)
 {
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	area[5] = 'b';
 	CHECK(CALL(munmap, area + 4096, 4096) == 0);
 	area[6] = 'b';
@@ -124,7 +121,7 @@ static void body_remap_over(bool again)
 
 static void body_mprotect(bool again)
 {
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	area[3] = 'b'; /* would crash here if it were still read-only */
 	memset(area, 'c', LEN);
 	CHECK(CALL(mprotect, area, LEN, PROT_READ) == 0);
@@ -165,7 +162,7 @@ static void body_mprotect_joined(bool again)
 {
 	char *hole = area - LEN;
 
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	area[3] = 'b'; /* would crash here if it were still read-only */
 	CHECK(mmap(hole, LEN, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == hole);
@@ -186,7 +183,7 @@ static void body_mprotect_open(bool again)
 {
 	int fd = open(letters(), O_RDONLY);
 
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	CHECK(read(fd, area, 1) == -1 && errno == EFAULT);
 	CHECK(CALL(mprotect, area, LEN, PROT_READ | PROT_WRITE) == 0);
 	memset(area, 'c', LEN);
@@ -225,7 +222,7 @@ static void setup_file_unseen(void)
 
 static void body_mprotect_unseen(bool again)
 {
-	CHECK(is_mapped(area + 4096) && is_all('a'));
+	CHECK(is_mapped(area + 4096) && area_is('a'));
 	CHECK(CALL(mprotect, area + 4096, 2 * 4096, PROT_READ | PROT_WRITE) == 0);
 	memset(area + 4096, 'c', 2 * 4096);
 	if (again)
@@ -235,7 +232,7 @@ static void body_mprotect_unseen(bool again)
 /* Written and closed again, as code that is patched. */
 static void body_mprotect_patched(bool again)
 {
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	CHECK(mprotect(area, LEN, PROT_READ | PROT_WRITE) == 0);
 	memset(area + 4096, 'c', 2 * 4096);
 	CHECK(CALL(mprotect, area, LEN, PROT_READ) == 0);
@@ -264,7 +261,7 @@ static void body_constants(bool again)
 /* Twice, over different parts: the protections of the checkpoint come back one by one. */
 static void body_mprotect_twice(bool again)
 {
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	memset(area, 'c', LEN);
 	CHECK(CALL(mprotect, area + 4096, 2 * 4096, PROT_READ) == 0);
 	CHECK(CALL(mprotect, area + 4096, 4096, PROT_READ | PROT_WRITE) == 0);
@@ -339,7 +336,7 @@ static void body_relocated(bool again)
 
 static void body_mprotect_part(bool again)
 {
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	memset(area, 'c', LEN);
 	CHECK(CALL(mprotect, area + 4096, 2 * 4096, PROT_NONE) == 0);
 	if (again)
@@ -348,7 +345,7 @@ static void body_mprotect_part(bool again)
 
 static void body_dontneed(bool again)
 {
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	CHECK(CALL(madvise, area, LEN, MADV_DONTNEED) == 0);
 	CHECK(area[0] == 0 && area[LEN - 1] == 0);
 	if (again)
@@ -357,7 +354,7 @@ static void body_dontneed(bool again)
 
 static void body_free(bool again)
 {
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	CHECK(CALL(madvise, area, LEN, MADV_FREE) == 0);
 	if (again)
 		munmap(area, LEN);
@@ -397,7 +394,7 @@ static void setup_part(void)
 /* Up to what cannot be freed it is. */
 static void body_free_part(bool again)
 {
-	CHECK(is_all('a'));
+	CHECK(area_is('a'));
 	CHECK(CALL(madvise, area, LEN, MADV_FREE) == -1 && errno == EINVAL);
 	CHECK(area[LEN - 4096] == 'a');
 	if (again)
@@ -452,7 +449,7 @@ static void body_kernel_writes(bool again)
 {
 	FILE *f = fopen(letters(), "r");
 
-	CHECK(f && is_all('a'));
+	CHECK(f && area_is('a'));
 	CHECK(CALL(read, fileno(f), area + 4090, 26) == 26 &&
 		!memcmp(area + 4090, "abcdefghijklmnopqrstuvwxyz", 26));
 	fclose(f);

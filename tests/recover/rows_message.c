@@ -21,11 +21,7 @@ static int fd, other;
 
 static void setup_pair(int type)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, type, 0, pair) == 0);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(type, &fd, &other);
 }
 
 static void setup_stream(void)

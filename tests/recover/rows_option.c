@@ -47,11 +47,7 @@ static void body_filter(bool again)
 
 static void setup_pair(void)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(SOCK_STREAM, &fd, &other);
 }
 
 /* An offset that moves with each look would not come back: there is none. */

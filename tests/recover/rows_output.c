@@ -35,11 +35,7 @@ static void setup_pipe(void)
 
 static void setup_socket(void)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) == 0);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(SOCK_SEQPACKET | SOCK_NONBLOCK, &fd, &other);
 }
 
 static void told_once(void)
@@ -124,12 +120,8 @@ static void setup_own_pipe(void)
 
 static void setup_own_pair(void)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
-	CHECK(write(pair[1], "old", 3) == 3);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(SOCK_STREAM | SOCK_NONBLOCK, &fd, &other);
+	CHECK(write(other, "old", 3) == 3);
 }
 
 static void setup_own_event(void)

@@ -10,11 +10,7 @@ static int fd, other;
 
 static void setup_pair(void)
 {
-	int pair[2];
-
-	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
-	fd = pair[0];
-	other = pair[1];
+	local_pair(SOCK_STREAM | SOCK_NONBLOCK, &fd, &other);
 }
 
 static void end(void)

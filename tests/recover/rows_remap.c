@@ -25,14 +25,6 @@ static bool is_mapped(const char *p)
 	return mincore((void *)p, PAGE, &vec) == 0;
 }
 
-static bool is_all(const char *p, size_t len, char c)
-{
-	for (size_t i = 0; i < len; i++)
-		if (p[i] != c)
-			return false;
-	return true;
-}
-
 static char *remap(char *p, size_t old, size_t new)
 {
 	return (char *)CALL(mremap, p, old, new, MREMAP_MAYMOVE);
