@@ -24,26 +24,19 @@ static uint8_t *area, copies[KEEP][PAGES * PAGE];
 static uint64_t ids[KEEP];
 static uint64_t seed;
 
-static uint64_t draw(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed >> 11;
-}
-
 /* One request: each page of its type, and the shared ones, get something new. */
 static void serve(unsigned type)
 {
 	for (size_t i = 0; i < PAGES; i++)
 		if (i >= 2 * OWN || i / OWN == type)
-			*(uint64_t *)(area + i * PAGE + draw() % 512 * 8) += 1 + (draw() & 0xff);
+			*(uint64_t *)(area + i * PAGE + test_draw(&seed, 512) * 8) +=
+				1 + test_draw(&seed, 256);
 }
 
 /* To some kept checkpoint: all is as it was. EVERY intervals later all of them are new again. */
 static void go_back(cairn_t *c, unsigned step)
 {
-	unsigned back = (unsigned)draw() % KEEP, at = (step + KEEP - back) % KEEP;
+	unsigned back = (unsigned)test_draw(&seed, KEEP), at = (step + KEEP - back) % KEEP;
 
 	CHECK_OK(cairn_rewind(c, ids[at]));
 	if (memcmp(area, copies[at], PAGES * PAGE))
@@ -68,7 +61,7 @@ static uint64_t run(const char *tracker, const char *strategy, bool keyed, bool 
 	if (keyed)
 		CHECK_OK(cairn_context(c, 77));
 	for (unsigned step = 0; step < WARM + STEPS; step++) {
-		unsigned type = draw() % 2;
+		unsigned type = (unsigned)test_draw(&seed, 2);
 		uint64_t id;
 
 		if (keyed && step)

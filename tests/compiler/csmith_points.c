@@ -29,13 +29,7 @@ static struct oracle {
 
 static uint64_t draw(uint64_t below)
 {
-	uint64_t x = oracle->random;
-
-	x ^= x << 13;
-	x ^= x >> 7;
-	x ^= x << 17;
-	oracle->random = x;
-	return x % below;
+	return test_draw(&oracle->random, below);
 }
 
 static void compare(const struct snapshot *s)

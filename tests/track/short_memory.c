@@ -55,10 +55,7 @@ static size_t refused;
 
 static uint32_t rnd(uint32_t below)
 {
-	rng ^= rng << 13;
-	rng ^= rng >> 7;
-	rng ^= rng << 17;
-	return (uint32_t)(rng >> 20) % below;
+	return (uint32_t)test_draw(&rng, below);
 }
 
 static uint8_t *at(size_t i)
