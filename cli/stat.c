@@ -162,21 +162,40 @@ static double under_weight(const struct cairn_stats *s)
 	return mean(s->price_fault + s->price_protect, s->price_copy);
 }
 
+/* What one interval costs a rival, on average. */
+struct rival_means {
+	double overcopied, undercopied, together;
+	double weighted_smc, weighted_host, cycles, own_cycles;
+};
+
+static struct rival_means rival_means(const struct crn_stat_rival *r)
+{
+	uint64_t n = r->intervals;
+
+	return (struct rival_means){
+		.overcopied = mean(r->overcopied, n),
+		.undercopied = mean(r->undercopied, n),
+		.together = mean(r->overcopied + r->undercopied, n),
+		.weighted_smc = mean(r->weighted_smc, n) / 100,
+		.weighted_host = mean(r->weighted_host, n) / 100,
+		.cycles = mean(r->host_cycles, n),
+		.own_cycles = mean(r->own_cycles, n),
+	};
+}
+
 static void print_rivals_json(const struct crn_stat_page *p)
 {
 	printf(", \"rivals\": [");
 	for (size_t i = 0; i < p->rival_count && i < CRN_STAT_RIVALS; i++) {
 		const struct crn_stat_rival *r = &p->rivals[i];
+		struct rival_means each = rival_means(r);
 
 		printf("%s{\"rival\": \"%s\", \"intervals\": %" PRIu64
 		       ", \"op\": %.2f, \"up\": %.2f, \"mp\": %.2f, \"wmp_smc\": %.2f"
 		       ", \"wmp_host\": %.2f, \"cycles\": %.0f, \"own_cycles\": %.0f}",
-			i ? ", " : "", r->name, r->intervals, mean(r->overcopied, r->intervals),
-			mean(r->undercopied, r->intervals),
-			mean(r->overcopied + r->undercopied, r->intervals),
-			mean(r->weighted_smc, r->intervals) / 100,
-			mean(r->weighted_host, r->intervals) / 100,
-			mean(r->host_cycles, r->intervals), mean(r->own_cycles, r->intervals));
+			i ? ", " : "", r->name, r->intervals, each.overcopied, each.undercopied,
+			each.together, each.weighted_smc, each.weighted_host, each.cycles,
+			each.own_cycles);
 	}
 	putchar(']');
 }
@@ -186,14 +205,11 @@ static void print_rivals(const struct crn_stat_page *p)
 	printf("%-13s %9s %9s %9s %9s %9s %11s %9s\n", "each", "over", "under", "together",
 		"weighted", "by prices", "cycles", "own");
 	for (size_t i = 0; i < p->rival_count && i < CRN_STAT_RIVALS; i++) {
-		const struct crn_stat_rival *r = &p->rivals[i];
+		struct rival_means each = rival_means(&p->rivals[i]);
 
-		printf("  %-11s %9.2f %9.2f %9.2f %9.2f %9.2f %11.0f %9.0f\n", r->name,
-			mean(r->overcopied, r->intervals), mean(r->undercopied, r->intervals),
-			mean(r->overcopied + r->undercopied, r->intervals),
-			mean(r->weighted_smc, r->intervals) / 100,
-			mean(r->weighted_host, r->intervals) / 100,
-			mean(r->host_cycles, r->intervals), mean(r->own_cycles, r->intervals));
+		printf("  %-11s %9.2f %9.2f %9.2f %9.2f %9.2f %11.0f %9.0f\n", p->rivals[i].name,
+			each.overcopied, each.undercopied, each.together, each.weighted_smc,
+			each.weighted_host, each.cycles, each.own_cycles);
 	}
 }
 
@@ -225,9 +241,9 @@ static void print_json(const struct crn_stat_page *p)
 		s->pages_eager, s->pages_restored, s->faults, s->checkpoint_ns, s->restore_ns,
 		s->areas, s->surface_bytes, s->mirror_bytes, s->journal_bytes, s->engine_bytes,
 		s->engine_bytes_max, p->held, s->strategy, s->strategy_why, s->hot_pages,
-		s->overcopied,
-		s->undercopied, s->promotions, s->evictions, s->contexts, s->price_fault,
-		s->price_copy, s->price_protect, s->price_open, s->feed, s->feed_why, s->scans);
+		s->overcopied, s->undercopied, s->promotions, s->evictions, s->contexts,
+		s->price_fault, s->price_copy, s->price_protect, s->price_open, s->feed,
+		s->feed_why, s->scans);
 	if (p->rival_count)
 		print_rivals_json(p);
 	puts("}");
@@ -286,8 +302,7 @@ static int no_page(pid_t pid)
 	else if (errno == ENODATA)
 		fprintf(stderr,
 			"cairn stat: process %d has no session: it does not run under `cairn run`, "
-			"or has not passed a "
-			"site yet\n",
+			"or has not passed a site yet\n",
 			(int)pid);
 	else
 		fprintf(stderr, "cairn stat: process %d: %s%s\n", (int)pid, strerror(errno),
