@@ -82,31 +82,35 @@ static int open_any(enum crn_uffd_way *way)
 	return first;
 }
 
-static int enable(int fd, uint64_t features, uint64_t *all)
+/* The same with these features. `all`: those that the kernel has. */
+static int open_enabled(uint64_t features, uint64_t *all, enum crn_uffd_way *way)
 {
 	struct api_arg arg = { API, features, 0 };
-	int err = (int)crn_sys3(SYS_ioctl, fd, API_IOCTL, &arg);
+	int fd = open_any(way);
+	int err;
 
-	if (err >= 0)
-		*all = arg.features;
-	return err;
+	if (fd < 0)
+		return fd;
+	err = (int)crn_sys3(SYS_ioctl, fd, API_IOCTL, &arg);
+	if (err < 0) {
+		crn_fd_close(fd);
+		return err;
+	}
+	*all = arg.features;
+	return fd;
 }
 
 int crn_uffd_open(uint64_t features, enum crn_uffd_way *way)
 {
 	enum crn_uffd_way how;
-	uint64_t all = 0;
-	int fd = open_any(&how);
-	int err;
+	uint64_t all;
+	int fd = open_enabled(features, &all, &how);
 
 	if (fd < 0)
 		return fd;
-	err = enable(fd, features, &all);
-	if (err >= 0 && (all & features) != features)
-		err = -EINVAL;
-	if (err < 0) {
+	if ((all & features) != features) {
 		crn_fd_close(fd);
-		return err;
+		return -EINVAL;
 	}
 	fd = crn_fd_raise(fd);
 	if (fd >= 0 && way)
@@ -117,16 +121,12 @@ int crn_uffd_open(uint64_t features, enum crn_uffd_way *way)
 int crn_uffd_features(uint64_t *features, enum crn_uffd_way *way)
 {
 	enum crn_uffd_way how;
-	uint64_t all = 0;
-	int fd = open_any(&how);
-	int err;
+	uint64_t all;
+	int fd = open_enabled(0, &all, &how);
 
 	if (fd < 0)
 		return fd;
-	err = enable(fd, 0, &all);
 	crn_fd_close(fd);
-	if (err < 0)
-		return err;
 	*features = all;
 	*way = how;
 	return 0;
