@@ -2,9 +2,11 @@
 /* The `cairn` command: finds the subcommand and hands over. */
 #include <argp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cairn/cairn.h"
 #include "commands.h"
+#include "output.h"
 
 struct command {
 	const char *name;
@@ -73,6 +75,7 @@ static int help_command(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	argp_err_exit_status = CRN_EXIT_USAGE;
+	atexit(output_end);
 	if (argc < 2) {
 		help(stderr);
 		return CRN_EXIT_USAGE;

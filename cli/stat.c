@@ -327,7 +327,8 @@ int cmd_stat(int argc, char **argv)
 
 		copy_page(&copy, page);
 		a.json ? print_json(&copy) : print_text(&copy);
-		fflush(stdout);
+		if (fflush(stdout) != 0)
+			return 1;
 		if (!(a.interval > 0))
 			return 0;
 		nanosleep(&pause, NULL);

@@ -43,7 +43,7 @@ LAW: dict[str, set[str]] = {
     "preload": {"base", "os", "session", "preload", "cairn"},
     "cli": {"base", "os", "session", "rt", "preload", "cli", "cairn"},
     "tests": CORE | {"preload", "cli", "tests", "cairn"},
-    "bench": CORE | {"bench", "cairn"},
+    "bench": CORE | {"cli", "bench", "cairn"},
     "examples": {"examples", "cairn"},
 }
 

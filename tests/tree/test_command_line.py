@@ -65,6 +65,41 @@ class CommandLine(unittest.TestCase):
                 self.assertEqual((result.returncode, result.stdout), (2, ""))
                 self.assertIn("no-such-option", result.stderr)
 
+    def test_output_that_does_not_arrive_is_a_failure(self) -> None:
+        words = "cannot write to standard output: "
+        for command in (["cairn", "--help"], ["cairn", "help", "run"], ["cairn", "--version"],
+                        ["cairn", "stat", "--help"], ["cairn", "doctor"],
+                        ["cairn", "profile", "--", "true"], ["cairn-bench", "--list"],
+                        ["cairn-bench", "--synthetic=mixed", "--intervals=99"]):  # fmt: skip
+            line = f'exec "{BUILD}/bin/{command[0]}" {" ".join(command[1:])}'
+            for to, why in ((">/dev/full", "No space left"), (">&-", "Bad file descriptor")):
+                with self.subTest(command=command, to=to):
+                    result = subprocess.run(["sh", "-c", f"{line} {to}"], capture_output=True,
+                                            text=True, timeout=200, check=False)  # fmt: skip
+                    self.assertEqual((result.returncode, result.stdout), (1, ""))
+                    self.assertIn(words + why, result.stderr)
+
+    def test_no_output_needs_no_standard_output(self) -> None:
+        for arguments, status in ((["run", "--", "true"], 0), (["run", "--", "false"], 1)):
+            line = f'exec "{BUILD}/bin/cairn" {" ".join(arguments)} >&-'
+            result = subprocess.run(["sh", "-c", line], capture_output=True, text=True,
+                                    timeout=200, check=False)  # fmt: skip
+            self.assertEqual((result.returncode, result.stderr), (status, ""))
+
+    def test_stat_ends_when_it_can_no_longer_print(self) -> None:
+        ready = "import select; select.select([], [], [], 0.01); print(flush=True); open(0).read()"
+        run = [str(BUILD / "bin" / "cairn"), "run", "--at=wait", "--", sys.executable, "-c", ready]
+        with subprocess.Popen(run, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+            assert program.stdout and program.stdin
+            program.stdout.readline()
+            with open("/dev/full", "w", encoding="ascii") as full:
+                command = [str(BUILD / "bin" / "cairn"), "stat", "-i", "0.01", str(program.pid)]
+                result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True,
+                                        timeout=60, check=False)  # fmt: skip
+            program.stdin.close()
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("cannot write to standard output", result.stderr)
+
     def test_stat_says_what_is_wrong(self) -> None:
         for arguments, status, words in (
             (["4294967297"], 2, "not a process id"),
