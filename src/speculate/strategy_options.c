@@ -100,12 +100,13 @@ static bool set_parameter(const struct crn_strategy_ops *ops, uint64_t *values, 
 	size_t len, struct crn_text *why)
 {
 	const struct crn_parameter *p = ops->parameters;
+	bool profile = ops->flags & CRN_STRATEGY_PROFILE;
 	size_t name = 0, at = 0;
 
 	while (name < len && text[name] != '=')
 		name++;
 	/* A text, and the only one: a file, by its whole path, for the program may move. */
-	if (ops->flags & CRN_STRATEGY_PROFILE && same("profile", text, name)) {
+	if (profile && same("profile", text, name)) {
 		if (len > name + 2 && text[name + 1] == '/')
 			return true;
 		crn_text_add(why, "strategy ");
@@ -120,7 +121,8 @@ static bool set_parameter(const struct crn_strategy_ops *ops, uint64_t *values, 
 		crn_text_add(why, ops->name);
 		crn_text_add(why, " has no parameter '");
 		add_span(why, text, name);
-		crn_text_add(why, p[0].name ? "'; it has" : "', nor any other");
+		crn_text_add(why, profile || p[0].name ? "'; it has" : "', nor any other");
+		crn_text_add(why, profile ? " profile" : "");
 		for (at = 0; at < CRN_PARAMETERS_MAX && p[at].name; at++) {
 			crn_text_add(why, " ");
 			crn_text_add(why, p[at].name);
@@ -150,11 +152,12 @@ static const struct crn_strategy_ops *find(const char *text, size_t len, struct 
 			return crn_strategies[at];
 	crn_text_add(why, "unknown strategy '");
 	add_span(why, text, len);
-	crn_text_add(why, "'; there are");
+	crn_text_add(why, "' (");
 	for (at = 0; crn_strategies[at]; at++) {
-		crn_text_add(why, " ");
+		crn_text_add(why, at ? ", " : "");
 		crn_text_add(why, crn_strategies[at]->name);
 	}
+	crn_text_add(why, ")");
 	return NULL;
 }
 

@@ -221,9 +221,10 @@ static void test_bad_options_are_named(void **state)
 		const char *spec, *says;
 	} cases[] = {
 		{ "", "unknown strategy ''" },
-		{ "lasst", "unknown strategy 'lasst'; there are" },
+		{ "lasst", "unknown strategy 'lasst' (none, last, active-rnd," },
 		{ "last:", "has no parameter ''" },
 		{ "none:n=1", "strategy none has no parameter 'n', nor any other" },
+		{ "oracle-count:n=1", "has no parameter 'n'; it has profile" },
 	};
 
 	for (size_t i = 0; i < COUNT(cases); i++) {
