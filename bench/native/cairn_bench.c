@@ -89,8 +89,8 @@ static void add_costs(struct settings *s, const char *text)
 	}
 	m->name = text;
 	if (!all_cycles(text, c))
-		errx(2, "--costs: '%s' is neither a known tracker nor FAULT,COPY,PROTECT,OPEN in "
-			"cycles", text);
+		errx(2, "--costs: '%s' is neither smc, mprotect, uffd, async or scan nor "
+			"FAULT,COPY,PROTECT,OPEN in cycles", text);
 }
 
 /* NAME:a=1/2/3,b=4 means three strategies. The first list is spread; the rest by recursion. */
@@ -139,7 +139,7 @@ static const struct option long_options[] = {
 	{ "figures", no_argument, NULL, 'f' },
 	{ "turn", required_argument, NULL, 't' },
 	{ "list", no_argument, NULL, 'L' },
-	{ "help", no_argument, NULL, '?' },
+	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -162,6 +162,7 @@ static void help(void)
 	     "  -f, --figures      page reuse, run lengths, history similarity (HBFT Figures 4-6)\n"
 	     "      --turn=N       print what a checkpoint costs each strategy, with N hot pages\n"
 	     "      --list         list strategies with their parameters, and kinds of runs\n"
+	     "  -h, --help         print this help and exit\n"
 	     "\n"
 	     "Defaults are in parentheses. `man cairn-bench` says more.");
 }
@@ -197,7 +198,7 @@ static void parse(struct settings *s, int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt_long(argc, argv, "s:y:n:c:r:k:lif?", long_options, NULL)) >= 0) {
+	while ((option = getopt_long(argc, argv, "s:y:n:c:r:k:lifh", long_options, NULL)) >= 0) {
 		switch (option) {
 		case 's': add_sweep(s, optarg); break;
 		case 'y': push(s->synthetic, &s->synthetic_count, optarg); break;
@@ -211,9 +212,10 @@ static void parse(struct settings *s, int argc, char **argv)
 		case 'f': s->figures = true; break;
 		case 't': s->turn = (unsigned)number("turn", optarg); break;
 		case 'L': list(); exit(0);
-		default:
-			help();
-			exit(option == '?' && optopt ? 2 : 0);
+		case 'h': help(); exit(0);
+		default: /* getopt has said what is wrong */
+			fputs("Try `cairn-bench --help`.\n", stderr);
+			exit(2);
 		}
 	}
 	s->figures_only = s->figures && !s->strategy_count;

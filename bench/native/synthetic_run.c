@@ -181,7 +181,8 @@ static bool apply_settings(struct setting *settings, const char *text, char *why
 		while (k < SETTING_MAX && settings[k].name && strcmp(settings[k].name, item))
 			k++;
 		if (!value || k == SETTING_MAX || !settings[k].name) {
-			snprintf(why, why_size, "'%s' is no setting of this kind of run", item);
+			snprintf(why, why_size,
+				"'%s' is no setting of this kind of run; --list shows them", item);
 			return false;
 		}
 		limits(item, &least, &most);
@@ -215,6 +216,6 @@ bool run_invent(struct run *r, const char *spec, size_t intervals, uint64_t seed
 			kinds[i].interval(r, settings, n, &seed);
 		return true;
 	}
-	snprintf(why, why_size, "'%.*s' is no kind of run", (int)name, spec);
+	snprintf(why, why_size, "'%.*s' is no kind of run; --list shows them", (int)name, spec);
 	return false;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The front of `cairn`: dispatch, help, version, exit statuses. argv: the build tree."""
+"""The fronts of `cairn` and `cairn-bench`: help, version, exit statuses. argv: the build tree."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ COMMANDS = ("run", "doctor", "profile", "stat")
 
 def cairn(*args: str) -> subprocess.CompletedProcess[str]:
     command = [str(BUILD / "bin" / "cairn"), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+
+
+def bench(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [str(BUILD / "bin" / "cairn-bench"), *args]
     return subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
 
 
@@ -99,6 +104,19 @@ class CommandLine(unittest.TestCase):
             program.stdin.close()
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertIn("cannot write to standard output", result.stderr)
+
+    def test_help_of_help(self) -> None:
+        self.assertEqual(cairn("help", "--help").stdout, cairn("--help").stdout)
+
+    def test_bench_tells_help_from_mistakes(self) -> None:
+        for args in (["--help"], ["-h"]):
+            result = bench(*args)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), args)
+            self.assertIn("Usage: cairn-bench", result.stdout)
+        for args in (["--fly"], ["-x"], ["--seed"], []):
+            result = bench(*args)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), args)
+            self.assertIn("--help", result.stderr)
 
     def test_stat_says_what_is_wrong(self) -> None:
         for arguments, status, words in (
