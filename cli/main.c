@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The `cairn` command: finds the subcommand and hands over. */
 #include <argp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,13 +60,18 @@ static int dispatch(const char *name, int argc, char **argv)
 	return usage("unknown command: ", name);
 }
 
+static bool asks_for_help(const char *option)
+{
+	return !strcmp(option, "-h") || !strcmp(option, "--help");
+}
+
 /* `cairn help` and `cairn help COMMAND`. argv begins at "help". */
 static int help_command(int argc, char **argv)
 {
 	static char option[] = "--help";
 	char *fake[] = { NULL, option, NULL };
 
-	if (argc < 2) {
+	if (argc < 2 || asks_for_help(argv[1])) {
 		help(stdout);
 		return 0;
 	}
@@ -80,7 +86,7 @@ int main(int argc, char **argv)
 		help(stderr);
 		return CRN_EXIT_USAGE;
 	}
-	if (!strcmp(argv[1], "-h") || !strcmp(argv[1], "--help")) {
+	if (asks_for_help(argv[1])) {
 		help(stdout);
 		return 0;
 	}
