@@ -153,6 +153,7 @@ bool profile_quiet(const struct profile *p); /* every thread waits */
 void profile_forget_counts(struct profile *p); /* the load begins */
 void profile_snapshot(struct profile *p); /* the end of the load: who is there, and since when */
 void profile_signal_all(struct profile *p, int sig);
+const char *profile_call_name(long nr); /* "computing": it never blocks */
 
 /* profile_loop.c; the thread is stopped. */
 void profile_loop_look(struct profile_task *t, const struct profile_stack *stack);
@@ -171,7 +172,6 @@ unsigned profile_loop_frame(const struct profile_task *t, const struct profile_s
 
 /* profile_report.c */
 void profile_report(const struct profile *p, FILE *out);
-const char *profile_call_name(long nr);
 void profile_json_string(const char *s, FILE *out); /* in quotes */
 
 /* loop_report.c: `cairn profile report`. Exit status. */

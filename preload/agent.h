@@ -254,7 +254,7 @@ bool crn_fault_handled_at(const struct crn_thread *t, uintptr_t rsp);
 void crn_context_capture(struct crn_thread *t, struct crn_context *out);
 _Noreturn void crn_resume(struct crn_thread *t, const struct crn_context *ctx);
 
-/* What the program believes its action for a signal is (intercept/signals.c keeps the truth). */
+/* What the program believes its action for a signal is (intercept/actions.c keeps the truth). */
 void crn_sigaction_get(int sig, struct crn_ksigaction *out);
 void crn_sigaction_put(int sig, const struct crn_ksigaction *in); /* undo of rt_sigaction */
 bool crn_on_program_altstack(const struct crn_thread *t, uint64_t rsp);

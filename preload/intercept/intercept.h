@@ -174,8 +174,6 @@ void crn_dispatch_again(const struct crn_thread *t, int sig, ucontext_t *uc);
 	(CRN_SIG(SIGSYS) | CRN_SIG(SIGSEGV) | CRN_SIG(SIGBUS) | CRN_SIG(SIGFPE) | \
 		CRN_SIG(SIGILL) | CRN_SIG(SIGTRAP))
 #define CRN_SIG_ALL (~CRN_SIG_RESERVED)
-/* What is blocked while a handler or a hook is to be left alone: all that could disturb it. */
-uint64_t crn_signals_all(void);
 /*
  * Who blocks signals for work of his own, in a hook, blocks SIGSYS as well. Such a mask is none of
  * the program's, and he puts the former one back himself.
@@ -184,14 +182,18 @@ uint64_t crn_signals_all(void);
 /* In put_off_mask: the program's mask is the one in force; there was no other to be remembered. */
 #define CRN_MASK_IN_FORCE (~0ull)
 
-void crn_signals_init(void);
 /* After program_blocked has changed: give what was held back for it. In a hook. */
 void crn_signals_release(struct crn_thread *t);
 /* Take one of `set` for this thread: its number and *info, or 0. */
 int crn_signals_take(struct crn_thread *t, uint64_t set, siginfo_t *info);
 /* gate.S: what the kernel calls */
 void crn_signal_entry(int sig, siginfo_t *info, void *ucontext);
-/* The system calls that signals.c answers or changes. True if it answered: call->result. */
+
+/* actions.c */
+void crn_signals_init(void);
+/* What is blocked while a handler or a hook is to be left alone: all that could disturb it. */
+uint64_t crn_signals_all(void);
+/* The system calls about signals. True if it answered: call->result. */
 bool crn_signal_call(struct crn_regs *regs, struct crn_pending *p);
 void crn_signal_call_after(struct crn_regs *regs, struct crn_pending *p);
 
@@ -204,6 +206,11 @@ void crn_uc_to_regs(struct crn_regs *regs, const ucontext_t *uc);
 /* functions.c: entries of functions that are sites */
 void crn_functions_init(const struct crn_plan *plan, const void *link_map);
 bool crn_function_trap(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
+/*
+ * From a handler that interrupted the program: leave it into a hook for this site (0: to send what
+ * is held); the program continues at uc.
+ */
+void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
 
 /* late_timer.c: true if the signal is of a thread's own timer for output held for too long */
 bool crn_late_signal(struct crn_thread *t, const siginfo_t *info, ucontext_t *uc);
@@ -217,11 +224,6 @@ void crn_timer_hit(struct crn_thread *t, uint32_t index);
 void crn_timer_rest(struct crn_thread *t, uint32_t index);
 /* Now, if the call has a timeout that has to be shortened should a timer cut it short; else 0. */
 uint64_t crn_timer_began_ns(const struct crn_call *call);
-/*
- * From a handler that interrupted the program: leave it into a hook for this site (0: to send what
- * is held); the program continues at uc.
- */
-void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec);
 /* A call that our signal cut short before it slept: make it again, nobody has noticed. */
 void crn_undo_interrupt(ucontext_t *uc, struct crn_thread *t);
 /* cut_short.c: a call has just returned, perhaps too early: make one for the rest. */
