@@ -109,7 +109,6 @@ enum crn_arena_part {
 	CRN_ARENA_OPEN, /* the header and the open blocks */
 	CRN_ARENA_BLOCKS,
 	CRN_ARENA_FRAMES,
-	CRN_ARENA_PARTS,
 };
 /* The committed memory of a part; may be empty. */
 void crn_arena_part(

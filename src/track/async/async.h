@@ -153,11 +153,9 @@ int crn_async_before_adopt(struct crn_async *t, uintptr_t begin, uintptr_t end);
  */
 int crn_async_after_adopt(struct crn_async *t);
 /*
- * Has a mapping changed since the feed was first drained in this interval? Then a page that was
- * reported may not be there any more.
+ * May a page that the feed has reported not be there any more, and a guarded load from it not
+ * return? Then the kernel is asked for each page.
  */
-bool crn_async_unsteady(const struct crn_async *t);
-/* And may a guarded load from it not return? Then the kernel is asked for each page. */
 bool crn_async_must_ask(const struct crn_async *t);
 /* Around the engine's own system calls on the address space. Nests. */
 void crn_async_own(struct crn_async *t, bool begin);

@@ -358,14 +358,18 @@ static int protect_found(struct crn_async *t)
 
 /* ---- Together ---------------------------------------------------------------------------- */
 
-bool crn_async_unsteady(const struct crn_async *t)
+/*
+ * Has a mapping changed since the feed was first drained in this interval? Then a page that was
+ * reported may not be there any more.
+ */
+static bool is_unsteady(const struct crn_async *t)
 {
 	return t->unsteady || (t->feed && t->feed->ops->unsteady(t->feed));
 }
 
 bool crn_async_must_ask(const struct crn_async *t)
 {
-	return crn_async_unsteady(t) && !crn_faults_reach_us(t->faults);
+	return is_unsteady(t) && !crn_faults_reach_us(t->faults);
 }
 
 /* Pages that were open: written if they are different from what the mirror holds. */
@@ -379,7 +383,7 @@ static int compare_open(struct crn_async *t)
 
 			if (judge(t, p) != FED_WATCHED || !slot)
 				continue;
-			if (*slot && !crn_page_closed(t->env, p) && !crn_async_unsteady(t) &&
+			if (*slot && !crn_page_closed(t->env, p) && !is_unsteady(t) &&
 				!crn_async_doubtful(t, p, p + CRN_PAGE_SIZE) &&
 				crn_guarded_same(*slot, (const void *)p))
 				continue;
