@@ -132,7 +132,7 @@ def folder_of_include(tree: Tree, includer: Path, name: str) -> str | None:
 
 
 def rule_includes(tree: Tree) -> Iterator[Breach]:
-    """Includes point one way: base <- os <- {track, journal} <- session <- {preload, cli}."""
+    """Includes point left: base, os, {track, speculate, journal}, session, {preload, cli}."""
     pattern = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
     for path in tree.with_suffix(".c", ".h", ".S"):
         here = folder(path)
