@@ -353,9 +353,10 @@ CRN_API CRN_MUST_CHECK int cairn_checkpoint_tag_get(cairn_t *c, uint64_t id, voi
  * faults are unblocked, and the rest of the mask stays.
  *
  * Errors, before a byte changes: CAIRN_EEVICTED, CAIRN_ENOCKPT, CAIRN_EFAILED, CAIRN_ELAYOUT,
- * CAIRN_ETHREADS, CAIRN_EUNSUPPORTED (the implicit checkpoints of cairn_open and cairn_resume have
- * no registers; strategy "oracle-count"; a mapping of the surface that the tracker cannot take, as
- * the log has said).
+ * CAIRN_ETHREADS, -ENOMEM (RLIMIT_AS or RLIMIT_DATA leaves no room for mappings that have to come
+ * back, and may not be raised), CAIRN_EUNSUPPORTED (the implicit checkpoints of cairn_open and
+ * cairn_resume have no registers; strategy "oracle-count"; a mapping of the surface that the
+ * tracker cannot take, as the log has said).
  *
  * That another thread has run since (CAIRN_ETHREADS) is seen by libc's stack of that thread, if the
  * surface holds it. A thread that has ended since is not missed: go to no checkpoint from before

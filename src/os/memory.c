@@ -36,54 +36,6 @@ size_t crn_memory_space_left(void)
 	return limit.soft > used ? (size_t)(limit.soft - used) : 0;
 }
 
-struct data_limit {
-	uint64_t soft, hard;
-};
-
-static bool data_limit(struct data_limit *limit, const struct data_limit *to)
-{
-	return crn_sys4(SYS_prlimit64, 0, 2 /* RLIMIT_DATA */, to, limit) >= 0;
-}
-
-uint64_t crn_memory_data_limit(void)
-{
-	struct data_limit limit;
-
-	return data_limit(&limit, NULL) ? limit.soft : UINT64_MAX;
-}
-
-int crn_memory_reopen(void *addr, size_t len, int prot)
-{
-	struct data_limit limit, most;
-	int err = crn_memory_protect(addr, len, prot);
-
-	if (err != -ENOMEM || !data_limit(&limit, NULL) || limit.soft >= limit.hard)
-		return err;
-	most = (struct data_limit){ limit.hard, limit.hard };
-	if (!data_limit(NULL, &most))
-		return err;
-	err = crn_memory_protect(addr, len, prot);
-	(void)data_limit(NULL, &limit);
-	return err;
-}
-
-uint64_t crn_memory_data_used(void)
-{
-	char text[2048];
-	long n = crn_file_read("/proc/self/status", text, sizeof(text) - 1);
-	uint64_t kib = 0;
-	const char *s;
-
-	if (n < 0)
-		return 0;
-	text[n] = 0;
-	for (s = text; *s && !crn_starts_with(s, "VmData:"); s++)
-		;
-	for (; *s && *s != '\n'; s++)
-		kib = *s >= '0' && *s <= '9' ? kib * 10 + (uint64_t)(*s - '0') : kib;
-	return kib << 10;
-}
-
 /* Exactly there, where nothing is mapped. */
 static int map_free(uintptr_t addr, size_t len, int prot)
 {

@@ -77,12 +77,6 @@ int crn_memory_protect(void *addr, size_t len, int prot);
 int crn_memory_advise(void *addr, size_t len, int advice);
 /* May a program have transparent huge pages on this host, if it asks for them? */
 bool crn_memory_huge_allowed(void);
-/*
- * Make writable again what was before we closed it. If RLIMIT_DATA has been lowered since, the soft
- * limit is raised to the hard one for a moment: a store of the program waits for it.
- */
-int crn_memory_reopen(void *addr, size_t len, int prot);
-
 /* A page that MADV_GUARD_INSTALL has closed is plain memory again, of zeros. 0 or -errno. */
 int crn_memory_unguard(void *page);
 
@@ -100,12 +94,6 @@ unsigned crn_memory_fork_advice(uintptr_t addr);
 bool crn_memory_was_writable(uintptr_t addr);
 /* How many page faults all threads of the process have had; changes with each. */
 uint64_t crn_memory_faults(void);
-/*
- * RLIMIT_DATA in bytes, UINT64_MAX if there is none; and what counts against it now (0 if /proc
- * does not tell).
- */
-uint64_t crn_memory_data_limit(void);
-uint64_t crn_memory_data_used(void);
 /* Fault pages in for reading (the zero page where nothing was), without a write. */
 int crn_memory_populate_read(void *addr, size_t len);
 /*

@@ -139,4 +139,8 @@ bool crn_layout_changed(const cairn_t *c, uint64_t id);
 void crn_layout_undo_places(cairn_t *c, uint64_t id);
 void crn_layout_undo_protections(cairn_t *c, uint64_t id);
 
+/* ---- layout_room.c */
+/* Do the limits of the process leave room for what a restore to `id` maps again? 0 or -ENOMEM. */
+int crn_layout_room(const cairn_t *c, uint64_t id);
+
 #endif

@@ -15,6 +15,7 @@
 #include "os/clock.h"
 #include "os/guarded.h"
 #include "os/keeper.h"
+#include "os/limits.h"
 #include "os/signal.h"
 #include "os/thread.h"
 #include "rt/rt.h"
@@ -236,6 +237,23 @@ static int restore_content(cairn_t *c, uint64_t id, bool moved, bool *held)
 	return err;
 }
 
+/* Mappings as well. What is mapped again is tracked at once: our descriptors must be there. */
+static int restore_layout(cairn_t *c, uint64_t id, bool *held)
+{
+	struct crn_limits limits;
+	int err;
+
+	CRN_TRY(crn_keeper_mend(c->env.keeper));
+	crn_limits_lift(&limits);
+	err = crn_layout_room(c, id);
+	if (err >= 0)
+		err = restore_content(c, id, true, held);
+	if (err >= 0)
+		crn_layout_undo_protections(c, id);
+	crn_limits_settle(&limits);
+	return err;
+}
+
 static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 {
 	bool moved, held = false;
@@ -261,16 +279,11 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 	c->filter = moved || c->youngest > id;
 	CRN_TRY(crn_other_threads_check(c, id));
 	CRN_TRY(check_cut(c));
-	/* What is mapped again is tracked at once: for that our descriptors must be there. */
-	if (moved)
-		CRN_TRY(crn_keeper_mend(c->env.keeper));
-	err = restore_content(c, id, moved, &held);
+	err = moved ? restore_layout(c, id, &held) : restore_content(c, id, false, &held);
 	c->shared.count = 0; /* the stack goes back wherever it is */
 	if (held && c->ops->hold)
 		c->ops->hold(c->tracker, false);
 	CRN_TRY(err);
-	if (moved)
-		crn_layout_undo_protections(c, id);
 	marks = c->marks.count;
 	crn_marks_truncate(c, id);
 	crn_strategy_restored(c, marks - c->marks.count);

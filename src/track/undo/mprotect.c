@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include "base/status.h"
+#include "os/limits.h"
 #include "os/memory.h"
 #include "track/undo/undo_pages.h"
 

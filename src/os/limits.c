@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <sys/resource.h>
+#include "base/bits.h"
+#include "base/copy.h"
+#include "os/descriptor.h"
+#include "os/limits.h"
+#include "os/memory.h"
+#include "os/sys.h"
+
+static bool lift(int resource, struct crn_limit *was)
+{
+	struct crn_limit most = { UINT64_MAX, UINT64_MAX };
+
+	if (crn_sys4(SYS_prlimit64, 0, resource, NULL, was) < 0 || was->soft == UINT64_MAX)
+		return false;
+	if (crn_sys4(SYS_prlimit64, 0, resource, &most, NULL) >= 0)
+		return true;
+	most.soft = most.hard = was->hard;
+	return was->soft < was->hard && crn_sys4(SYS_prlimit64, 0, resource, &most, NULL) >= 0;
+}
+
+void crn_limits_lift(struct crn_limits *l)
+{
+	l->space_lifted = lift(RLIMIT_AS, &l->space);
+	l->data_lifted = lift(RLIMIT_DATA, &l->data);
+}
+
+void crn_limits_settle(const struct crn_limits *l)
+{
+	if (l->space_lifted)
+		crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, &l->space, NULL);
+	if (l->data_lifted)
+		crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, &l->data, NULL);
+}
+
+int crn_limits_leave(size_t space, size_t data)
+{
+	size_t left = crn_memory_space_left();
+	uint64_t limit = crn_memory_data_limit();
+
+	if (left < CRN_SPACE_MAX && left < space)
+		return -ENOMEM;
+	return data && limit != UINT64_MAX && crn_memory_data_used() + data > limit ? -ENOMEM : 0;
+}
+
+uint64_t crn_memory_data_limit(void)
+{
+	struct crn_limit limit;
+
+	return crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, NULL, &limit) < 0 ? UINT64_MAX : limit.soft;
+}
+
+uint64_t crn_memory_data_used(void)
+{
+	char text[2048];
+	long n = crn_file_read("/proc/self/status", text, sizeof(text) - 1);
+	uint64_t kib = 0;
+	const char *s;
+
+	if (n < 0)
+		return 0;
+	text[n] = 0;
+	for (s = text; *s && !crn_starts_with(s, "VmData:"); s++)
+		;
+	for (; *s && *s != '\n'; s++)
+		kib = *s >= '0' && *s <= '9' ? kib * 10 + (uint64_t)(*s - '0') : kib;
+	return kib << 10;
+}
+
+int crn_memory_reopen(void *addr, size_t len, int prot)
+{
+	int err = crn_memory_protect(addr, len, prot);
+	struct crn_limit was;
+
+	if (err != -ENOMEM || !lift(RLIMIT_DATA, &was))
+		return err;
+	err = crn_memory_protect(addr, len, prot);
+	crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, &was, NULL);
+	return err;
+}
