@@ -13,6 +13,7 @@ from pathlib import Path
 from debian_source import STORE
 
 NOTHING = "nothing saved"  # such a program can open no session
+IDLE_LOG = "undolog, no session"  # its hooks append to a page that nobody reads
 
 # LMC, Figures 8 to 10: hooks of shadow with more and more left out; hooks that save nothing.
 SWITCHES = {

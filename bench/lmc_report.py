@@ -374,8 +374,8 @@ def _switches(lines: list[dict], section: type) -> list[Any]:
          "lmc.switches", _left_out, "lmc_left_out.png"),
         ("What the optimisations are worth (LMC, Figures 9 and 10)",
          "Processor time beside the plain program, with a checkpoint per turn. Nothing saved: the "
-         "same hooks, and no session (-fcairn-save=off); the undo log has no hooks "
-         "without what they store. PROGRAM-32: as a 32-bit program.",
+         "same hooks, and no session (-fcairn-save=off). The undo log without a session: its hooks "
+         "append to a page that nobody reads. PROGRAM-32: as a 32-bit program.",
          "lmc.switches", _spread, "lmc_switches.png"),
         ("Checkpoints of these programs", PER_SECOND, "lmc.switches", _taken, ""),
         ("Servers by the size of a region (LMC, Figure 3; HotDep'13, Figure 1)",

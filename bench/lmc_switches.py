@@ -2,9 +2,10 @@
 """
 "Lightweight Memory Checkpointing", Figures 8 to 10: what each kind of optimisation leaves out of
 the hooks, what that is worth in processor time, and what the hooks cost that save nothing
-(-fcairn-save=off), in 64-bit programs and, as PROGRAM-32, in 32-bit ones. Its Figure 3, too:
-servers by the size of a region. And section V-B: programs that take no checkpoints, with hooks
-alone and with two versions of their code (-fcairn-clone=on). Tracker: shadow.
+(-fcairn-save=off; those of the undo log without a session), in 64-bit programs and, as PROGRAM-32,
+in 32-bit ones. Its Figure 3, too: servers by the size of a region. And section V-B: programs that
+take no checkpoints, with hooks alone and with two versions of their code (-fcairn-clone=on).
+Tracker: shadow, but for that one row.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import lmc_runs
 import lmc_servers
 from lmc_programs import BuildError, built, built_with
-from lmc_recipes import CLONES, REGIONS, SWITCHED
+from lmc_recipes import CLONES, IDLE_LOG, REGIONS, SWITCHED
 from lmc_services import SERVICES
 from lmc_works import WORKS
 from rounds import Found, RunLog, spread
@@ -29,8 +30,12 @@ from smc import Settings
 KINDS = {"switches": SWITCHED, "regions": REGIONS, "clones": CLONES}
 
 
+def rows_of(kind: str) -> list[str]:
+    return [*KINDS[kind], *([IDLE_LOG] if kind == "switches" else [])]
+
+
 def steps(kind: str, settings: Settings, names: list[str]) -> int:
-    return settings.rounds * (1 + len(KINDS[kind])) * len(names)
+    return settings.rounds * (1 + len(rows_of(kind))) * len(names)
 
 
 def hooks_of(program: Path) -> dict[str, int]:
@@ -64,14 +69,14 @@ def measure(kind: str, settings: Settings, log: RunLog, names: list[str]) -> Ite
 def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     recipe = built(name, settings.build)
     work = WORKS.get(name.removesuffix("-32"))
-    programs = {"plain": recipe.path("plain")}
+    programs = {"plain": recipe.path("plain"), IDLE_LOG: recipe.path("undolog")}
     programs |= built_with(name, settings.build, KINDS[kind])
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
-    found = Found(list(programs))
-    every = lmc_servers.NEVER if kind == "clones" else 1
+    found = Found(["plain", *rows_of(kind)])
 
     def run(row: str) -> dict[str, Any]:
+        every = lmc_servers.NEVER if kind == "clones" or row == IDLE_LOG else 1
         if work:
             command = [str(programs[row]), *arguments]
             typed, rare = folder / work.typed, every if every > 1 else 0
@@ -90,9 +95,10 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
         shutil.rmtree(folder, ignore_errors=True)
     key = "seconds" if work else "cpu_us"
     most = hooks_of(programs[next(iter(KINDS[kind]))])
-    for row in KINDS[kind]:
-        out = {"table": f"lmc.{kind}", "program": name, "row": row, **hooks_of(programs[row])}
-        out |= {"hooks_at_most": most["hooks"]} if most else {}
+    for row in rows_of(kind):
+        hooks = hooks_of(programs[row])
+        out = {"table": f"lmc.{kind}", "program": name, "row": row, **hooks}
+        out |= {"hooks_at_most": most["hooks"]} if most and hooks else {}
         if reason := found.missing(row) or found.missing("plain"):
             yield {**out, "missing": reason}
             continue
