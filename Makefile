@@ -93,7 +93,7 @@ tsan: ## The threaded tests of libcairn under ThreadSanitizer (build-tsan/)
 	@scripts/install_deps.sh build test
 	@$(CMAKE) --preset tsan && $(CMAKE) --build build-tsan -j $(JOBS)
 	@$(PYTHON) scripts/run_tests.py --build build-tsan \
-		--regex '^(unit.(session_threads|racing_changes|session_protect)|api)' \
+		--regex '^(unit.session_protect|api)' \
 		--exclude '(hostile.(variables|counting_threads|storing_handler|page_zero)|remapped.(by_(grand)?child|after_many_births|born_within))'
 
 install: build ## Install under PREFIX (/usr/local); DESTDIR is honoured

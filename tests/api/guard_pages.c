@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * guard_pages_test TRACKER SURFACE STRATEGY: guard pages (MADV_GUARD_INSTALL), as a libc puts them
+ * guard_pages TRACKER SURFACE STRATEGY: guard pages (MADV_GUARD_INSTALL), as a libc puts them
  * below the stacks of threads. What was one when it was first tracked is left alone; one that came
  * later goes again when a restore puts back what was there.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * heap_stack_test TRACKER: checkpoints on a stack of the program's own making. In the heap nobody
+ * heap_stack TRACKER: checkpoints on a stack of the program's own making. In the heap nobody
  * knows where it ends, and what lies above it is not to be put back: refused, until it is an area.
  * In a mapping of its own it ends with that.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * racing_changes_test TRACKER: another thread stores to a page at the very moment at which
+ * racing_changes TRACKER: another thread stores to a page at the very moment at which
  * cairn_changes looks at it. What the interval in question wrote is reported, and nothing that
  * came after it.
  */

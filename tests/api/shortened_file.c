@@ -1,32 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A private file mapping whose file is cut short under it: its pages are gone, and whoever touches
- * them is killed by SIGBUS. That may not happen inside the engine.
- * cut_file_test TRACKER [clean]
+ * shortened_file TRACKER [clean]: a private file mapping whose file is cut short under it: its
+ * pages are gone, and whoever touches them is killed by SIGBUS. The engine may not be.
  *
  * With "clean" one of the pages that go has not been written since the first checkpoint: a tracker
  * that has no copy of it cannot go back to when it was there.
  */
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-#include "cairn/cairn.h"
+#include "../lib/harness.h"
 
 #define PAGE 4096ul
-
-static int failures;
-static bool copies = true; /* the tracker has the content of clean pages */
-
-static void expect(bool good, const char *what, int err)
-{
-	if (good)
-		return;
-	fprintf(stderr, "%s: %d (%s)\n", what, err, cairn_strerror(err));
-	failures++;
-}
 
 static int ignore_change(void *ctx, void *addr, size_t len, const void *from, const void *to)
 {
@@ -35,69 +19,56 @@ static int ignore_change(void *ctx, void *addr, size_t len, const void *from, co
 
 int main(int argc, char **argv)
 {
-	struct cairn_options options = CAIRN_OPTIONS_INIT;
-	int fd = memfd_create("cut", 0), err;
-	bool clean = argc > 2;
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	int fd = memfd_create("shortened_file", 0);
+	bool clean = argc > 2, copies; /* the tracker has the content of clean pages */
 	uint64_t first, second, third;
-	volatile char *map;
+	volatile uint8_t *map;
 	cairn_t *c;
-	char byte;
+	uint8_t byte;
 
-	if (fd < 0 || ftruncate(fd, 4 * PAGE) < 0)
-		return 1;
+	CHECK(fd >= 0 && ftruncate(fd, 4 * PAGE) == 0);
 	map = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-	memset((char *)map, 'a', 4 * PAGE);
-	options.tracker = argc > 1 ? argv[1] : "auto";
-	options.surface = "none";
-	options.keep = 8;
-	err = cairn_open(&c, &options);
-	if (err == CAIRN_ENOTRACK) {
-		printf("SKIP: tracker %s (this host cannot run it)\n", options.tracker);
-		return 77;
-	}
-	expect(err >= 0, "cairn_open", err);
-	if (clean)
-		copies = strcmp(options.tracker, "uffd") && strcmp(options.tracker, "mprotect");
-	err = cairn_area_add(c, (char *)map, 4 * PAGE);
-	expect(err >= 0, "cairn_area_add", err);
-	err = cairn_checkpoint(c, &first);
-	expect(err >= 0, "first checkpoint", err);
+	CHECK(map != MAP_FAILED);
+	memset((void *)map, 'a', 4 * PAGE);
+	o.tracker = argc > 1 ? argv[1] : "auto";
+	o.surface = "none";
+	o.keep = 8;
+	copies = !clean || (strcmp(o.tracker, "uffd") && strcmp(o.tracker, "mprotect"));
+	c = test_open(&o);
+	CHECK_OK(cairn_area_add(c, (void *)map, 4 * PAGE));
+	CHECK_RC(cairn_checkpoint(c, &first), CAIRN_TAKEN);
 	map[0] = 'b';
 	map[2 * PAGE] = 'b';
-	err = cairn_checkpoint(c, &second);
-	expect(err >= 0, "second checkpoint", err);
+	CHECK_RC(cairn_checkpoint(c, &second), CAIRN_TAKEN);
 	map[0] = 'c';
 	if (!clean)
 		map[PAGE] = 'c';
 	map[2 * PAGE] = 'c';
 	map[3 * PAGE] = 'c';
-	if (ftruncate(fd, PAGE) < 0)
-		return 1;
+	CHECK(ftruncate(fd, PAGE) == 0);
 
 	/* The past is there; going back to it is refused, and changes nothing. */
-	err = cairn_peek(c, second, (char *)map + 2 * PAGE, &byte, 1);
-	expect(err >= 0 && byte == 'b', "peek of a page that is cut off", err);
-	err = cairn_changes(c, second, CAIRN_NOW, ignore_change, NULL);
-	expect(copies ? err >= 0 : err == CAIRN_ELAYOUT, "changes", err);
-	err = cairn_rewind(c, second);
-	expect(err == CAIRN_ELAYOUT && map[0] == 'c', "rewind to the newest", err);
-	err = cairn_rewind(c, first);
-	expect(err == CAIRN_ELAYOUT && map[0] == 'c', "rewind to an older one", err);
-	err = cairn_checkpoint(c, &third);
-	expect(err >= 0, "third checkpoint", err);
+	CHECK_OK(cairn_peek(c, second, (void *)(map + 2 * PAGE), &byte, 1));
+	CHECK_U64(byte, 'b');
+	CHECK_RC(cairn_changes(c, second, CAIRN_NOW, ignore_change, NULL),
+		copies ? 0 : CAIRN_ELAYOUT);
+	CHECK_RC(cairn_rewind(c, second), CAIRN_ELAYOUT);
+	CHECK_RC(cairn_rewind(c, first), CAIRN_ELAYOUT);
+	CHECK_U64(map[0], 'c');
+	CHECK_RC(cairn_checkpoint(c, &third), CAIRN_TAKEN);
 
 	/* When the file is as long as it was, everything can be put back. */
-	if (ftruncate(fd, 4 * PAGE) < 0)
-		return 1;
-	err = cairn_rewind(c, third);
-	expect(err >= 0 && map[0] == 'c' && map[2 * PAGE] == 0, "rewind to the cut file", err);
-	err = cairn_rewind(c, second);
-	if (copies)
-		expect(err >= 0 && map[0] == 'b' && map[PAGE] == 'a' && map[2 * PAGE] == 'b',
-			"rewind to before", err);
-	else
-		expect(err < 0 && map[0] == 'c' && map[2 * PAGE] == 0, "rewind to before", err);
-	err = cairn_close(c);
-	expect(err >= 0, "cairn_close", err);
-	return failures != 0;
+	CHECK(ftruncate(fd, 4 * PAGE) == 0);
+	CHECK_OK(cairn_rewind(c, third));
+	CHECK(map[0] == 'c' && map[2 * PAGE] == 0);
+	if (copies) {
+		CHECK_OK(cairn_rewind(c, second));
+		CHECK(map[0] == 'b' && map[PAGE] == 'a' && map[2 * PAGE] == 'b');
+	} else {
+		CHECK(cairn_rewind(c, second) < 0);
+		CHECK(map[0] == 'c' && map[2 * PAGE] == 0);
+	}
+	CHECK_OK(cairn_close(c));
+	return 0;
 }

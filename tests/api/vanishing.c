@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * vanishing_test TRACKER WAY STRATEGY: an area that another thread takes away and brings back all
+ * vanishing TRACKER WAY STRATEGY: an area that another thread takes away and brings back all
  * the time. Whatever the engine does at that moment, it may not be killed for it, and memory beside
  * the area is as exact as ever. Ways: "cut" a file under its private mapping, "unmap", "guard"
  * (MADV_GUARD_INSTALL), "close" (PROT_NONE, mapped anew).
@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -27,7 +28,7 @@
 
 static int fd = -1;
 static volatile uint8_t *area;
-static volatile bool stop;
+static atomic_bool stop;
 
 static bool map(int prot)
 {
