@@ -12,11 +12,19 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import string
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
+
+# Modules of cairn-cc lie beside libcairn. None is compiled into a folder that may be another's.
+sys.path[:1] = [str(Path(__file__).resolve().parent.parent / folder / "cairn-cc")
+                for folder in ("lib", "@CMAKE_INSTALL_LIBDIR@")]  # fmt: skip
+sys.dont_write_bytecode = True
+
+from linked_files import (  # noqa: E402
+    BEGINS, MADE_FOR, SYSTEM_DIRS, bitcode_version, find_inputs, native_code, read,
+)  # fmt: skip
+from long_words import execute  # noqa: E402
 
 # Filled in when the tree is configured.
 LLVM = int("@version@")
@@ -51,18 +59,8 @@ STOPS = {name: name for name in ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only",
 STOPS |= {"--compile": "-c", "--assemble": "-S", "--preprocess": "-E"}
 HEADER_ENDS = (".h", ".hh", ".hpp", ".hxx", ".hp", ".H")
 CXX_ENDS = (".cc", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".ii")
-SYSTEM_DIRS = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib",
-               "/lib32", "/usr/lib32")  # fmt: skip
 # What makes the linker write a program that is not position independent.
 FIXED_PLACE = {"-no-pie", "--no-pie", "-nopie", "-no-pic-executable", "--no-pic-executable"}
-# Words by which code with hooks says what it was made for (src/rt/abi.h).
-MADE_FOR = re.compile(rb"__cairn_abi_([a-z]+_?\w*)\0")
-# What begins an interval: code that is linked without bitcode and names one of these may do so.
-BEGINS = (b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close", b"cairn_resume",
-          b"__cairn_site")  # fmt: skip
-# How bitcode begins, in a file or a member of an archive, up to who wrote it.
-BITCODE = re.compile(rb"(?:\A|`\n)BC\xc0\xde5\x14\0\0....b\x0c0\$(.{6})", re.S)
-LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits + "._"
 PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
 
 
@@ -292,32 +290,6 @@ class Command:
         return ",".join(f"{key}={value}" for key, value in items)
 
 
-def find_inputs(name: str, dirs: list[str]) -> list[Path]:
-    """The files that an input of the linker may mean."""
-    if not name.startswith("-l"):  # what is no file, as /dev/stdin, can be read but once
-        return [Path(name)] if Path(name).is_file() else []
-    names = [name[3:]] if name[2:3] == ":" else [f"lib{name[2:]}.so", f"lib{name[2:]}.a"]
-    found = (Path(folder) / n for folder in (*dirs, *SYSTEM_DIRS) for n in names)
-    return [path for path in found if path.is_file()]
-
-
-@cache
-def read(path: Path) -> bytes | None:
-    return path.read_bytes() if os.access(path, os.R_OK) else None
-
-
-def native_code(path: Path) -> bytes | None:
-    """The content of an object, an archive or assembly; empty of others; None if it has no say."""
-    content = read(path)
-    if content is None:
-        return None
-    if content.startswith(b"!<thin>") or (path.suffix == ".so" and content.startswith(b"/*")):
-        # It only names other files.
-        return b"" if path.parent.as_posix() in SYSTEM_DIRS else None
-    native = content.startswith((b"\x7fELF", b"!<arch>")) or path.suffix in (".s", ".S", ".sx")
-    return content if native else b""
-
-
 def expand(words: list[str]) -> list[str]:
     """The words with those of response files in their places."""
     out: list[str] = []
@@ -440,17 +412,9 @@ def refuse(path: Path, line: str) -> None:
 def check_bitcode(command: Command) -> None:
     """What a newer LLVM has written may mean something else to the one that links."""
     for path in command.paths():
-        version = max(map(written_by, BITCODE.findall(read(path) or b"")), default=0)
+        version = bitcode_version(path)
         if version > LLVM:
             refuse(path, f"{path} has bitcode of LLVM {version}; this link is by LLVM {LLVM}")
-
-
-def written_by(letters: bytes) -> int:
-    """The version in "LLVM22.1.8": the length, and letters, of six bits each."""
-    bits = int.from_bytes(letters, "little")
-    name = "".join(LETTERS[bits >> at & 63] for at in range(6, 48, 6))
-    version = re.match(r"LLVM(\d+)", name)
-    return int(version[1]) if version else 0
 
 
 def check_objects(command: Command) -> None:
@@ -589,11 +553,16 @@ def main() -> int:
     if "--help" in sys.argv[1:]:
         print(HELP, flush=True)
     whole = command.links() and not command.partial() and not command.per_unit()
-    os.environ["CAIRN_PASS"] = command.pass_options(whole)
-    os.environ["CAIRN_NATIVE"] = "\n".join(map(str, command.natives()))
-    os.environ["CAIRN_LOOPS"] = "\n".join(command.loops)
-    os.environ["CAIRN_LOOPS_ELSEWHERE"] = "\n".join(command.loops_elsewhere() if whole else [])
-    os.execv(clang, [clang, *own])
+    try:
+        execute([clang, *own], {
+            "CAIRN_PASS": command.pass_options(whole),
+            "CAIRN_NATIVE": "\n".join(map(str, command.natives())),
+            "CAIRN_LOOPS": "\n".join(command.loops),
+            "CAIRN_LOOPS_ELSEWHERE": "\n".join(command.loops_elsewhere() if whole else []),
+        })  # fmt: skip
+    except OSError as error:
+        print(f"{name}: {clang}: {error.strerror}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "loop_sites.h"
+#include "mangled.h"
+#include "options.h"
 #include "site_calls.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/DebugInfoMetadata.h"
@@ -7,7 +9,6 @@
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
-#include <cstdlib>
 
 using namespace llvm;
 
@@ -22,11 +23,11 @@ static constexpr const char *found_symbol = "__cairn_loop_of_the_profile";
 
 static std::vector<LoopIdentity> loops_of(const char *variable)
 {
-	const char *text = std::getenv(variable);
+	const std::string text = handed_over(variable);
 	SmallVector<StringRef, 8> lines;
 	std::vector<LoopIdentity> wanted;
 
-	StringRef(text ? text : "").split(lines, '\n', -1, false);
+	StringRef(text).split(lines, '\n', -1, false);
 	for (StringRef line : lines) {
 		std::optional<LoopIdentity> id = LoopIdentity::parse(line);
 
@@ -45,7 +46,7 @@ std::vector<LoopIdentity> wanted_loops()
 
 static std::string describe(const LoopIdentity &id)
 {
-	return id.function + " (" + id.file + (id.line ? ":" + utostr(id.line) : "") + "), loop " +
+	return shown(id.function) + " (" + id.file + (id.line ? ":" + utostr(id.line) : "") + "), loop " +
 		utostr(id.index + 1) + " of " + utostr(id.count);
 }
 

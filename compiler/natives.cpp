@@ -6,7 +6,6 @@
 #include "llvm/Object/Archive.h"
 #include "llvm/Object/ELFObjectFile.h"
 #include "llvm/TargetParser/Triple.h"
-#include <cstdlib>
 
 using namespace llvm;
 
@@ -14,10 +13,10 @@ namespace cairn {
 
 Natives::Natives()
 {
-	const char *paths = std::getenv("CAIRN_NATIVE");
+	const std::string paths = handed_over("CAIRN_NATIVE");
 	SmallVector<StringRef, 8> lines;
 
-	StringRef(paths ? paths : "").split(lines, '\n', -1, false);
+	StringRef(paths).split(lines, '\n', -1, false);
 	for (StringRef line : lines)
 		read(line.str());
 }

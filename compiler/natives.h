@@ -29,7 +29,12 @@ public:
 	void mark(llvm::Module &m, const AbiList &list) const;
 
 	// Which file defines it; empty: none.
-	llvm::StringRef where(llvm::StringRef function) const { return files.lookup(function); }
+	llvm::StringRef where(llvm::StringRef function) const
+	{
+		auto found = files.find(function); // lookup() returns a copy
+
+		return found == files.end() ? llvm::StringRef() : found->second;
+	}
 
 private:
 	llvm::StringMap<std::string> files; // by the names of functions

@@ -5,6 +5,8 @@
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <cstdlib>
 
 using namespace llvm;
 
@@ -49,7 +51,22 @@ static Site read_site(StringRef item, StringRef value)
 	return site;
 }
 
-Options Options::parse(const char *text)
+std::string handed_over(const char *variable)
+{
+	const char *value = std::getenv(variable);
+	StringRef text(value ? value : "");
+
+	if (!text.starts_with("@/proc/self/fd/"))
+		return text.str();
+	auto file = MemoryBuffer::getFile(text.drop_front(), /*IsText=*/false,
+		/*RequiresNullTerminator=*/false);
+	if (!file)
+		report_fatal_error(Twine("cairn: ") + variable + " is " + text + ": " +
+				file.getError().message(), /*gen_crash_diag=*/false);
+	return (*file)->getBuffer().str();
+}
+
+Options Options::parse(StringRef text)
 {
 	Options o;
 	SmallVector<StringRef, 16> items;
@@ -68,7 +85,7 @@ Options Options::parse(const char *text)
 		{ "warn-uncovered", &o.warn_uncovered }, { "site-one", &o.site_one },
 	};
 
-	StringRef(text ? text : "").split(items, ',', -1, false);
+	text.split(items, ',', -1, false);
 	for (StringRef item : items) {
 		auto [key, value] = item.split('=');
 		bool known = false;

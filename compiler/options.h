@@ -4,6 +4,7 @@
 #ifndef CAIRN_COMPILER_OPTIONS_H
 #define CAIRN_COMPILER_OPTIONS_H
 
+#include "llvm/ADT/StringRef.h"
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct Site {
 	bool is_long = false; // the intervals that it begins are
 	unsigned every = 1; // so many-th time
 };
+
+// A variable that cairn-cc has set, or what is in the file that it names (compiler/long_words.py).
+std::string handed_over(const char *variable);
 
 struct Options {
 	Tracker tracker = Tracker::Shadow;
@@ -61,7 +65,8 @@ struct Options {
 	bool bytes() const { return tracker == Tracker::Shadow && !shift; }
 
 	// "key=value,..."; an unknown key or value ends the compiler with a line that names it.
-	static Options parse(const char *text);
+	static Options parse(llvm::StringRef text);
+	static Options given() { return parse(handed_over("CAIRN_PASS")); }
 };
 
 } // namespace cairn

@@ -24,7 +24,6 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
-#include <cstdlib>
 
 using namespace llvm;
 using namespace cairn;
@@ -89,7 +88,7 @@ struct StoreHookPass : PassInfoMixin<StoreHookPass> {
 
 	PreservedAnalyses run(Module &m, ModuleAnalysisManager &managers)
 	{
-		Options o = Options::parse(std::getenv("CAIRN_PASS"));
+		Options o = Options::given();
 
 		if (o.profile || m.getModuleFlag(done_flag))
 			return PreservedAnalyses::all();
@@ -149,7 +148,7 @@ struct LoopPass : PassInfoMixin<LoopPass> {
 
 	PreservedAnalyses run(Module &m, ModuleAnalysisManager &)
 	{
-		Options o = Options::parse(std::getenv("CAIRN_PASS"));
+		Options o = Options::given();
 
 		if (m.getModuleFlag(loops_flag) || (!o.profile && wanted_loops().empty()))
 			return PreservedAnalyses::all();
@@ -169,7 +168,7 @@ struct FacetPass : PassInfoMixin<FacetPass> {
 
 	PreservedAnalyses run(Module &m, ModuleAnalysisManager &)
 	{
-		Options o = Options::parse(std::getenv("CAIRN_PASS"));
+		Options o = Options::given();
 
 		if (o.profile || !o.wrap || !keep_facet_ranges(m))
 			return PreservedAnalyses::all();
@@ -182,7 +181,7 @@ struct SitePass : PassInfoMixin<SitePass> {
 
 	PreservedAnalyses run(Module &m, ModuleAnalysisManager &)
 	{
-		keep_sites(m, Options::parse(std::getenv("CAIRN_PASS")));
+		keep_sites(m, Options::given());
 		return PreservedAnalyses::none();
 	}
 };
@@ -220,7 +219,7 @@ void register_with(PassBuilder &builder)
 	// the phase.
 	builder.registerOptimizerLastEPCallback(
 		[](ModulePassManager &passes, OptimizationLevel, auto...) {
-			if (!Options::parse(std::getenv("CAIRN_PASS")).lto)
+			if (!Options::given().lto)
 				passes.addPass(StoreHookPass());
 		});
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "report.h"
+#include "mangled.h"
 #include "llvm/IR/DebugInfoMetadata.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/raw_ostream.h"
@@ -24,7 +25,7 @@ void Report::unknown(const Function &f, const Unknown &u)
 	unknowns++;
 	if (!on)
 		return;
-	errs() << "cairn: " << f.getName() << ": not covered: " << u.what;
+	errs() << "cairn: " << shown(f.getName()) << ": not covered: " << u.what;
 	print_place(u.at->getDebugLoc());
 	errs() << "\n";
 }
@@ -40,8 +41,8 @@ void Report::uncovered(StringRef external)
 {
 	uncovereds++;
 	if (on)
-		errs() << "cairn: external function may write memory and is not covered: " << external
-		       << "\n";
+		errs() << "cairn: external function may write memory and is not covered: "
+		       << shown(external) << "\n";
 }
 
 void Report::facet(StringRef id)
@@ -56,13 +57,13 @@ void Report::wrapped(StringRef external)
 {
 	wraps++;
 	if (on)
-		errs() << "cairn: external function is covered: " << external << "\n";
+		errs() << "cairn: external function is covered: " << shown(external) << "\n";
 }
 
 void Report::own(StringRef function, StringRef file, bool alike)
 {
 	if (on)
-		errs() << "cairn: " << function << " is of " << file
+		errs() << "cairn: " << shown(function) << " is of " << file
 		       << (alike ? ", and taken for libc's\n" : ", and not taken for libc's\n");
 }
 
@@ -77,7 +78,8 @@ void Report::long_loop(const BasicBlock &header, const DebugLoc &at, bool split)
 	long_loops++;
 	if (!on)
 		return;
-	errs() << "cairn: " << header.getParent()->getName() << ": an interval may be long: a loop";
+	errs() << "cairn: " << shown(header.getParent()->getName())
+	       << ": an interval may be long: a loop";
 	print_place(at);
 	errs() << " without a known bound" << (split && hybrid ? ", in two versions" : "") << "\n";
 }
@@ -92,7 +94,7 @@ void Report::function(const FunctionFigures &f)
 	aggregated += f.aggregated;
 	redundant += f.redundant;
 	if (on)
-		errs() << "cairn: " << f.function->getName() << ": " << f.writes << " writes, "
+		errs() << "cairn: " << shown(f.function->getName()) << ": " << f.writes << " writes, "
 		       << f.stack << " stack, " << f.fresh << " fresh, " << f.loops
 		       << " loops, " << f.aggregated << " aggregated, " << f.redundant
 		       << " redundant, " << f.checks << " checks\n";

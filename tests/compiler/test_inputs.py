@@ -6,8 +6,10 @@
 """
 
 import os
+import re
 import sys
 import unittest
+from pathlib import Path
 
 import test_cairn_cc
 
@@ -40,6 +42,48 @@ class Inputs(test_cairn_cc.Compiling):
     def test_quote_left_open(self) -> None:
         self.write("words", "-O2 \"program.c")
         self.assertIn("cairn-cc: @words: No closing quotation", self.cc("@words", status=1).stderr)
+
+    def test_more_words_than_execve_takes(self) -> None:
+        """For clang, and in what the pass is told of native files."""
+        long = "x" * 200
+        folder = self.folder / long
+        folder.mkdir()
+        names = []
+        for i in range(800):
+            names.append(f"{folder}/{i}.o")
+            if i:
+                os.link(f"{folder}/0.o", names[-1])
+            else:
+                self.native("cc", "-x", "c", "/dev/null", "-c", "-o", names[0])
+        # libc's name, and another function: what the pass is told of the last object.
+        self.write("own.c", "void regfree(int *w) { *w = 7; }")
+        self.native("cc", "-c", "own.c", "-o", f"{folder}/own.o")
+        self.write("calls.c", "void regfree(int *); int main(void) { int w; regfree(&w); "
+                   "return w - 7 + D2999 + sizeof(QUOTED) - 4; }")  # fmt: skip
+        words = [f"-DD{i}=0 -DE{i}={long * 4}" for i in range(3000)]
+        self.write("words", "\n".join([*words, "-O1 '-DQUOTED=\"\\\\\\\"'\"'\"'\"'",
+                                       "calls.c -fcairn-report", *names, f"{folder}/own.o"]))
+        done = self.cc("@words")
+        self.assertIn(f"regfree is of {folder}/own.o, and not taken for libc's", done.stderr)
+        self.assertEqual(self.run_built(), "")
+
+    def test_no_compiler(self) -> None:
+        script = Path(test_cairn_cc.CAIRN_CC).read_text()
+        self.write("cairn-cc", re.sub(r'^CLANG = .*', 'CLANG = "/none"', script, flags=re.M))
+        os.chmod(self.folder / "cairn-cc", 0o755)
+        (self.folder / "lib").symlink_to(Path(test_cairn_cc.CAIRN_CC).parent.parent / "lib")
+        (self.folder / "bin").mkdir()
+        os.rename(self.folder / "cairn-cc", self.folder / "bin/cairn-cc")
+        done = self.cc("program.c", compiler=str(self.folder / "bin/cairn-cc"), status=1)
+        self.assertEqual(done.stderr, "cairn-cc: /none: No such file or directory\n")
+
+    def test_names_of_cxx(self) -> None:
+        """By their symbols, as options take them, and as they are written."""
+        self.write("in.cc", "namespace some { void out(int *); int *where; }\n"
+                   "int main() { some::out(some::where); return 0; }")
+        said = self.cc("in.cc", "-c", "-fcairn-unit", "-fcairn-report").stderr
+        self.assertIn("not covered: _ZN4some3outEPi (some::out(int*))\n", said)
+        self.assertIn("cairn: main: ", said)
 
 
 if __name__ == "__main__":

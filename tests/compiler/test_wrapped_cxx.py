@@ -29,7 +29,7 @@ def covered(compiler: str, root: Path, words: list[str]) -> set[str]:
          "-o", "built", "-fcairn-report", *flags],
         check=True, capture_output=True, text=True,
     ).stderr  # fmt: skip
-    return set(re.findall("external function is covered: (.*)", said))
+    return set(re.findall(r"external function is covered: (\S+)", said))
 
 
 def main() -> int:

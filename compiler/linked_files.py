@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""The files of a link: which are meant, what is native in them, which LLVM wrote their bitcode."""
+
+from __future__ import annotations
+
+import os
+import re
+import string
+from functools import cache
+from pathlib import Path
+
+SYSTEM_DIRS = ("/usr/local/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/usr/lib",
+               "/lib32", "/usr/lib32")  # fmt: skip
+# Words by which code with hooks says what it was made for (src/rt/abi.h).
+MADE_FOR = re.compile(rb"__cairn_abi_([a-z]+_?\w*)\0")
+# What begins an interval: code that is linked without bitcode and names one of these may do so.
+BEGINS = (b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close", b"cairn_resume",
+          b"__cairn_site")  # fmt: skip
+# How bitcode begins, in a file or a member of an archive, up to who wrote it.
+BITCODE = re.compile(rb"(?:\A|`\n)BC\xc0\xde5\x14\0\0....b\x0c0\$(.{6})", re.S)
+LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits + "._"
+
+
+def find_inputs(name: str, dirs: list[str]) -> list[Path]:
+    """The files that an input of the linker may mean."""
+    if not name.startswith("-l"):  # what is no file, as /dev/stdin, can be read but once
+        return [Path(name)] if Path(name).is_file() else []
+    names = [name[3:]] if name[2:3] == ":" else [f"lib{name[2:]}.so", f"lib{name[2:]}.a"]
+    found = (Path(folder) / n for folder in (*dirs, *SYSTEM_DIRS) for n in names)
+    return [path for path in found if path.is_file()]
+
+
+@cache
+def read(path: Path) -> bytes | None:
+    return path.read_bytes() if os.access(path, os.R_OK) else None
+
+
+def native_code(path: Path) -> bytes | None:
+    """The content of an object, an archive or assembly; empty of others; None if it has no say."""
+    content = read(path)
+    if content is None:
+        return None
+    if content.startswith(b"!<thin>") or (path.suffix == ".so" and content.startswith(b"/*")):
+        # It only names other files.
+        return b"" if path.parent.as_posix() in SYSTEM_DIRS else None
+    native = content.startswith((b"\x7fELF", b"!<arch>")) or path.suffix in (".s", ".S", ".sx")
+    return content if native else b""
+
+
+def bitcode_version(path: Path) -> int:
+    """Of the newest LLVM that has written of it; 0 without bitcode."""
+    return max(map(written_by, BITCODE.findall(read(path) or b"")), default=0)
+
+
+def written_by(letters: bytes) -> int:
+    """The version in "LLVM22.1.8": the length, and letters, of six bits each."""
+    bits = int.from_bytes(letters, "little")
+    name = "".join(LETTERS[bits >> at & 63] for at in range(6, 48, 6))
+    version = re.match(r"LLVM(\d+)", name)
+    return int(version[1]) if version else 0
