@@ -118,6 +118,14 @@ private:
 		case Intrinsic::x86_fxsave64:
 			found.writes.push_back({ n, n->getArgOperand(0), 512, Align(16) });
 			return;
+		case Intrinsic::x86_xsave:
+		case Intrinsic::x86_xsave64:
+		case Intrinsic::x86_xsaveopt:
+		case Intrinsic::x86_xsaveopt64:
+			return registers(n, false);
+		case Intrinsic::x86_xsavec:
+		case Intrinsic::x86_xsavec64:
+			return registers(n, true);
 		case Intrinsic::x86_movdir64b:
 			found.writes.push_back({ n, n->getArgOperand(0), 64, Align(64) });
 			return;
@@ -133,6 +141,10 @@ private:
 		case Intrinsic::x86_sse2_maskmov_dqu:
 		case Intrinsic::x86_mmx_maskmovq:
 			return signs(n, 2, 1, 0);
+		case Intrinsic::x86_fxrstor:
+		case Intrinsic::x86_fxrstor64:
+		case Intrinsic::x86_xrstor:
+		case Intrinsic::x86_xrstor64:
 		case Intrinsic::vaend:
 		case Intrinsic::lifetime_start:
 		case Intrinsic::lifetime_end:
@@ -151,6 +163,19 @@ private:
 			if (n->mayWriteToMemory() && writes_through_pointer(n))
 				found.unknown.push_back({ n, "an intrinsic that writes memory" });
 		}
+	}
+
+	// XSAVE and its like, (area, high, low): the run-time asks the processor (src/rt/xsave_area.c).
+	void registers(IntrinsicInst *n, bool compact)
+	{
+		IRBuilder<> b(n);
+		Type *half = b.getInt32Ty();
+		FunctionCallee length = n->getModule()->getOrInsertFunction("__cairn_xsave_length",
+			b.getIntPtrTy(layout), half, half, half);
+
+		found.long_writes.push_back({ n, n->getArgOperand(0),
+			b.CreateCall(length, { n->getArgOperand(2), n->getArgOperand(1),
+				b.getInt32(compact) }) });
 	}
 
 	bool narrow() const { return layout.getPointerSize() == 4; }

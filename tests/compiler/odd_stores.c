@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stores that are no store of LLVM's: by libatomic, by __builtin_setjmp, by FXSAVE, and by
- * instructions of AVX-512, if there are any. argv: TRACKER.
+ * Stores that are no store of LLVM's: by libatomic, by __builtin_setjmp, by FXSAVE and XSAVE,
+ * and by instructions of AVX-512, if there are any. argv: TRACKER.
  */
+#include <cpuid.h>
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "../lib/harness.h"
 
 #define WIDE __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq"), noinline))
-#define LEN  8192
+#define LEN  (5 << 14)
 
 struct pair {
 	long a, b;
@@ -74,6 +75,52 @@ __attribute__((target("fxsr"), noinline)) static void store_registers(void)
 	_fxsave64(memory + 6144);
 }
 
+/* Each in an area of its own, at the end of which is the last byte that it may write. */
+__attribute__((target("xsave"), noinline)) static void store_state(long long mask)
+{
+	_xsave(memory + 16384, mask);
+	_xsave64(memory + 2 * 16384, mask);
+}
+
+__attribute__((target("xsave,xsaveopt"), noinline)) static void store_changed_state(long long mask)
+{
+	_xsaveopt64(memory + 3 * 16384, mask);
+}
+
+__attribute__((target("xsave,xsavec"), noinline)) static void store_compact_state(long long mask)
+{
+	_xsavec64(memory + 4 * 16384, mask);
+}
+
+static void store_all_state(void)
+{
+	unsigned a = 0, b, c = 0, d;
+
+	__cpuid(1, a, b, c, d);
+	if (!(c & bit_OSXSAVE))
+		return;
+	store_state(-1);
+	__cpuid_count(0xd, 1, a, b, c, d);
+	if (a & 1)
+		store_changed_state(-1);
+	if (a & 2)
+		store_compact_state(-1);
+}
+
+/* An area without room for more than was asked for, where nothing is behind it. */
+__attribute__((target("xsave,xsavec"), noinline)) static void store_state_at_edge(void)
+{
+	unsigned a = 0, b, c = 0, d;
+	char *edge;
+
+	__cpuid(1, a, b, c, d);
+	if (!(c & bit_OSXSAVE))
+		return;
+	edge = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(edge != MAP_FAILED && !munmap(edge + 4096, 4096));
+	_xsave(edge + 4096 - 576, 3);
+}
+
 /* Lanes that are masked out may lie where nothing is. */
 static void store_at_edge(void)
 {
@@ -108,6 +155,7 @@ int main(int argc, char **argv)
 	store_atomics(2, &expected);
 	take_jump(4);
 	store_registers();
+	store_all_state();
 	if (wide)
 		store_lanes(memory + 100, 0xa5a5a5a5u);
 	CHECK(((struct pair *)&pair)->a == 2 && memcmp(jump, jump_copy, sizeof(jump)));
@@ -121,6 +169,7 @@ int main(int argc, char **argv)
 	CHECK(!memcmp(memory, copy, LEN));
 	if (wide)
 		store_at_edge();
+	store_state_at_edge();
 	CHECK_OK(cairn_close(c));
 	if (!wide) {
 		printf("SKIP: AVX-512\n");
