@@ -12,7 +12,8 @@
  *
  * Environment: CHECKED_LOG, a file, which gets a line for each comparison: "same PID CHECKPOINT
  * BYTES", or "MISMATCH", "REFUSED", "KILLED" with more. CHECKED_EVERY: checkpoints from one to the
- * next (on average; 100).
+ * next (on average; 100). CHECKED_IN_PLACE: the program itself goes back and compares, and has the
+ * interval again: for page mode, whose view of the pages (pagemap, keeper) no forked copy has.
  */
 #define _GNU_SOURCE
 #include <link.h>
@@ -39,6 +40,7 @@ static struct checker {
 	uint64_t random, every;
 	uint64_t until; /* checkpoints until the next that is compared */
 	bool armed;     /* `copy` is of the newest checkpoint */
+	bool back;      /* the program itself goes back to it, at its end */
 	struct snapshot copy;
 	struct range engine[RANGES_MAX];
 	size_t engine_count;
@@ -67,6 +69,7 @@ static void find_tls(void)
 }
 
 static uint64_t every_so_many = 100;
+static bool in_place;
 static char log_name[256] = "/dev/stderr";
 
 /* At the start: programs clear their environment. */
@@ -74,6 +77,7 @@ static __attribute__((constructor)) void ask_environment(void)
 {
 	const char *every = getenv("CHECKED_EVERY"), *log = getenv("CHECKED_LOG");
 
+	in_place = getenv("CHECKED_IN_PLACE");
 	if (every)
 		every_so_many = strtoul(every, NULL, 10);
 	if (log)
@@ -163,8 +167,8 @@ static void part_shared(void)
 	}
 }
 
-/* In the copy of the process, back at the checkpoint. */
-static void compare(uint64_t id)
+/* Back at the checkpoint. */
+static bool compare(uint64_t id)
 {
 	const struct range *r;
 	char *p = find_difference(&checker->copy, &r);
@@ -176,7 +180,7 @@ static void compare(uint64_t id)
 		tell("MISMATCH %d %lu %p of %p-%p, program + 0x%lx\n", checker->owner,
 			(unsigned long)id, (void *)p, (void *)r->begin, (void *)r->end,
 			(unsigned long)(p - __executable_start));
-	_exit(p != NULL);
+	return !p;
 }
 
 /* The interval ends: nobody but us sees the child that undoes it. */
@@ -185,6 +189,10 @@ static void check_interval(void)
 	int status;
 	long pid;
 
+	if (in_place) {
+		checker->back = true;
+		CHECK_OK(cairn_restore(checker->session, checker->copy.id));
+	}
 	find_engine();
 	advise_engine(MADV_KEEPONFORK);
 	pid = syscall(SYS_clone, 0ul, NULL, NULL, NULL, 0ul);
@@ -248,7 +256,11 @@ void __cairn_site(uint32_t *count, uint32_t every, uint32_t threads)
 	}
 	err = cairn_checkpoint(checker->session, &id);
 	if (err == CAIRN_RESTORED && getpid() != checker->owner)
+		_exit(!compare(checker->copy.id));
+	if (err == CAIRN_RESTORED && checker->back) {
 		compare(checker->copy.id);
+		checker->back = checker->armed = false;
+	}
 	if (err != CAIRN_RESTORED) {
 		CHECK_OK(err);
 		checker->copy.id = id;
