@@ -317,8 +317,8 @@ enum cairn_return {
  * are other threads and CAIRN_THREADS_ALL is set. After these errors the id is used up and marked
  * failed, and the program goes on: CAIRN_EMEMORY; CAIRN_EUNSUPPORTED on a stack in the heap that is
  * no area (its end is not known); -EBUSY if a mapping of the surface belongs to a userfaultfd of
- * the program's own ("async"; cairn_open too); -ENOMEM if RLIMIT_DATA leaves no room to open again
- * what "mprotect" would close.
+ * the program's own ("async"; cairn_open too); -ENOMEM if the hard RLIMIT_DATA leaves no room to
+ * open again what "mprotect" would close.
  */
 CRN_API CRN_MUST_CHECK int cairn_checkpoint(cairn_t *c, uint64_t *id)
 	__attribute__((returns_twice));

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program's limit on its address space. RLIMIT_AS counts reserved memory, also that of the
- * agent and the engine, which is a thousand times what a program with a limit of its own may allow
- * (vsftpd: 200 MB). So our share is added to the limit that the program sets, as far as the program
- * may raise it, and subtracted from the limit that it is told. Programs that it executes start with
- * the sum.
+ * The program's limits on its address space and its data. RLIMIT_AS counts reserved memory, also
+ * that of the agent and the engine, which is a thousand times what a program with a limit of its
+ * own may allow (vsftpd: 200 MB). So our share is added to the limit that the program sets, as far
+ * as the program may raise it, and subtracted from the limit that it is told. Programs that it
+ * executes start with the sum.
  *
  *	kernel's limit = told + space_added
  *
  * Before the first site only the agent is there: the soft limit is for that, and the hard one,
  * which a process may not raise later, leaves room for the engine. A session raises the soft one.
+ *
+ * RLIMIT_DATA does not count what a tracker has closed by mprotect. All of it is opened before that
+ * limit changes, since it may not be possible later. Checkpoints close it again if there is room.
  */
 #include <sys/resource.h>
 #include "base/log.h"
@@ -137,21 +140,41 @@ static long change(uintptr_t to, uintptr_t old)
 	return ret < 0 || !old ? ret : crn_user_write(old, &said, sizeof(said));
 }
 
+static long change_data(uintptr_t to, uintptr_t old)
+{
+	struct rlimit wanted, was;
+	int err = 0;
+	long ret;
+
+	if (crn_user_read(&wanted, to, sizeof(wanted)) < 0)
+		return -EFAULT;
+	if (crn_agent->session)
+		err = crn_data_limit_changing(crn_agent->session);
+	if (err < 0)
+		crn_warn("RLIMIT_DATA changes while protected memory cannot be opened: %s",
+			cairn_strerror(err));
+	ret = crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, &wanted, &was);
+	return ret < 0 || !old ? ret : crn_user_write(old, &was, sizeof(was));
+}
+
 bool crn_space_limit_call(struct crn_call *call)
 {
 	const long *a = call->args;
+	bool ours = (int)a[0] == 0 || (int)a[0] == crn_agent->pid;
 
-	if (call->nr == SYS_setrlimit && (unsigned)a[0] == RLIMIT_AS && a[1])
+	if (call->nr == SYS_setrlimit && (unsigned)a[0] == RLIMIT_DATA && a[1])
+		call->result = change_data((uintptr_t)a[1], 0);
+	else if (call->nr == SYS_prlimit64 && (unsigned)a[1] == RLIMIT_DATA && ours && a[2])
+		call->result = change_data((uintptr_t)a[2], (uintptr_t)a[3]);
+	else if (call->nr == SYS_setrlimit && (unsigned)a[0] == RLIMIT_AS && a[1])
 		call->result = change((uintptr_t)a[1], 0);
 	else if (call->nr == SYS_getrlimit && (unsigned)a[0] == RLIMIT_AS && a[1])
 		call->result = change(0, (uintptr_t)a[1]);
-	else if (call->nr == SYS_prlimit64 && (unsigned)a[1] == RLIMIT_AS &&
-		((int)a[0] == 0 || (int)a[0] == crn_agent->pid)) {
+	else if (call->nr == SYS_prlimit64 && (unsigned)a[1] == RLIMIT_AS && ours)
 		call->result = change((uintptr_t)a[2], (uintptr_t)a[3]);
-		if (a[2])
-			crn_call_raise(call); /* no hook comes by */
-	} else {
+	else
 		return false;
-	}
+	if (call->nr == SYS_prlimit64 && a[2])
+		crn_call_raise(call); /* no hook comes by */
 	return true;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include "base/bits.h"
 #include "base/copy.h"
@@ -7,6 +8,8 @@
 #include "os/limits.h"
 #include "os/memory.h"
 #include "os/sys.h"
+
+#define LIFT_TRIES 20
 
 static bool lift(int resource, struct crn_limit *was)
 {
@@ -44,11 +47,19 @@ int crn_limits_leave(size_t space, size_t data)
 	return data && limit != UINT64_MAX && crn_memory_data_used() + data > limit ? -ENOMEM : 0;
 }
 
+bool crn_limits_data(void)
+{
+	struct crn_limit limit;
+
+	return crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, NULL, &limit) >= 0 &&
+		limit.soft != UINT64_MAX;
+}
+
 uint64_t crn_memory_data_limit(void)
 {
 	struct crn_limit limit;
 
-	return crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, NULL, &limit) < 0 ? UINT64_MAX : limit.soft;
+	return crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, NULL, &limit) < 0 ? UINT64_MAX : limit.hard;
 }
 
 uint64_t crn_memory_data_used(void)
@@ -68,14 +79,28 @@ uint64_t crn_memory_data_used(void)
 	return kib << 10;
 }
 
+/* Other threads may do the same, and seem to have no limit, or no lower one, meanwhile. */
+static int protect_lifted(void *addr, size_t len, int prot)
+{
+	struct crn_limit was;
+	int err = -ENOMEM;
+
+	for (unsigned tries = 0; tries < LIFT_TRIES && err == -ENOMEM; tries++) {
+		bool lifted = tries && lift(RLIMIT_DATA, &was);
+
+		err = crn_memory_protect(addr, len, prot);
+		if (lifted)
+			crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, &was, NULL);
+	}
+	return err;
+}
+
 int crn_memory_reopen(void *addr, size_t len, int prot)
 {
-	int err = crn_memory_protect(addr, len, prot);
-	struct crn_limit was;
+	return protect_lifted(addr, len, prot);
+}
 
-	if (err != -ENOMEM || !lift(RLIMIT_DATA, &was))
-		return err;
-	err = crn_memory_protect(addr, len, prot);
-	crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, &was, NULL);
-	return err;
+int crn_memory_commit_own(void *addr, size_t len)
+{
+	return protect_lifted(addr, len, PROT_READ | PROT_WRITE) < 0 ? -ENOMEM : 0;
 }

@@ -348,6 +348,16 @@ int cairn_area_touch(cairn_t *c, void *addr, size_t len)
 	return err;
 }
 
+int crn_data_limit_changing(cairn_t *c)
+{
+	int err;
+
+	CRN_TRY(crn_lock(c));
+	err = c->ops->page.data_limit ? c->ops->page.data_limit(c->tracker) : 0;
+	crn_unlock(c);
+	return err;
+}
+
 int crn_touch_all(cairn_t *c)
 {
 	int err;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Taking checkpoints, and the marks that name them. */
+#include <errno.h>
 #include "session/engine.h"
 #include "rt/rt.h"
 #include "base/check.h"
@@ -7,6 +8,7 @@
 #include "base/log.h"
 #include "os/clock.h"
 #include "os/descriptor.h"
+#include "os/limits.h"
 #include "os/signal.h"
 #include "os/thread.h"
 
@@ -375,11 +377,12 @@ static void fill_mark(
 }
 
 /* The limit may be met at every checkpoint: once is enough. */
-static void tell_of_memory(cairn_t *c, uint64_t id)
+static void tell_of_memory(cairn_t *c, uint64_t id, int err)
 {
 	if (!c->memory_told)
-		crn_warn("checkpoint %lu is marked failed: %s", (unsigned long)id,
-			cairn_strerror(CAIRN_EMEMORY));
+		crn_warn("checkpoint %lu is marked failed: %s%s", (unsigned long)id,
+			cairn_strerror(err),
+			crn_limits_data() ? "; there is an RLIMIT_DATA (ulimit -d)" : "");
 	c->memory_told = true;
 }
 
@@ -413,7 +416,7 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 	}
 	if (crn_unlikely(past_lost)) {
 		if (lost == CAIRN_EMEMORY)
-			tell_of_memory(c, crn_mark_newest(c)->id);
+			tell_of_memory(c, crn_mark_newest(c)->id, lost);
 		struct crn_mark keep = *m;
 
 		/* The interval that just ended cannot be undone: neither can all before it. */
@@ -449,8 +452,8 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 	c->last_id++;
 	c->figures.checkpoints++;
 	if (err < 0) {
-		if (err == CAIRN_EMEMORY)
-			tell_of_memory(c, c->last_id);
+		if (err == CAIRN_EMEMORY || err == -ENOMEM)
+			tell_of_memory(c, c->last_id, err);
 		c->figures.failed++;
 		note_failed(c, c->last_id);
 	} else {

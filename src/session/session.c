@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "os/clock.h"
 #include "os/keeper.h"
+#include "os/limits.h"
 #include "os/log_writer.h"
 #include "os/memory.h"
 #include "os/pkey.h"
@@ -320,7 +321,8 @@ static int build(void *base, size_t reserved, const struct crn_host *host, uint6
 	uint8_t *stack;
 	cairn_t *c;
 
-	CRN_TRY(crn_arena_init(&arena, base, reserved, memory_max, apart, crn_memory_commit));
+	CRN_TRY(crn_arena_init(&arena, base, reserved, memory_max, apart,
+		crn_memory_commit_own));
 	stack = make_restore_stack(arena);
 	c = crn_block_alloc(arena, sizeof(*c));
 	if (!c)

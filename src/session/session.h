@@ -119,6 +119,8 @@ void crn_agent_in_flight(bool others, crn_output_fn fn, void *arg)
  * CAIRN_EMEMORY, or what the tracker answers.
  */
 int crn_touch_all(cairn_t *c);
+/* The same before RLIMIT_DATA changes, of what could not be opened later. */
+int crn_data_limit_changing(cairn_t *c);
 
 /*
  * Around the program's own mprotect of a range, for trackers that use protections themselves. NULL

@@ -218,6 +218,11 @@ struct crn_page_ops {
 	 */
 	int (*protection)(void *t, uintptr_t addr, size_t len, int prot);
 	/*
+	 * RLIMIT_DATA is about to change: save and leave open what would have to count as data
+	 * again when it is opened. NULL: nothing does.
+	 */
+	int (*data_limit)(void *t);
+	/*
 	 * The program has just been given this private anonymous memory, which will be an area.
 	 * Give its mapping the attributes of areas, so that the kernel merges it with a neighbour.
 	 * Later is too late, because the kernel does not merge mappings that have been written

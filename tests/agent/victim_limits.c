@@ -51,6 +51,19 @@ static uint64_t address_space(void)
 	return pages * 4096;
 }
 
+static uint64_t data_bytes(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	unsigned long kib = 0;
+	char line[200];
+
+	EXPECT(f);
+	while (fgets(line, sizeof(line), f) && sscanf(line, "VmData: %lu", &kib) != 1)
+		;
+	EXPECT(fclose(f) == 0 && kib);
+	return kib * 1024;
+}
+
 static char *map(size_t len, int flags)
 {
 	char *p = mmap(NULL, len, rw, anonymous | flags, -1, 0);
@@ -135,6 +148,25 @@ static void limits_itself_within(void)
 	limit(RLIMIT_AS, 150 * MB);
 	r = (struct rlimit){ MB, 150 * MB + 1 };
 	EXPECT(setrlimit(RLIMIT_AS, &r) < 0 && errno == EPERM);
+}
+
+/* What it had at the last site it can store to, although it has no room for more. */
+static void limits_its_data(void)
+{
+	char *p = map(4 * MB, 0);
+
+	gives_up(CAP_SYS_RESOURCE);
+	memset(p, 1, 4 * MB);
+	for (int i = 0; i < 200; i++) /* until no strategy takes it for hot */
+		EXPECT(poll(NULL, 0, 0) == 0);
+	limit(RLIMIT_DATA, data_bytes());
+	for (int i = 2; i < 4; i++) {
+		memset(p, i, 4 * MB);
+		EXPECT(poll(NULL, 0, 0) == 0);
+	}
+	for (size_t i = 0; i < 4 * MB; i++)
+		EXPECT(p[i] == 3);
+	EXPECT(mmap(NULL, 64 * MB, rw, anonymous, -1, 0) == MAP_FAILED && errno == ENOMEM);
 }
 
 /* So it is without the right to raise limits. */
@@ -353,6 +385,8 @@ int main(void)
 	limits_a_child(false, has_all_of_it);
 	limits_a_child(false, has_all_without_rights);
 	limits_a_child(true, limits_itself_within);
+	limits_a_child(true, limits_its_data);
+	limits_a_child(false, limits_its_data);
 	counts_to_the_end();
 	maps_in_turn();
 	printf("limits: ok\n");

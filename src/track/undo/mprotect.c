@@ -157,6 +157,19 @@ int undo_data_limit(struct crn_undo_pages *u)
 	return crn_memory_data_used() + (closed << (CRN_PAGE_SHIFT + 1)) > limit ? -ENOMEM : 0;
 }
 
+int undo_data_open(void *t)
+{
+	struct crn_undo_pages *u = t;
+
+	for (size_t i = 0; i < u->area_count; i++) {
+		const struct undo_area *a = u->areas[i];
+
+		if (counts(a))
+			CRN_TRY(undo_unprotect(u, a->begin, a->end - a->begin));
+	}
+	return 0;
+}
+
 static int mprotect_interval_end(void *t, struct crn_sink *sink)
 {
 	struct crn_undo_pages *u = t;

@@ -223,8 +223,12 @@ static int whole(struct crn_undo_pages *u)
 
 static int uffd_interval_end(void *t, struct crn_sink *sink)
 {
-	CRN_TRY(whole(t));
-	return undo_interval_end(t, sink);
+	struct crn_undo_pages *u = t;
+
+	CRN_TRY(whole(u));
+	if (atomic_load(&u->saved_count))
+		CRN_TRY(undo_data_limit(u)); /* of files, which mprotect closes */
+	return undo_interval_end(u, sink);
 }
 
 static int uffd_undo(void *t, struct crn_sink *sink)

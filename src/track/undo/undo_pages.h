@@ -229,6 +229,8 @@ static inline struct undo_area *undo_area_of(
  * does not have room for all of it beside what is data now.
  */
 int undo_data_limit(struct crn_undo_pages *u);
+/* Open all of it, before the limit changes. */
+int undo_data_open(void *t);
 void undo_hold(void *t, bool on);
 /* Free the frame of a word, if it has one. */
 void undo_frame_drop(struct crn_undo_pages *u, uintptr_t word);
@@ -465,6 +467,7 @@ static inline bool undo_guest_died(const struct crn_undo_pages *u)
 	.bytes = undo_bytes, .faults = undo_faults, .eager = undo_eager,                    \
 	.page = { .unprotect = undo_unprotect, .set_hot = undo_set_hot,                     \
 		.collect = undo_collect, .protection = undo_protection, \
+		.data_limit = undo_data_open,                           \
 		.resemble = undo_resemble }
 
 #endif
