@@ -232,7 +232,7 @@ SERVICES = {
     "bind": Service(
         _plain(BindServer), PROGRAMS["bind"].load, "queries", 500_000, 20_000, needs=("dnsperf",)
     ),
-    "proftpd": Service(ProftpdServer, ftp_load, "files", 5_000, 500),
+    "proftpd": Service(ProftpdServer, ftp_load, "files", 2_000, 500),
     "ftpd": Service(SessionServer, ftp_load, "files", 5_000, 500),
     "busybox": Service(BusyboxServer, ftp_load, "files", 5_000, 500),
 }  # fmt: skip
