@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +23,7 @@ sys.dont_write_bytecode = True
 from linked_files import (  # noqa: E402
     BEGINS, MADE_FOR, SYSTEM_DIRS, bitcode_version, find_inputs, native_code, read,
 )  # fmt: skip
-from long_words import execute  # noqa: E402
+from long_words import Wrong, execute, expand  # noqa: E402
 
 # Filled in when the tree is configured.
 LLVM = int("@version@")
@@ -61,11 +60,10 @@ HEADER_ENDS = (".h", ".hh", ".hpp", ".hxx", ".hp", ".H")
 CXX_ENDS = (".cc", ".cpp", ".cxx", ".c++", ".C", ".CPP", ".ii")
 # What makes the linker write a program that is not position independent.
 FIXED_PLACE = {"-no-pie", "--no-pie", "-nopie", "-no-pic-executable", "--no-pic-executable"}
+# Sanitizers whose own memory lies where a restore does not turn it back, or where the shadow is.
+OWN_MEMORY = {"address", "kernel-address", "hwaddress", "kernel-hwaddress", "thread", "memory",
+              "kernel-memory", "numerical", "type", "dataflow"}  # fmt: skip
 PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
-
-
-class Wrong(Exception):
-    """A command line that cannot be served: one line for the user."""
 
 
 class Command:
@@ -88,6 +86,9 @@ class Command:
         self.dirs: list[str] = []
         self.flags: set[str] = set()
         self.linker: set[str] = set()
+        self.wrapped: list[str] = []  # by --wrap
+        self.wrap_follows = False
+        self.sanitizers: set[str] = set()
         # Response files are read here, too: they may hold any option.
         self.read(list(expand(words)))
 
@@ -120,6 +121,11 @@ class Command:
         """What -Wl and -Xlinker hand over: libraries, folders and files."""
         for word in words:
             self.linker.add(word)
+            if word == "-Xlinker":  # its own word comes by itself
+                continue
+            if self.wrap_follows or word.startswith(("--wrap=", "-wrap=")):
+                self.wrapped.append(word.rpartition("=")[2])
+            self.wrap_follows = word in ("--wrap", "-wrap")
             if word.startswith("-L"):
                 self.dirs.append(word[2:])
             elif word.startswith("-l") or (not word.startswith("-") and Path(word).is_file()):
@@ -142,9 +148,19 @@ class Command:
             if word.startswith("-o") and word != "-o":
                 self.output = word[2:]
             self.flags.add(word)
+            self.note_sanitizers(word)
             self.note_for_linker(word.split(",")[1:] if word.startswith("-Wl,") else [word])
         else:
             self.files.append(word)
+
+    def note_sanitizers(self, word: str) -> None:
+        option, equals, names = word.partition("=")
+        if option == "-fsanitize" and equals:
+            self.sanitizers.update(names.split(","))
+        elif option == "-fno-sanitize" and equals:
+            self.sanitizers.difference_update(names.split(","))
+            if "all" in names.split(","):
+                self.sanitizers.clear()
 
     def read_own(self, word: str) -> None:
         name, equals, value = word.removeprefix("-fcairn-").partition("=")
@@ -290,21 +306,6 @@ class Command:
         return ",".join(f"{key}={value}" for key, value in items)
 
 
-def expand(words: list[str]) -> list[str]:
-    """The words with those of response files in their places."""
-    out: list[str] = []
-    for word in words:
-        path = Path(word[1:])
-        if word.startswith("@") and path.is_file():
-            try:
-                out += expand(shlex.split(os.fsdecode(path.read_bytes())))
-            except ValueError as error:
-                raise Wrong(f"{word}: {error}") from None
-        else:
-            out.append(word)
-    return out
-
-
 def check_narrow(command: Command) -> None:
     """What there is not with -m32."""
     library(NARROW)
@@ -337,6 +338,9 @@ def check(command: Command) -> None:
             raise Wrong(f"{word} is not supported: build for x86-64, or with -m32")
         if word == "-fsplit-stack" or (word.startswith("-fsanitize=") and "safe-stack" in word):
             raise Wrong(f"{word} is not supported: a checkpoint copies one stack")
+    for name in sorted(command.sanitizers & OWN_MEMORY):
+        raise Wrong(f"-fsanitize={name} is not supported: what it keeps of the program's memory is "
+                    "not restored with that; use it in a build by clang (undefined works)")
     if command.narrow():
         check_narrow(command)
     elif command.links() and not command.partial():
@@ -442,6 +446,16 @@ def check_objects(command: Command) -> None:
         refuse(path, f"{path} has hooks for {theirs}; this link is for {these}")
 
 
+def warn_of_wraps(command: Command) -> None:
+    """Functions that the linker and the run-time both wrap."""
+    code = read(Path(library("libcairn_rt_libc.a"))) or b""
+    for name in dict.fromkeys(command.wrapped):
+        if command.switches.get("wrap") != "off" and f"\0__cairn_wrap_{name}\0".encode() in code:
+            print(f"cairn-cc: warning: --wrap={name}: calls go to the run-time's wrapper of {name}"
+                  f", which need not call yours; let callers name yours (-D{name}=...)",
+                  file=sys.stderr)  # fmt: skip
+
+
 def library(name: str) -> str:
     """A file beside this one: bin/../lib, in the build tree as in an installed copy."""
     base = Path(__file__).resolve().parent.parent
@@ -545,6 +559,7 @@ def main() -> int:
             raise Wrong("-fcairn-complete is for C: there is no libstdc++ for its libc")
         if command.links() and not command.partial():
             check_objects(command)
+            warn_of_wraps(command)
         command.ask_for_loops()
         own = command.clang if command.prints else arguments(command, is_cxx(name, command))
     except Wrong as wrong:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Execute a compiler with more words, or longer ones, than execve takes.
+"""Words in files: response files, and command lines that are longer than execve takes.
 
-They go to files without a name in the file system: a response file for clang, and "@FILE" as the
+These go to files without a name in the file system: a response file for clang, and "@FILE" as the
 value of a variable, which the pass reads (options.cpp). All that the compiler starts has them open.
 """
 
@@ -9,8 +9,29 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
+from pathlib import Path
 
 LONG = 1024  # what is not longer stays in the environment
+
+
+class Wrong(Exception):
+    """A command line that cannot be served: one line for the user."""
+
+
+def expand(words: list[str]) -> list[str]:
+    """The words with those of response files in their places."""
+    out: list[str] = []
+    for word in words:
+        path = Path(word[1:])
+        if word.startswith("@") and path.is_file():
+            try:
+                out += expand(shlex.split(os.fsdecode(path.read_bytes())))
+            except ValueError as error:
+                raise Wrong(f"{word}: {error}") from None
+        else:
+            out.append(word)
+    return out
 
 
 def execute(words: list[str], variables: dict[str, str]) -> None:

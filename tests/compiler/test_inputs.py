@@ -77,6 +77,26 @@ class Inputs(test_cairn_cc.Compiling):
         done = self.cc("program.c", compiler=str(self.folder / "bin/cairn-cc"), status=1)
         self.assertEqual(done.stderr, "cairn-cc: /none: No such file or directory\n")
 
+    def test_sanitizers(self) -> None:
+        self.cc("-fsanitize=undefined", "-fsanitize-trap=all", "program.c", "part.c")
+        self.assertEqual(self.run_built(), test_cairn_cc.RESTORED)
+        for words in (["-fsanitize=undefined,address"], ["-fno-sanitize=all", "-fsanitize=thread"]):
+            said = self.cc("-c", *words, "program.c", status=1).stderr
+            self.assertIn("not restored with that; use it in a build by clang", said)
+        for last in ("address", "all"):
+            self.cc("-c", "-fsanitize=address", f"-fno-sanitize={last}", "program.c")
+
+    def test_wrapped_twice(self) -> None:
+        self.write("w.c", "void *__wrap_malloc(unsigned long n) { return 0; }\n"
+                   "long __wrap_stored(long v) { return v; }")  # fmt: skip
+        sentence = "--wrap=malloc: calls go to the run-time's wrapper of malloc"
+        for words in (["-Wl,--wrap=malloc"], ["-Wl,--wrap,malloc"],
+                      ["-Xlinker", "--wrap", "-Xlinker", "malloc"]):  # fmt: skip
+            self.assertIn(sentence, self.cc(*words, "program.c", "part.c", "w.c").stderr)
+            self.assertEqual(self.run_built(), test_cairn_cc.RESTORED)
+        for words in (["-Wl,--wrap=stored"], ["-Wl,--wrap=malloc", "-fcairn-wrap=off"]):
+            self.assertEqual(self.cc(*words, "program.c", "part.c", "w.c").stderr, "")
+
     def test_names_of_cxx(self) -> None:
         """By their symbols, as options take them, and as they are written."""
         self.write("in.cc", "namespace some { void out(int *); int *where; }\n"
