@@ -152,6 +152,8 @@ int undo_data_limit(struct crn_undo_pages *u)
 		if (counts(u->areas[i]))
 			closed += crn_pages(u->areas[i]->end - u->areas[i]->begin);
 	}
+	if (!closed)
+		return 0;
 	closed -= count_open(u);
 	/* Twice: the copy that a first store makes is data as well. */
 	return crn_memory_data_used() + (closed << (CRN_PAGE_SHIFT + 1)) > limit ? -ENOMEM : 0;
