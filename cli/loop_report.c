@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* `cairn profile report`: what loop_classes.c has found, for people, as JSON, for cairn-cc. */
 #include <argp.h>
+#include <stdlib.h>
 #include <string.h>
 #include "commands.h"
+#include "cxx_name.h"
 #include "elf_file.h"
 #include "loop_profile.h"
 #include "profile.h"
@@ -23,6 +25,17 @@ struct arguments {
 static double seconds(uint64_t ns)
 {
 	return (double)ns / 1e9;
+}
+
+/* By its symbol, as options take it, and as it is written in C++. */
+static void print_function(const struct loop_point *point, FILE *out)
+{
+	char *name = cxx_name(point->function);
+
+	fprintf(out, "%s", point->function);
+	if (name)
+		fprintf(out, " [%s]", name);
+	free(name);
 }
 
 static void print_place(const struct loop_point *point, FILE *out)
@@ -63,7 +76,9 @@ static void print_loop(const struct loop_profile *p, const struct loop_sum *s, F
 {
 	const struct loop_point *point = &p->points[s->point];
 
-	fprintf(out, "  %s %s (", s->site ? "*" : " ", point->function);
+	fprintf(out, "  %s ", s->site ? "*" : " ");
+	print_function(point, out);
+	fprintf(out, " (");
 	print_place(point, out);
 	fprintf(out, "): %s; %lu turn%s",
 		s->kind == LOOP_NEVER ? "never ended" : s->kind == LOOP_LONG ? "long" : "short",
@@ -89,7 +104,9 @@ static void print_outside(const struct loop_profile *p, const struct loop_class 
 	if (c->called) {
 		const struct loop_point *point = &p->points[c->called->point];
 
-		fprintf(out, "      %s (", point->function);
+		fprintf(out, "      ");
+		print_function(point, out);
+		fprintf(out, " (");
 		print_place(point, out);
 		fprintf(out, "): %lu times\n", (unsigned long)c->called->counts.outside);
 	}
@@ -112,8 +129,9 @@ static void print_class(const struct loop_profile *p, const struct loop_classes 
 		c->processes == 1 ? "" : "es", c->pid, c->processes == 1 ? "" : ", ...",
 		seconds(c->life_ns));
 	if (c->parent >= 0 && c->born_at) {
-		fprintf(out, "; forked by class %d in %s (", c->parent + 1,
-			p->points[c->born_at - 1].function);
+		fprintf(out, "; forked by class %d in ", c->parent + 1);
+		print_function(&p->points[c->born_at - 1], out);
+		fprintf(out, " (");
 		print_place(&p->points[c->born_at - 1], out);
 		fprintf(out, ")");
 	} else if (c->parent >= 0) {

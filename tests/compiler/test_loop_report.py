@@ -246,6 +246,17 @@ class Reports(Folder):
             said = self.run_in("./changes", str(root), CAIRN_STATS="json").stderr
             self.assertEqual(json.loads(said)["checkpoints"], 31, said)
 
+    def test_names_of_cxx(self) -> None:
+        """By their symbols, as -fcairn-site takes them, and as they are written."""
+        text = ("#include <unistd.h>\nnamespace some { __attribute__((noinline)) void turn(long n) "
+                "{ while (n--) usleep(100); } }\nint main() { some::turn(900); }\n")
+        self.cc("-O2", "-fcairn-profile", self.source(text, "p.cc"),
+                compiler=str(Path(test_loop_profile.CAIRN_CC).with_name("cairn-c++")))  # fmt: skip
+        self.profile("./a.out")
+        said = self.run_in(self.cairn, "profile", "report", "counts").stdout
+        self.assertIn(" _ZN4some4turnEl [some::turn(long)] (p.cc, loop 1 of 1)", said)
+        self.assertIn(("_ZN4some4turnEl", 0), self.loops())
+
 
 if __name__ == "__main__":
     test_loop_profile.CAIRN_CC, test_loop_profile.ROOT = map(os.path.abspath, sys.argv[1:3])
