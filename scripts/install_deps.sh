@@ -31,7 +31,7 @@ packages_of() {
 		llvm=19
 		! can_have clang-22 || llvm=22
 		echo clang-$llvm lld-$llvm llvm-$llvm-{dev,tools}
-		echo g++ csmith libcsmith-dev
+		echo g++ csmith libcsmith-dev zlib1g-dev
 		echo dpkg-dev make tcl # for what tests build from its source: a libc, Lua, SQLite
 		;;
 	compiler-19) # cairn-cc-19, beside one of 22
