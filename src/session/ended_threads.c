@@ -4,22 +4,27 @@
  * to their stacks and thread-local variables is nobody's, and libc has its own data between.
  */
 #include "session/ended_threads.h"
+#include "base/log.h"
 #include "os/thread.h"
 #include "rt/rt.h"
 #include "session/engine.h"
 
 #define DESCRIPTOR_ALIGN 64
+#define DESCRIPTORS	 64 /* for so many there is room before memory changes */
 
-void crn_ended_threads_begin(cairn_t *c)
+int crn_ended_threads_begin(cairn_t *c)
 {
+	struct crn_ranges *kept = &c->builtin;
 	struct crn_thread_words w;
 
 	c->ended = (struct crn_ended_threads){0};
 	if (!__cairn_shape.threads)
-		return;
+		return 0;
 	crn_thread_words(&w);
 	if (w.robust_list)
 		c->ended.robust_list_at = w.robust_list - crn_tls_base();
+	return crn_grow(c, (void **)&kept->at, &kept->capacity, kept->count + DESCRIPTORS,
+		sizeof(*kept->at));
 }
 
 /*
@@ -37,8 +42,9 @@ static void exempt_descriptors(cairn_t *c, uintptr_t addr, size_t len)
 	end = CRN_MIN(addr + len, e->end - head - sizeof(head));
 	for (uintptr_t at = begin; at < end; at += DESCRIPTOR_ALIGN)
 		if (*(const volatile uintptr_t *)at == at &&
-			*(const volatile uintptr_t *)(at + head) == at + head)
-			(void)crn_ranges_add(c, &c->builtin, at, crn_page_up(at + head));
+			*(const volatile uintptr_t *)(at + head) == at + head &&
+			crn_ranges_add(c, &c->builtin, at, crn_page_up(at + head)) < 0)
+			crn_error("no memory to leave out a thread of libc's that has ended");
 }
 
 /* Of most of them libc has unmapped both. */

@@ -13,8 +13,8 @@ struct crn_ended_threads {
 	uintptr_t robust_list_at; /* where descriptors have their robust list; 0: they have none */
 };
 
-/* Before a restore stores anything, when c->builtin is complete. */
-void crn_ended_threads_begin(cairn_t *c);
+/* Before a restore stores anything, when c->builtin is complete. 0 or CAIRN_EMEMORY. */
+int crn_ended_threads_begin(cairn_t *c);
 /*
  * [addr, + len), of one page: true if its mapping is gone, so that nothing is to be put back. Else
  * c->builtin has libc's data around it from now on.

@@ -261,7 +261,6 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 	int err;
 
 	c->skip = skip;
-	crn_ended_threads_begin(c);
 	/* What libc and the kernel write for other threads is no store of the program's. */
 	if (c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads && !__cairn_shape.one_thread())
 		CRN_TRY(crn_exempt_other_stacks(c));
@@ -269,6 +268,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 		CRN_TRY(crn_exempt_self(c));
 	else
 		CRN_TRY(crn_exempt_all(c));
+	CRN_TRY(crn_ended_threads_begin(c));
 	CRN_TRY(check_restorable(c, id));
 	CRN_TRY(crn_mappings_check(c, 0, UINTPTR_MAX));
 	if (c->ops->caps & CRN_TRACK_STORES)
