@@ -157,7 +157,7 @@ static long change_data(uintptr_t to, uintptr_t old)
 	return ret < 0 || !old ? ret : crn_user_write(old, &was, sizeof(was));
 }
 
-bool crn_space_limit_call(struct crn_call *call)
+bool crn_memory_limit_call(struct crn_call *call)
 {
 	const long *a = call->args;
 	bool ours = (int)a[0] == 0 || (int)a[0] == crn_agent->pid;

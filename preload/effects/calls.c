@@ -354,7 +354,7 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 	call->effect = row->effect;
 	if (crn_agent->config.recover)
 		crn_memory_marked(call);
-	if (crn_space_limit_call(call))
+	if (crn_memory_limit_call(call))
 		return CRN_CALL_ANSWERED;
 	if (row->hook == &crn_hook_process_exit) {
 		crn_hold_flush();

@@ -83,8 +83,8 @@ void crn_memory_marked(const struct crn_call *call);
  * call->result set.
  */
 bool crn_refused(struct crn_call *call, const struct crn_row *row);
-/* A call about RLIMIT_AS: true, with call->result set. */
-bool crn_space_limit_call(struct crn_call *call);
+/* A call about RLIMIT_AS or RLIMIT_DATA: true, with call->result set. */
+bool crn_memory_limit_call(struct crn_call *call);
 
 /* ---- calls about files: hooks_output.c, log_append.c */
 /* Is this write an append to a file that nobody reads back? */

@@ -23,6 +23,11 @@ static bool lift(int resource, struct crn_limit *was)
 	return was->soft < was->hard && crn_sys4(SYS_prlimit64, 0, resource, &most, NULL) >= 0;
 }
 
+static void settle(int resource, const struct crn_limit *was)
+{
+	crn_sys4(SYS_prlimit64, 0, resource, was, NULL);
+}
+
 void crn_limits_lift(struct crn_limits *l)
 {
 	l->space_lifted = lift(RLIMIT_AS, &l->space);
@@ -32,9 +37,9 @@ void crn_limits_lift(struct crn_limits *l)
 void crn_limits_settle(const struct crn_limits *l)
 {
 	if (l->space_lifted)
-		crn_sys4(SYS_prlimit64, 0, RLIMIT_AS, &l->space, NULL);
+		settle(RLIMIT_AS, &l->space);
 	if (l->data_lifted)
-		crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, &l->data, NULL);
+		settle(RLIMIT_DATA, &l->data);
 }
 
 int crn_limits_leave(size_t space, size_t data)
@@ -80,7 +85,7 @@ uint64_t crn_memory_data_used(void)
 }
 
 /* Other threads may do the same, and seem to have no limit, or no lower one, meanwhile. */
-static int protect_lifted(void *addr, size_t len, int prot)
+int crn_memory_reopen(void *addr, size_t len, int prot)
 {
 	struct crn_limit was;
 	int err = -ENOMEM;
@@ -90,17 +95,12 @@ static int protect_lifted(void *addr, size_t len, int prot)
 
 		err = crn_memory_protect(addr, len, prot);
 		if (lifted)
-			crn_sys4(SYS_prlimit64, 0, RLIMIT_DATA, &was, NULL);
+			settle(RLIMIT_DATA, &was);
 	}
 	return err;
 }
 
-int crn_memory_reopen(void *addr, size_t len, int prot)
-{
-	return protect_lifted(addr, len, prot);
-}
-
 int crn_memory_commit_own(void *addr, size_t len)
 {
-	return protect_lifted(addr, len, PROT_READ | PROT_WRITE) < 0 ? -ENOMEM : 0;
+	return crn_memory_reopen(addr, len, PROT_READ | PROT_WRITE) < 0 ? -ENOMEM : 0;
 }

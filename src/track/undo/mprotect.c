@@ -143,16 +143,18 @@ static size_t count_open(const struct crn_undo_pages *u)
 
 int undo_data_limit(struct crn_undo_pages *u)
 {
-	uint64_t limit = crn_memory_data_limit();
 	size_t closed = 0;
+	uint64_t limit;
 
-	if (crn_likely(limit == UINT64_MAX))
-		return 0;
 	for (size_t i = 0; i < u->area_count; i++) {
 		if (counts(u->areas[i]))
 			closed += crn_pages(u->areas[i]->end - u->areas[i]->begin);
 	}
+	/* Under uffd nothing but files may be: no system call then. */
 	if (!closed)
+		return 0;
+	limit = crn_memory_data_limit();
+	if (crn_likely(limit == UINT64_MAX))
 		return 0;
 	closed -= count_open(u);
 	/* Twice: the copy that a first store makes is data as well. */
