@@ -23,10 +23,13 @@ from statistics import median
 
 import lmc_programs
 from lmc_recipes import RECIPES
+from recording import Subject
 from results import digest
 from rounds import Found, RunLog, spread
+from servers import ServerError
 from smc import Settings, strategies, summaries
 
+NAME = "hmmsearch"
 EVERY = (1, 2, 4, 8, 16)
 BARE = ("bare",)
 AMINO = "ACDEFGHIKLMNPQRSTVWY"
@@ -95,14 +98,15 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def one_run(under: list[str], command: list[str]) -> tuple[float, float, dict]:
+def one_run(under: list[str], command: list[str]) -> tuple[float, float, str]:
+    """Seconds, those of the processor, and what was said on stderr."""
     begin, spent = time.perf_counter(), processor_seconds()
     process = subprocess.Popen([*under, *command], stderr=subprocess.PIPE, text=True)
     err = process.communicate(timeout=600)[1]
     seconds, spent = time.perf_counter() - begin, processor_seconds() - spent
     if process.returncode:
         raise RuntimeError(f"hmmsearch ended with {process.returncode}\n{err[-600:]}")
-    return seconds, spent, next(iter(summaries(err).values()), {})
+    return seconds, spent, err
 
 
 def variants(settings: Settings) -> list[tuple[str, str, int]]:
@@ -118,21 +122,44 @@ def steps(settings: Settings) -> int:
     return settings.rounds * (1 + len(variants(settings)))
 
 
+def size_of(settings: Settings) -> int:
+    return 500 if settings.toy else 5_000 if settings.quick else SEQUENCES
+
+
+def placed(settings: Settings, folder: Path) -> tuple[list[str], str | None]:
+    """The command, and the site at the top of its loop; None: it was not found."""
+    command = prepare(folder, size_of(settings))
+    binary = with_symbols(settings)
+    if binary:
+        # Built without threads it has no --cpu.
+        return [binary, *command[-4:]], f"func:{RECIPES['hmmer'].sites[0]}"
+    long = prepare_long(folder, command, size_of(settings))
+    return command, find_site(settings.cairn(), long)
+
+
+def subject(settings: Settings, folder: Path) -> Subject:
+    """To be traced: an interval for each sequence."""
+    command, site = placed(settings, folder)
+    if not site:
+        raise ServerError("its loop was not found")
+
+    def run(_: Path, under: list[str]) -> str:
+        try:
+            return one_run(under, command)[2]
+        except RuntimeError as error:
+            raise ServerError(str(error)) from error
+
+    return Subject(NAME, site, run)
+
+
 def measure(settings: Settings, log: RunLog) -> Iterator[dict]:
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
-    sequences = 500 if settings.toy else 5_000 if settings.quick else SEQUENCES
     try:
-        command = prepare(folder, sequences)
-        binary = with_symbols(settings)
-        if binary:
-            # Built without threads it has no --cpu.
-            command, site = [binary, *command[-4:]], f"func:{RECIPES['hmmer'].sites[0]}"
-        else:
-            site = find_site(settings.cairn(), prepare_long(folder, command, sequences))
+        command, site = placed(settings, folder)
         if not site:
-            yield {"table": "figure3", "row": "hmmsearch", "missing": "its loop was not found"}
+            yield {"table": "figure3", "row": NAME, "missing": "its loop was not found"}
             return
-        yield from rounds(settings, log, folder, command, site, sequences)
+        yield from rounds(settings, log, folder, command, site)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -146,11 +173,11 @@ def prepare_long(folder: Path, command: list[str], sequences: int) -> list[str]:
 
 
 def rounds(
-    settings: Settings, log: RunLog, folder: Path, command: list[str], site: str, sequences: int
+    settings: Settings, log: RunLog, folder: Path, command: list[str], site: str
 ) -> Iterator[dict]:
     names = variants(settings)
     if not names:
-        yield {"table": "figure3", "row": "hmmsearch", "missing": "no strategy can be used"}
+        yield {"table": "figure3", "row": NAME, "missing": "no strategy can be used"}
         return
     found = Found([BARE, *names])
 
@@ -160,16 +187,17 @@ def rounds(
             tracker, strategy, every = name
             under = [settings.cairn(), "run", "--stats=json", "--at", f"{site}/{every}"]
             under += ["--tracker", tracker, "--strategy", strategy, "--"]
-        seconds, spent, stats = one_run(under, command)
+        seconds, spent, said = one_run(under, command)
+        stats = next(iter(summaries(said).values()), {})
         taken = {key: stats.get(key, 0) for key in ("checkpoints", "pages_saved")}
         return {"seconds": seconds, "processor": spent, "answer": answer(folder), **taken}
 
     try:
         log.fill(found, settings.rounds, run, lambda name: " ".join(map(str, name)))
     except KeyboardInterrupt:
-        yield from lines(found, site, sequences)
+        yield from lines(found, site, size_of(settings))
         raise
-    yield from lines(found, site, sequences)
+    yield from lines(found, site, size_of(settings))
 
 
 def lines(found: Found, site: str, sequences: int) -> Iterator[dict]:

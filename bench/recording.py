@@ -1,36 +1,58 @@
 # SPDX-License-Identifier: MIT
-"""Traces of a server's processes under its load: which pages each interval writes."""
+"""Traces of real programs under their loads: which pages each interval writes."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from loads import Program
 from servers import ServerError
 
 CANDIDATES = 16
+WAIT = "wait"
 
 
-def record(
-    program: Program, build: Path, folder: Path, requests: int, key: str = ""
-) -> list[Path]:
+@dataclass(frozen=True)
+class Subject:
+    """A program with its load."""
+
+    name: str
+    site: str
+    # From a folder of its own and `cairn run` with its options to what was said on stderr.
+    run: Callable[[Path, list[str]], str]
+
+
+def served(program: Program, requests: int) -> Subject:
+    def run(folder: Path, under: list[str]) -> str:
+        server = program.make(folder, under)
+        try:
+            server.start()
+            program.load(server, requests)
+        finally:
+            server.stop()
+        return server.errors.read_text(errors="replace")
+
+    return Subject(program.name, WAIT, run)
+
+
+def run_at(subject: Subject, build: Path, folder: Path, tracker: str, *options: str) -> str:
+    at = ["--at", subject.site, "--tracker", tracker, *options]
+    return subject.run(folder, [str(build / "bin" / "cairn"), "run", *at, "--"])
+
+
+def record(subject: Subject, build: Path, folder: Path, key: str = "") -> list[Path]:
     """Whole traces, the longest first. `key`: of working sets (cairn run --context)."""
     trace = folder / f"trace-{key}"
     trace.mkdir(exist_ok=True)
     trace.chmod(0o777)
-    options = ["--at", "wait", "--tracker", "async", "--trace", str(trace / program.name)]
-    options += ["--context", key] if key else []
-    under = [str(build / "bin" / "cairn"), "run", *options, "--"]
-    server = program.make(folder / program.name, under)
-    try:
-        server.start()
-        program.load(server, requests)
-    finally:
-        server.stop()
-    found = sorted(trace.glob(f"{program.name}*"), key=lambda path: -path.stat().st_size)
+    context = ["--context", key] if key else []
+    place = folder / subject.name
+    run_at(subject, build, place, "async", "--trace", str(trace / subject.name), *context)
+    found = sorted(trace.glob(f"{subject.name}*"), key=lambda path: -path.stat().st_size)
     return [path for path in found if path.stat().st_size > 0]
 
 

@@ -51,8 +51,8 @@ from rounds import RunLog  # noqa: E402
 NATIVE = ("table1", "trackers", "restore", "empty", "handover", "keep", "hot", "protect",
           "tax", "backtrack", "alternate")
 SERVERS = serving.PARTS
-SMC = (*(f"smc.{name}" for name in PROGRAMS), "hmmsearch", "recovery")
-TRACES = tuple(f"traces.{name}" for name in PROGRAMS)
+SMC = (*(f"smc.{name}" for name in PROGRAMS), hmmsearch.NAME, "recovery")
+TRACES = tuple(f"traces.{name}" for name in (*PROGRAMS, hmmsearch.NAME))
 LMC = lmc_parts.PARTS
 GROUPS = {"native": NATIVE, "servers": SERVERS, "smc": SMC, "traces": TRACES, "lmc": LMC}
 GROUPS["all"] = tuple(part for group in GROUPS.values() for part in group)
@@ -150,7 +150,7 @@ def missing(part: str, arguments: argparse.Namespace) -> str | None:
         return serving.missing(part, build)
     if not (build / "bin" / "cairn").exists():
         return "cairn is not built"
-    if part == "hmmsearch":
+    if part in (hmmsearch.NAME, f"traces.{hmmsearch.NAME}"):
         return hmmsearch.missing()
     return PROGRAMS[part.split(".")[1]].missing() if "." in part else None
 
@@ -165,7 +165,7 @@ def steps_of(part: str, settings: smc.Settings) -> int:
         return smc.steps(settings)
     if part in LMC:
         return lmc_parts.steps(part, settings)
-    return hmmsearch.steps(settings) if part == "hmmsearch" else 1
+    return hmmsearch.steps(settings) if part == hmmsearch.NAME else 1
 
 
 def measure(
@@ -179,7 +179,7 @@ def measure(
     if part in SERVERS:
         strategy = settings.strategies[0] if settings.strategies else None
         return serving.measure(part, build, arguments.toy, arguments.rounds or 7, strategy)
-    if part == "hmmsearch":
+    if part == hmmsearch.NAME:
         return hmmsearch.measure(settings, log)
     if part == "recovery":
         return recovering.measure(settings)

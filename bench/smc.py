@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from loads import PROGRAMS, Program
-from recording import most_intervals, record
+from recording import most_intervals, record, served
 from rounds import Found, RunLog, spread
 from servers import Server, ServerError
 from throughput import measured
@@ -218,7 +218,7 @@ def sums(
 
 def write_profile(program: Program, settings: Settings, folder: Path, requests: int) -> None:
     """What the bound copies: as many pages as this load wrote when it was recorded."""
-    traces = record(program, settings.build, folder, requests)
+    traces = record(served(program, requests), settings.build, folder)
     if not traces:
         raise ServerError("no trace was written")
     shutil.copy(most_intervals(settings.build, traces), folder / "profile")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """
-Traces of real servers, replayed through every strategy: which pages each interval writes is
+Traces of real programs, replayed through every strategy: which pages each interval writes is
 recorded once (`cairn run --trace`), and cairn-bench plays it without the program. Overcopied and
 undercopied pages and their weighted sums (SMC's Tables 2 to 4), recall and precision (HBFT's
 Figure 12), page reuse, run lengths and history similarity (its Figures 4 to 6), and sweeps of the
 strategies' parameters. A server with several processes gives a trace per process; the one with the
-most intervals stands for all.
+most intervals stands for all. hmmsearch, the paper's other program, has an interval for each turn
+of its loop.
 """
 
 from __future__ import annotations
@@ -16,8 +17,18 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hmmsearch
 from loads import PROGRAMS
-from recording import intervals_of, most_intervals, record, replay
+from recording import (
+    WAIT,
+    Subject,
+    intervals_of,
+    most_intervals,
+    record,
+    replay,
+    run_at,
+    served,
+)
 from servers import ServerError
 from smc import PRICES, TRACKERS, Settings
 
@@ -50,12 +61,13 @@ KEYED = ("last", "gspec", "decay")
 CONTEXTUAL = ("none", "last", "active-cks", "gspec", "decay")
 
 
-def recorded(name: str, settings: Settings, folder: Path, key: str = "") -> list[Path]:
+def subject_of(name: str, settings: Settings, folder: Path) -> Subject:
+    if name == hmmsearch.NAME:
+        return hmmsearch.subject(settings, folder)
     program = PROGRAMS[name]
-    requests = program.quick // 10 if settings.toy else program.quick
-    if not settings.toy and not settings.quick:
-        requests *= 5
-    return record(program, settings.build, folder, requests, key)
+    if settings.toy:
+        return served(program, program.quick // 10)
+    return served(program, program.quick if settings.quick else 5 * program.quick)
 
 
 def measure(name: str, settings: Settings, keep: Path | None = None) -> Iterator[dict]:
@@ -63,7 +75,8 @@ def measure(name: str, settings: Settings, keep: Path | None = None) -> Iterator
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
     try:
-        traces = recorded(name, settings, folder)
+        subject = subject_of(name, settings, folder)
+        traces = record(subject, settings.build, folder)
         if not traces:
             yield {"table": "traces", "row": name, "missing": "no trace was written"}
             return
@@ -72,32 +85,30 @@ def measure(name: str, settings: Settings, keep: Path | None = None) -> Iterator
             for trace in traces[:4]:
                 shutil.copy(trace, keep)
         yield from of_trace(name, settings, most_intervals(settings.build, traces))
-        for key in () if settings.toy else KEYS:
-            keyed = recorded(name, settings, folder, key)
+        for key in KEYS if subject.site == WAIT and not settings.toy else ():
+            keyed = record(subject, settings.build, folder, key)
             if keyed:
                 yield from of_key(name, settings, most_intervals(settings.build, keyed), key)
-        yield from scored(name, settings, folder)
+        yield from scored(subject, settings, folder)
+    except ServerError as error:
+        yield {"table": "traces", "row": name, "missing": str(error)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def scored(name: str, settings: Settings, folder: Path) -> Iterator[dict]:
+def scored(subject: Subject, settings: Settings, folder: Path) -> Iterator[dict]:
     """All strategies in one live run of each tracker, by the process with the most intervals."""
-    program = PROGRAMS[name]
-    requests = program.quick // 10 if settings.toy else program.quick
     for tracker in TRACKERS:
-        options = ["--stats=json", "--at", "wait", "--tracker", tracker, "--strategy", "meta"]
-        server = program.make(folder / f"meta-{tracker}", [settings.cairn(), "run", *options, "--"])
-        line = {"table": "meta", "program": name, "row": f"{tracker} meta", "tracker": tracker}
+        line = {"table": "meta", "program": subject.name, "row": f"{tracker} meta"}
+        line["tracker"] = tracker
+        place = folder / f"meta-{tracker}"
+        options = ("--stats=json", "--strategy", "meta")
         try:
-            server.start()
-            program.load(server, requests)
+            said = run_at(subject, settings.build, place, tracker, *options)
         except ServerError as error:
             yield {**line, "strategy": "meta", "missing": str(error)}
             continue
-        finally:
-            server.stop()
-        yield from rivals(server.errors.read_text(errors="replace"), line)
+        yield from rivals(said, line)
 
 
 def rivals(text: str, line: dict) -> Iterator[dict]:
