@@ -276,6 +276,8 @@ static void see_hot(
 	if (!(e->flags & CRN_WS_HOT)) {
 		see_lodger(s, ws, slot, changed);
 	} else if (changed) {
+		if (ws->now - e->last >= break_even(&s->port->costs, s->port->costs.fault))
+			e->regrets = 0;
 		note_write(d, ws, e);
 		if (e->kind == CRN_GAP_STEADY)
 			*word |= bit;
