@@ -248,12 +248,10 @@ int crn_strategy_open(cairn_t *c, const char *spec)
 	}
 	if (crn_speculation_flags(c->speculation) & CRN_STRATEGY_BOUND)
 		c->ops = &crn_tracker_dummy;
-	if (crn_speculation_flags(c->speculation) & CRN_STRATEGY_NEAR) {
-		if (c->port.at_fault)
-			c->predictor.near = on_near;
-		else
-			c->strategy_why = "named: predicts for the next interval here";
-	}
+	if (crn_speculation_flags(c->speculation) & CRN_STRATEGY_NEAR && c->port.at_fault)
+		c->predictor.near = on_near;
+	if (crn_speculation_flags(c->speculation) & CRN_STRATEGY_LATE && !c->port.at_fault)
+		c->strategy_why = "named: predicts for the next interval here";
 	c->predictor.exact = crn_speculation_flags(c->speculation) & CRN_STRATEGY_EXACT;
 	c->env.predictor = &c->predictor;
 	return 0;

@@ -11,13 +11,16 @@
  * gap tells of that, but the eviction does: had the page stayed, less would have been spent. Each
  * such regret in a row doubles the page's limit.
  *
+ * Pages that are written together with their neighbours (runs.h) are opened with them, at one
+ * fault, where the tracker asks. Coming back costs them little, so that they need not stay long.
+ *
  * Of an entry: last is the interval of its last write, count how often it was written while cold,
  * kind the gap model's, cooled the interval in which it went cold. Where the bit of a hot page is
  * set in `steady` it has been written in each interval of late, the last one included: `last` is
  * then out of date, and the page costs nothing but its bit as long as that goes on.
  */
 #include "speculate/gap_model.h"
-#include "speculate/strategy.h"
+#include "speculate/runs.h"
 
 #define REVIEW_FIRST 8u	    /* intervals until the limits are first computed, */
 #define REVIEW_EVERY 64u    /* between two times, if there is news, */
@@ -28,6 +31,14 @@
 #define MEMORY_LEAST 64u    /* and in intervals */
 #define COLD_MAX     65536u /* cold pages remembered at most */
 #define REGRETS_MAX  8u	    /* that count: a fault in 256 limits is no price any more */
+#define RUN_LEAST    8u	    /* pages in a run that shares its costs */
+#define RUN_ROW	     32u    /* writes in a row, after which a page of a run stands for itself */
+
+struct decay_common {
+	struct crn_gap_scratch scratch;
+	struct crn_regions regions;
+	bool learnt; /* what the interval that ends has written */
+};
 
 struct decay_state {
 	struct crn_gap_model gaps;
@@ -40,6 +51,25 @@ struct decay_state {
 	uint64_t left;	 /* when (s->clock) this context was last the current one */
 	uint64_t away;	 /* mean intervals of the others in between, in 1 / CRN_ONE */
 };
+
+/*
+ * Of a page in a run, which is as short as RUN_LEAST at worst. Opened with others it is copied and,
+ * at the checkpoint, compared; where the tracker does not ask, it faults like any other.
+ */
+static struct crn_costs costs_in_run(const struct crn_port *port)
+{
+	struct crn_costs c = port->costs;
+
+	c.protect /= RUN_LEAST;
+	if (port->at_fault)
+		c.fault = c.fault / RUN_LEAST + 2 * c.copy;
+	return c;
+}
+
+static struct crn_costs costs_of(const struct crn_speculation *s, const struct crn_ws_entry *e)
+{
+	return e->kind >= CRN_GAP_SINGLE ? costs_in_run(s->port) : s->port->costs;
+}
 
 /* How many idle copies a page's way out and back costs. */
 static uint64_t break_even(const struct crn_costs *c, uint32_t back)
@@ -59,14 +89,15 @@ static uint64_t way_of_lodger(const struct crn_costs *c)
  */
 static void compute_limits(struct crn_speculation *s, struct decay_state *d)
 {
-	struct crn_costs costs = s->port->costs;
+	struct crn_costs costs = s->port->costs, run = costs_in_run(s->port);
 	uint64_t memory = MEMORY * break_even(&costs, costs.fault);
 
 	d->memory = memory < MEMORY_LEAST ? MEMORY_LEAST : memory > 1u << 30 ? 1u << 30
 									      : (uint32_t)memory;
 	if (d->away / CRN_ONE < way_of_lodger(&costs))
-		costs.copy += (uint32_t)(costs.copy * d->away / CRN_ONE);
-	crn_gap_limits(&d->gaps, &costs, s->common);
+		run.copy = costs.copy += (uint32_t)(costs.copy * d->away / CRN_ONE);
+	crn_gap_limits(
+		&d->gaps, &costs, &run, &((struct decay_common *)s->common)->scratch);
 }
 
 /* Pages are steady as of the interval that ends: let their entries say so. */
@@ -118,7 +149,9 @@ static void note_write(struct decay_state *d, struct crn_working_set *ws, struct
 	gap += !gap;
 	d->news++;
 	crn_gap_note(&d->gaps, e->kind, gap, 1);
-	e->kind = crn_gap_kind(e->kind, gap);
+	e->kind = crn_gap_kind(e->kind, gap, e->kind >= CRN_GAP_SINGLE);
+	if (gap > 1)
+		e->since = ws->now;
 	e->last = ws->now;
 }
 
@@ -143,20 +176,35 @@ static void judge_eviction(
 	e->cooled = 0;
 }
 
+static bool in_run(const struct crn_speculation *s, uintptr_t page)
+{
+	uintptr_t begin, end;
+
+	return crn_runs_around(&((struct decay_common *)s->common)->regions, page, &begin, &end) &&
+		end - begin >= RUN_LEAST * CRN_PORT_PAGE;
+}
+
 static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, uintptr_t page)
 {
+	struct decay_common *common = s->common;
 	struct decay_state *d = ws->state;
 	uint32_t index = crn_ws_add(ws, page);
 	struct crn_ws_entry *e;
 
+	if (!common->learnt)
+		crn_runs_learn(s, &common->regions);
+	common->learnt = true;
 	if (index == CRN_WS_NONE)
 		return;
 	e = &ws->entries[index];
 	if (e->count) {
-		judge_eviction(&s->port->costs, ws, e);
+		struct crn_costs costs = costs_of(s, e);
+
+		judge_eviction(&costs, ws, e);
 		note_write(d, ws, e);
 		crn_ws_renew(ws, index);
 	}
+	e->kind = e->kind % CRN_GAP_SINGLE + crn_gap_first(in_run(s, page));
 	d->faults++;
 	d->news++;
 	e->count++;
@@ -188,7 +236,7 @@ static void forget_some(struct crn_speculation *s, struct crn_working_set *ws)
 		}
 		if (!old && ws->count - ws->hot_count <= COLD_MAX)
 			break;
-		if (old)
+		if (old && e->count)
 			crn_gap_note_never(&d->gaps, e->kind);
 		crn_ws_remove(ws, ws->first);
 	}
@@ -262,6 +310,19 @@ static void decay_leave(struct crn_speculation *s, struct crn_working_set *ws)
 		s->hot.steady[word] = 0;
 }
 
+/* If that came so late that the page had better gone, its regrets were none. */
+static void note_hot_write(
+	const struct crn_speculation *s, struct crn_working_set *ws, struct crn_ws_entry *e)
+{
+	struct crn_costs costs = costs_of(s, e);
+
+	if (ws->now - e->last >= break_even(&costs, costs.fault))
+		e->regrets = 0;
+	note_write(ws->state, ws, e);
+	if (e->kind == CRN_GAP_SINGLE + CRN_GAP_STEADY && ws->now - e->since >= RUN_ROW)
+		e->kind = CRN_GAP_STEADY;
+}
+
 /* A hot page that is not as steady as before, or not yet. */
 static void see_hot(
 	struct crn_speculation *s, struct crn_working_set *ws, size_t slot, bool changed)
@@ -276,9 +337,7 @@ static void see_hot(
 	if (!(e->flags & CRN_WS_HOT)) {
 		see_lodger(s, ws, slot, changed);
 	} else if (changed) {
-		if (ws->now - e->last >= break_even(&s->port->costs, s->port->costs.fault))
-			e->regrets = 0;
-		note_write(d, ws, e);
+		note_hot_write(s, ws, e);
 		if (e->kind == CRN_GAP_STEADY)
 			*word |= bit;
 	} else {
@@ -309,15 +368,53 @@ static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *
 	}
 	if (steady)
 		crn_gap_note(&d->gaps, CRN_GAP_STEADY, 1, steady);
+	((struct decay_common *)s->common)->learnt = false;
 	forget_some(s, ws);
 	review(s, ws);
+}
+
+/* ---- Runs ------------------------------------------------------------------------------- */
+
+static int decay_open(struct crn_speculation *s)
+{
+	crn_regions_init(&((struct decay_common *)s->common)->regions);
+	return 0;
+}
+
+static void decay_close(struct crn_speculation *s)
+{
+	crn_regions_fini(s->port, &((struct decay_common *)s->common)->regions);
+}
+
+static bool decay_near(
+	const struct crn_speculation *s, uintptr_t page, uintptr_t *begin, uintptr_t *end)
+{
+	const struct decay_common *common = s->common;
+
+	return crn_runs_around(&common->regions, page, begin, end);
+}
+
+static void decay_removed(struct crn_speculation *s, uintptr_t begin, uintptr_t end)
+{
+	crn_regions_forget(&((struct decay_common *)s->common)->regions, begin, end);
+}
+
+static uint64_t decay_bytes(const struct crn_speculation *s)
+{
+	return ((const struct decay_common *)s->common)->regions.bytes;
 }
 
 const struct crn_strategy_ops crn_strategy_decay = {
 	.name = "decay",
 	.summary = "keeps a page hot while that is cheaper than a fault later",
-	.common_size = sizeof(struct crn_gap_scratch),
+	.flags = CRN_STRATEGY_NEAR,
+	.common_size = sizeof(struct decay_common),
 	.state_size = sizeof(struct decay_state),
+	.open = decay_open,
+	.close = decay_close,
+	.near = decay_near,
+	.removed = decay_removed,
+	.bytes = decay_bytes,
 	.context_open = decay_context_open,
 	.fault = decay_fault,
 	.checkpoint = decay_checkpoint,

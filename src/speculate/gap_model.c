@@ -40,11 +40,13 @@ static uint32_t level_of(uint32_t gap)
 	return gap <= 2 ? gap - 1 : gap <= 8 ? 2 : gap <= 32 ? 3 : 4;
 }
 
-uint32_t crn_gap_kind(uint32_t before, uint32_t gap)
+uint32_t crn_gap_kind(uint32_t before, uint32_t gap, bool run)
 {
 	uint32_t level = level_of(gap);
 
-	return 1 + level * CRN_GAP_LEVELS + (before ? (before - 1) / CRN_GAP_LEVELS : level);
+	before %= CRN_GAP_SINGLE;
+	return crn_gap_first(run) + 1 + level * CRN_GAP_LEVELS +
+		(before ? (before - 1) / CRN_GAP_LEVELS : level);
 }
 
 static void fade(struct crn_gap_model *m, uint32_t kind)
@@ -178,20 +180,24 @@ static void scale(struct crn_gap_lengths *l, uint64_t weight)
 	l->never = l->never * weight / total;
 }
 
-void crn_gap_limits(
-	struct crn_gap_model *m, const struct crn_costs *costs, struct crn_gap_scratch *scratch)
+void crn_gap_limits(struct crn_gap_model *m, const struct crn_costs *single,
+	const struct crn_costs *run, struct crn_gap_scratch *scratch)
 {
 	struct crn_gap_lengths *all = &scratch->all, *one = &scratch->one;
-	uint32_t unknown;
+	uint32_t unknown[2];
 
 	*all = (struct crn_gap_lengths){ .never = 0 };
 	for (uint32_t kind = 0; kind < KINDS; kind++)
 		(void)add_kind(all, m, kind);
 	add_prior(all, PRIOR_GAPS * WEIGHT);
 	scale(all, SHARED * WEIGHT);
-	unknown = best_limit(all, costs);
+	unknown[0] = best_limit(all, single);
+	unknown[1] = best_limit(all, run);
 	for (uint32_t kind = 0; kind < KINDS; kind++) {
+		bool in_run = kind >= CRN_GAP_SINGLE;
+
 		*one = *all;
-		m->limit[kind] = add_kind(one, m, kind) ? best_limit(one, costs) : unknown;
+		m->limit[kind] = add_kind(one, m, kind) ? best_limit(one, in_run ? run : single)
+							: unknown[in_run];
 	}
 }

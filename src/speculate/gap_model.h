@@ -14,6 +14,9 @@
  *
  * The limit is the T with the least expected cost: ski rental with a known distribution. T = 0
  * means that such a page is not kept at all.
+ *
+ * Pages that come back in long runs share their fault and protection: they have kinds of their own,
+ * and limits by other costs.
  */
 #ifndef CRN_GAP_MODEL_H
 #define CRN_GAP_MODEL_H
@@ -21,9 +24,10 @@
 #include "speculate/working_set.h"
 
 #define CRN_GAP_LEVELS	5u /* 1, 2, 3-8, 9-32, more */
-#define CRN_GAP_KINDS	(1 + CRN_GAP_LEVELS * CRN_GAP_LEVELS) /* 0: written once so far */
+#define CRN_GAP_SINGLE	(1 + CRN_GAP_LEVELS * CRN_GAP_LEVELS) /* kinds; 0: written once so far */
+#define CRN_GAP_KINDS	(2 * CRN_GAP_SINGLE) /* the second half: of pages in runs */
 #define CRN_GAP_BUCKETS 48u
-#define CRN_GAP_STEADY	1u /* the kind of pages that are written in each interval */
+#define CRN_GAP_STEADY	1u /* the kind of single pages that are written in each interval */
 
 struct crn_gap_model {
 	uint32_t limit[CRN_GAP_KINDS];
@@ -42,8 +46,13 @@ struct crn_gap_scratch {
 	struct crn_gap_lengths all, one;
 };
 
-/* The kind of a page of kind `before` after this gap. */
-uint32_t crn_gap_kind(uint32_t before, uint32_t gap);
+/* The kind of a page of kind `before` after this gap; a single page, or one in a run. */
+uint32_t crn_gap_kind(uint32_t before, uint32_t gap, bool run);
+/* The kind of a page that was written for the first time. */
+static inline uint32_t crn_gap_first(bool run)
+{
+	return run ? CRN_GAP_SINGLE : 0;
+}
 /* `count` pages of the kind had this gap. */
 void crn_gap_note(struct crn_gap_model *m, uint32_t kind, uint32_t gap, uint32_t count);
 void crn_gap_note_never(struct crn_gap_model *m, uint32_t kind);
@@ -57,10 +66,10 @@ void crn_gap_sweep(
 	struct crn_gap_model *m, const struct crn_working_set *ws, uint32_t from, uint32_t to);
 
 /*
- * Compute all limits. Each kind is judged by its own gaps; those of all kinds, and behind them a
- * prior, stand in as long as there are few.
+ * Compute all limits, by the costs of single pages and of those in runs. Each kind is judged by its
+ * own gaps; those of all kinds, and behind them a prior, stand in as long as there are few.
  */
-void crn_gap_limits(
-	struct crn_gap_model *m, const struct crn_costs *costs, struct crn_gap_scratch *scratch);
+void crn_gap_limits(struct crn_gap_model *m, const struct crn_costs *single,
+	const struct crn_costs *run, struct crn_gap_scratch *scratch);
 
 #endif

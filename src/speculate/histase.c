@@ -17,171 +17,34 @@
  *
  * Where writes are only learnt at the checkpoint, the same runs, around the first page of each run
  * that was written, are hot in the next interval instead.
- *
- * crn_speculation_near runs in signal handlers and in any thread while others change the table. It
- * reads one word for each probe, a region's number and stride together; tables that are replaced
- * stay readable until close, which at most doubles their memory.
  */
-#include "speculate/strategy.h"
+#include "speculate/region_table.h"
 
 enum { ALPHA, DIVISOR, OWN };
 
-#define REGION_SHIFT 21
-#define REGION_PAGES 512u
-#define STRIDE_ONE   64u /* the unit of strides that are published */
-#define STRIDE_BITS  16	 /* 0 .. 512, in 1 / STRIDE_ONE */
-#define PROBES	     16u
-#define TABLE_FIRST  64u
-
-struct region {
-	uint64_t number;   /* address >> REGION_SHIFT, plus 1; 0: free */
-	uint64_t bits[8];  /* pages written in the open interval */
-	uint32_t history;  /* his_stride in units of 1 / CRN_ONE; 0: none yet */
-	uint32_t next;	   /* of those written in this interval; valid if `listed` */
-	bool listed;
-};
-
-struct table {
-	struct table *retired;
-	size_t size, bytes;
-	struct region *regions;
-	uint64_t published[]; /* number << STRIDE_BITS | stride */
-};
+#define STRIDE_ONE 64u /* the unit of the strides that are published: 0 .. 512 fit into a value */
 
 struct histase {
-	struct table *table;
-	uint32_t listed; /* first region written in the open interval */
-	uint64_t bytes;
+	struct crn_regions regions;
 };
-
-static size_t slot_of(uint64_t number, size_t size)
-{
-	return (size_t)((number * 0x9e3779b97f4a7c15ull) >> 32) & (size - 1);
-}
-
-/* ---- The table ------------------------------------------------------------------------- */
-
-static struct table *table_new(struct crn_speculation *s, size_t size)
-{
-	size_t bytes = sizeof(struct table) + size * sizeof(uint64_t) +
-		size * sizeof(struct region);
-	struct table *t = s->port->alloc(s->port, bytes);
-
-	if (!t)
-		return NULL;
-	t->size = size;
-	t->bytes = bytes;
-	t->regions = (struct region *)(t->published + size);
-	((struct histase *)s->common)->bytes += bytes;
-	return t;
-}
-
-/* The region's place, or a free one for it; NULL: none within the probes. */
-static struct region *place_of(struct table *t, uint64_t number)
-{
-	size_t at = slot_of(number, t->size);
-
-	for (unsigned probe = 0; probe < PROBES; probe++, at = (at + 1) & (t->size - 1))
-		if (!t->regions[at].number || t->regions[at].number == number)
-			return &t->regions[at];
-	return NULL;
-}
-
-static void publish(struct table *t, const struct region *r)
-{
-	uint64_t word = r->number << STRIDE_BITS | r->history / (CRN_ONE / STRIDE_ONE);
-
-	__atomic_store_n(&t->published[r - t->regions], word, __ATOMIC_RELAXED);
-}
-
-/* Move all regions that know something to a table of that size. */
-static bool move_to(struct crn_speculation *s, size_t size)
-{
-	struct histase *h = s->common;
-	struct table *old = h->table, *t = table_new(s, size);
-	uint32_t listed = CRN_WS_NONE;
-
-	if (!t)
-		return false;
-	for (size_t i = 0; old && i < old->size; i++) {
-		const struct region *r = &old->regions[i];
-		struct region *to;
-
-		if (!r->number || (!r->history && !r->listed))
-			continue;
-		to = place_of(t, r->number);
-		if (!to) {
-			h->bytes -= t->bytes;
-			s->port->free(s->port, t, t->bytes);
-			return false;
-		}
-		*to = *r;
-		publish(t, to);
-		if (to->listed) {
-			to->next = listed;
-			listed = (uint32_t)(to - t->regions);
-		}
-	}
-	h->listed = listed;
-	t->retired = old;
-	__atomic_store_n(&h->table, t, __ATOMIC_RELEASE);
-	return true;
-}
-
-static struct region *region_of(struct crn_speculation *s, uintptr_t page)
-{
-	struct histase *h = s->common;
-	uint64_t number = (uint64_t)(page >> REGION_SHIFT) + 1;
-	struct region *r = h->table ? place_of(h->table, number) : NULL;
-
-	for (unsigned tries = 0; !r && tries < 3; tries++) {
-		if (!move_to(s, h->table ? h->table->size * 2 : TABLE_FIRST)) {
-			s->stats.alloc_failures++;
-			return NULL;
-		}
-		r = place_of(h->table, number);
-	}
-	if (r && !r->number) {
-		r->number = number;
-		publish(h->table, r);
-	}
-	return r;
-}
 
 static int histase_open(struct crn_speculation *s)
 {
-	((struct histase *)s->common)->listed = CRN_WS_NONE;
+	crn_regions_init(&((struct histase *)s->common)->regions);
 	return 0;
 }
 
 static void histase_close(struct crn_speculation *s)
 {
-	struct table *t = ((struct histase *)s->common)->table;
-
-	while (t) {
-		struct table *gone = t;
-
-		t = t->retired;
-		s->port->free(s->port, gone, gone->bytes);
-	}
+	crn_regions_fini(s->port, &((struct histase *)s->common)->regions);
 }
 
 /* ---- Strides ------------------------------------------------------------------------------ */
 
 static void note_written(struct crn_speculation *s, uintptr_t page)
 {
-	struct histase *h = s->common;
-	struct region *r = region_of(s, page);
-	unsigned at = (unsigned)(page >> CRN_PORT_PAGE_SHIFT) % REGION_PAGES;
-
-	if (!r)
-		return;
-	r->bits[at / 64] |= 1ull << at % 64;
-	if (r->listed)
-		return;
-	r->listed = true;
-	r->next = h->listed;
-	h->listed = (uint32_t)(r - h->table->regions);
+	if (!crn_regions_note(s->port, &((struct histase *)s->common)->regions, page))
+		s->stats.alloc_failures++;
 }
 
 /* Bits of `bits` whose lower neighbour is not set: the first pages of runs. */
@@ -192,13 +55,13 @@ static uint64_t starts(const uint64_t *bits, unsigned word)
 	return bits[word] & ~(bits[word] << 1 | below);
 }
 
-static void learn(struct crn_speculation *s, struct region *r)
+static void learn(struct crn_speculation *s, struct crn_region *r)
 {
 	uint64_t alpha = s->values[ALPHA], pages = 0, runs = 0, average;
 
-	for (unsigned word = 0; word < 8; word++) {
-		pages += crn_popcount(r->bits[word]);
-		runs += crn_popcount(starts(r->bits, word));
+	for (unsigned word = 0; word < CRN_REGION_WORDS; word++) {
+		pages += crn_popcount(r->written[word]);
+		runs += crn_popcount(starts(r->written, word));
 	}
 	average = pages * CRN_ONE / runs;
 	if (!r->history)
@@ -215,9 +78,8 @@ static void learn(struct crn_speculation *s, struct region *r)
 static bool run_around(const struct crn_speculation *s, uintptr_t page, unsigned stride,
 	uintptr_t *begin, uintptr_t *end)
 {
-	uintptr_t base = page & ~(((uintptr_t)1 << REGION_SHIFT) - 1);
-	uintptr_t at = (page - base) >> CRN_PORT_PAGE_SHIFT;
-	uintptr_t back = stride / s->values[DIVISOR] / STRIDE_ONE, room = REGION_PAGES - at;
+	uintptr_t at = crn_region_page(page);
+	uintptr_t back = stride / s->values[DIVISOR] / STRIDE_ONE, room = CRN_REGION_PAGES - at;
 	uintptr_t forward = s->values[OWN] ? (stride + STRIDE_ONE / 2) / STRIDE_ONE
 					   : stride / STRIDE_ONE + 1;
 
@@ -230,34 +92,20 @@ static bool histase_near(
 	const struct crn_speculation *s, uintptr_t page, uintptr_t *begin, uintptr_t *end)
 {
 	const struct histase *h = s->common;
-	const struct table *t = __atomic_load_n(&h->table, __ATOMIC_ACQUIRE);
-	uint64_t number = (uint64_t)(page >> REGION_SHIFT) + 1;
-	size_t at;
+	uint32_t stride;
 
-	if (!t)
-		return false;
-	at = slot_of(number, t->size);
-	for (unsigned probe = 0; probe < PROBES; probe++, at = (at + 1) & (t->size - 1)) {
-		uint64_t word = __atomic_load_n(&t->published[at], __ATOMIC_RELAXED);
-		unsigned stride = (unsigned)word & ((1u << STRIDE_BITS) - 1);
-
-		if (!word)
-			return false;
-		if (word >> STRIDE_BITS != number)
-			continue;
-		return stride && run_around(s, page, stride, begin, end);
-	}
-	return false;
+	return crn_regions_find(&h->regions, page, &stride) &&
+		run_around(s, page, stride, begin, end);
 }
 
 /* For the next interval: as if the first page of each run had just faulted. */
 static void predict_region(
-	struct crn_speculation *s, struct crn_working_set *ws, const struct region *r)
+	struct crn_speculation *s, struct crn_working_set *ws, const struct crn_region *r)
 {
-	uintptr_t base = (uintptr_t)(r->number - 1) << REGION_SHIFT;
+	uintptr_t base = crn_region_base(r);
 
-	for (unsigned word = 0; word < 8; word++) {
-		for (uint64_t bits = starts(r->bits, word); bits; bits &= bits - 1) {
+	for (unsigned word = 0; word < CRN_REGION_WORDS; word++) {
+		for (uint64_t bits = starts(r->written, word); bits; bits &= bits - 1) {
 			unsigned at = word * 64 + (unsigned)__builtin_ctzll(bits);
 			uintptr_t begin, end;
 
@@ -300,50 +148,34 @@ static void histase_fault(struct crn_speculation *s, struct crn_working_set *ws,
 
 static void histase_checkpoint(struct crn_speculation *s, struct crn_working_set *ws)
 {
-	struct histase *h = s->common;
+	struct crn_regions *regions = &((struct histase *)s->common)->regions;
+	struct crn_region *r;
 
 	note_changed(s);
-	while (h->listed != CRN_WS_NONE) {
-		struct region *r = &h->table->regions[h->listed];
-
+	while ((r = crn_regions_take(regions))) {
 		learn(s, r);
-		publish(h->table, r);
+		crn_regions_publish(regions, r, r->history / (CRN_ONE / STRIDE_ONE));
 		if (!s->port->at_fault)
 			predict_region(s, ws, r);
-		for (unsigned word = 0; word < 8; word++)
-			r->bits[word] = 0;
-		h->listed = r->next;
-		r->listed = false;
+		crn_region_clear(r);
 	}
 	drop_others(s, ws);
 }
 
-/* A new mapping starts anew. */
 static void histase_removed(struct crn_speculation *s, uintptr_t begin, uintptr_t end)
 {
-	struct table *t = ((struct histase *)s->common)->table;
-
-	for (size_t i = 0; t && i < t->size; i++) {
-		struct region *r = &t->regions[i];
-		uintptr_t base = (uintptr_t)(r->number - 1) << REGION_SHIFT;
-
-		if (!r->number || r->listed || base < begin ||
-			base + ((uintptr_t)1 << REGION_SHIFT) > end)
-			continue;
-		r->history = 0;
-		publish(t, r);
-	}
+	crn_regions_forget(&((struct histase *)s->common)->regions, begin, end);
 }
 
 static uint64_t histase_bytes(const struct crn_speculation *s)
 {
-	return ((const struct histase *)s->common)->bytes;
+	return ((const struct histase *)s->common)->regions.bytes;
 }
 
 const struct crn_strategy_ops crn_strategy_histase = {
 	.name = "histase",
 	.summary = "opens a fault's neighbours by the strides of the past (HBFT 4.1.2)",
-	.flags = CRN_STRATEGY_NEAR | CRN_STRATEGY_EXACT,
+	.flags = CRN_STRATEGY_NEAR | CRN_STRATEGY_LATE | CRN_STRATEGY_EXACT,
 	.parameters = {
 		[ALPHA] = { "alpha", "weight of the past in his_stride", CRN_ONE, 45875, 0,
 			CRN_ONE - 1 },

@@ -376,7 +376,8 @@ static void grant(struct crn_speculation *s, uintptr_t page)
 		/* It is open already when the run of a later fault comes by. */
 		if (at == page)
 			e->faulted = s->clock + 1;
-		if (e->faulted == s->clock + 1 || e->granted == ws->now)
+		if (e->faulted == s->clock + 1 || e->granted == ws->now ||
+			e->slot != CRN_SLOT_NONE)
 			continue;
 		e->granted = ws->now;
 		s->stats.granted++;
@@ -503,11 +504,14 @@ uint64_t crn_speculation_weighted(const struct crn_speculation *s,
 uint64_t crn_speculation_cycles(
 	const struct crn_speculation_stats *stats, const struct crn_costs *costs)
 {
-	/* A page that faulted is protected again unless it was made hot while it was open. */
+	/*
+	 * A page that faulted is protected again unless it was made hot while it was open. One that
+	 * was opened with it goes by the same call, and is compared.
+	 */
 	uint64_t kept = stats->promotions - stats->reopened;
 	uint64_t cold = stats->undercopied > kept ? stats->undercopied - kept : 0;
 
 	return stats->hot * costs->copy + stats->undercopied * costs->fault +
 		(cold + stats->evictions) * costs->protect + stats->reopened * costs->open +
-		stats->granted * (costs->copy + costs->protect);
+		stats->granted * 2 * costs->copy;
 }

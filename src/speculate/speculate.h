@@ -46,7 +46,7 @@ enum crn_strategy_flags {
 	 * crn_speculation_dummies() pages. Restore, rewind and peek must be refused.
 	 */
 	CRN_STRATEGY_BOUND = 1u << 0,
-	/* Asks for the fault hook; without it (port->at_fault) it predicts an interval late. */
+	/* Asks for the fault hook (port->at_fault). */
 	CRN_STRATEGY_NEAR = 1u << 1,
 	/* Never makes a page hot: the session needs no hot pages at all (none, meta). */
 	CRN_STRATEGY_COLD = 1u << 2,
@@ -59,6 +59,8 @@ enum crn_strategy_flags {
 	 * changed because it has been for long.
 	 */
 	CRN_STRATEGY_EXACT = 1u << 5,
+	/* Without the fault hook it predicts an interval late. */
+	CRN_STRATEGY_LATE = 1u << 6,
 };
 
 /* Totals since open or reset. Pages are counted once per interval. */

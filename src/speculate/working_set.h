@@ -38,6 +38,7 @@ struct crn_ws_entry {
 	uint32_t kind;
 	uint32_t cooled;  /* when it went cold, */
 	uint32_t regrets; /* and how often that was too early */
+	uint32_t since;	  /* when the row of writes without a gap began */
 	uint64_t note;
 };
 

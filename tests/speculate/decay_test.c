@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* decay: its limits against a model in floating point, and what it does with contexts. */
+/* decay: its limits against a model in floating point, contexts, and runs. */
 #include "spec_rig.h"
 #include "speculate/gap_model.h"
+#include "speculate/region_table.h"
 
 /* A page written by chance with probability p: kept above the break-even point, not below. */
 static void test_decay_keeps_what_is_worth_it(void **state)
@@ -69,7 +70,7 @@ static void test_limits_are_the_cheapest(void **state)
 		}
 		for (unsigned i = 0; i < never; i++)
 			crn_gap_note_never(&m, CRN_GAP_STEADY);
-		crn_gap_limits(&m, &c, &scratch);
+		crn_gap_limits(&m, &c, &c, &scratch);
 		for (unsigned limit = 0; limit < 200; limit++) {
 			double cost = cost_of(gaps, 3000, never, limit, &c);
 
@@ -97,7 +98,7 @@ static void test_open_gaps_are_seen(void **state)
 	crn_ws_init(&ws, &r.port, 0);
 	for (unsigned i = 0; i < 100; i++)
 		crn_gap_note(&m, CRN_GAP_STEADY, 1 + i % 40, 1);
-	crn_gap_limits(&m, &c, &scratch);
+	crn_gap_limits(&m, &c, &c, &scratch);
 	before = m.limit[CRN_GAP_STEADY];
 	ws.now = 1000;
 	for (unsigned n = 0; n < 2000; n++) {
@@ -110,7 +111,7 @@ static void test_open_gaps_are_seen(void **state)
 	}
 	for (uint32_t at = 0; at < ws.capacity; at += 64)
 		crn_gap_sweep(&m, &ws, at, at + 64);
-	crn_gap_limits(&m, &c, &scratch);
+	crn_gap_limits(&m, &c, &c, &scratch);
 	assert_true(before >= 30);
 	assert_true(m.limit[CRN_GAP_STEADY] < before / 2);
 	crn_ws_fini(&ws);
@@ -190,7 +191,7 @@ static void test_steady_pages_are_counted_as_steady(void **state)
 	rig_init(&r);
 	rig_open(&r, "decay");
 	for (unsigned n = 0; n < 10; n++)
-		written[n] = true;
+		written[2 * n] = true; /* none has a neighbour */
 	for (unsigned turn = 0; turn < 100; turn++)
 		rig_interval(&r, written);
 	m = r.s->current->state;
@@ -257,6 +258,134 @@ static void test_pages_that_change_nothing_stay(void **state)
 	rig_close(&r);
 }
 
+/*
+ * Hot pages that are many crowd the caches, and each copy gets dearer; so they go cold, in the
+ * middle of their gaps and too late, again and again. Regrets must not keep them for ever then.
+ */
+static void test_long_gaps_refute_regrets(void **state)
+{
+	bool none[RIG_PAGES] = { false }, all[RIG_PAGES] = { false };
+	struct crn_speculation_stats stats;
+	struct rig r;
+	const unsigned pages = 100, gap = 25, turns = 20000;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	for (unsigned n = 0; n < pages; n++)
+		all[2 * n] = true;
+	for (unsigned turn = 0; turn < turns; turn++) {
+		/* A way out and back costs 45 copies, or 15. */
+		r.port.costs.copy = r.hot > pages / 2 ? 60 : 20;
+		if (turn == turns / 2)
+			crn_speculation_stats_reset(r.s);
+		rig_interval(&r, turn % gap ? none : all);
+	}
+	crn_speculation_stats(r.s, &stats);
+	/* Half of the time, as prices go to and fro: not all of it. */
+	assert_true(stats.hot < turns / 2 * pages * 6 / 10);
+	rig_close(&r);
+}
+
+/* ---- Runs ------------------------------------------------------------------------------- */
+
+static void write_run(bool *written, unsigned begin, unsigned count)
+{
+	for (unsigned n = 0; n < RIG_PAGES; n++)
+		written[n] = n >= begin && n < begin + count;
+}
+
+/* What is written together now and then has one fault, and does not stay hot meanwhile. */
+static void test_bursts_have_one_fault(void **state)
+{
+	struct crn_speculation_stats stats;
+	bool written[RIG_PAGES];
+	struct rig r;
+
+	rig_init(&r);
+	r.port.costs.fault = 9000;
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 4000; turn++) {
+		write_run(written, 100, turn % 40 ? 0 : 200);
+		written[5] = true;
+		if (turn == 2000)
+			crn_speculation_stats_reset(r.s);
+		rig_interval(&r, written);
+	}
+	crn_speculation_stats(r.s, &stats);
+	assert_int_equal(stats.undercopied, 50);
+	assert_int_equal(stats.granted, 50 * 199);
+	assert_int_equal(stats.overcopied, 0);
+	assert_int_equal(stats.hot, 2000);
+	rig_close(&r);
+}
+
+static void expect_run(struct rig *r, unsigned page, unsigned begin, unsigned count)
+{
+	uintptr_t from, to;
+	bool any = crn_speculation_near(r->s, rig_page(page), &from, &to);
+
+	assert_int_equal(any, count > 1);
+	if (any) {
+		assert_int_equal(rig_number(from), begin);
+		assert_int_equal(rig_number(to), begin + count);
+	}
+}
+
+/* Of every place and length: from each of its pages, the run is what was written. */
+static void test_runs_are_what_was_written_together(void **state)
+{
+	struct rig r;
+
+	rig_init(&r);
+	for (unsigned turn = 0; turn < 300; turn++) {
+		unsigned count = 1 + (unsigned)rig_mix(&r.seed) % 200;
+		unsigned begin = (unsigned)rig_mix(&r.seed) % (RIG_PAGES - count + 1);
+		bool written[RIG_PAGES];
+
+		rig_open(&r, "decay");
+		write_run(written, begin, count);
+		rig_interval(&r, written);
+		expect_run(&r, begin, begin, count);
+		expect_run(&r, begin + count - 1, begin, count);
+		expect_run(&r, begin + count / 2, begin, count);
+		if (begin)
+			expect_run(&r, begin - 1, begin - 1, 1);
+		rig_close(&r);
+		memset(r.slot, 0, sizeof(r.slot));
+		r.hot = 0;
+	}
+}
+
+/* What was opened in vain is not opened again; what was not tried stays as it was. */
+static void test_runs_are_parted_where_they_were_tried(void **state)
+{
+	bool written[RIG_PAGES];
+	struct rig r;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	write_run(written, 60, 20);
+	for (unsigned n = 200; n < 230; n++)
+		written[n] = true;
+	rig_interval(&r, written);
+	for (unsigned turn = 0; turn < 2000; turn++) { /* all go cold */
+		write_run(written, 0, 0);
+		rig_interval(&r, written);
+	}
+	assert_int_equal(r.hot, 0);
+	expect_run(&r, 70, 60, 20);
+	write_run(written, 62, 3);
+	rig_interval(&r, written);
+	expect_run(&r, 63, 62, 3);
+	expect_run(&r, 70, 70, 1);
+	expect_run(&r, 61, 61, 1);
+	expect_run(&r, 210, 200, 30);
+	/* A new mapping knows nothing of the old one. */
+	crn_speculation_area_removed(r.s, RIG_BASE, RIG_BASE + CRN_REGION_BYTES);
+	expect_run(&r, 210, 210, 1);
+	rig_close(&r);
+}
+
 /* The intervals of other contexts are no gaps. */
 static void test_steady_pages_are_steady_in_their_context(void **state)
 {
@@ -282,6 +411,10 @@ static void test_steady_pages_are_steady_in_their_context(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_long_gaps_refute_regrets),
+		cmocka_unit_test(test_bursts_have_one_fault),
+		cmocka_unit_test(test_runs_are_what_was_written_together),
+		cmocka_unit_test(test_runs_are_parted_where_they_were_tried),
 		cmocka_unit_test(test_decay_keeps_what_is_worth_it),
 		cmocka_unit_test(test_limits_are_the_cheapest),
 		cmocka_unit_test(test_open_gaps_are_seen),

@@ -153,17 +153,37 @@ static inline void rig_apply(struct rig *r)
 		assert_true(crn_ws_sound(ws));
 }
 
+/* Which pages are open because the fault hook named them when page n was written. */
+static inline void rig_near(struct rig *r, unsigned n, const bool *open, bool *near)
+{
+	uintptr_t begin, end;
+
+	if (!r->port.at_fault || !crn_speculation_near(r->s, rig_page(n), &begin, &end))
+		return;
+	for (unsigned k = 0; k < RIG_PAGES; k++)
+		if (rig_page(k) >= begin && rig_page(k) < end && !open[k] && !r->slot[k])
+			near[k] = true;
+}
+
 /* One interval as a tracker drives it: `written[n]` says whether page n is. */
 static inline void rig_interval(struct rig *r, const bool *written)
 {
-	for (unsigned n = 0; n < RIG_PAGES; n++) {
-		uint64_t *changed = crn_speculation_changed(r->s);
+	bool open[RIG_PAGES] = { false }, near[RIG_PAGES] = { false };
+	uint64_t *changed = crn_speculation_changed(r->s);
 
-		if (!written[n])
+	for (unsigned n = 0; n < RIG_PAGES; n++) {
+		if (!written[n] || near[n])
 			continue;
+		open[n] = true;
 		if (r->slot[n])
 			changed[(r->slot[n] - 1) / 64] |= 1ull << (r->slot[n] - 1) % 64;
 		else
+			rig_near(r, n, open, near);
+	}
+	for (unsigned n = 0; n < RIG_PAGES; n++) {
+		if (near[n])
+			crn_speculation_granted(r->s, rig_page(n), written[n]);
+		else if (open[n] && !r->slot[n])
 			crn_speculation_written(r->s, rig_page(n));
 	}
 	crn_speculation_checkpoint(r->s);

@@ -285,13 +285,14 @@ bool undo_store_fault(
 		verdict = serve(u, a, page, guest);
 	else if (refused_by_guard(u, sig, info->si_code))
 		verdict = not_refused(u, (uintptr_t)info->si_addr);
+	/* What the page alone costs: its neighbours would make faults dear. */
+	if (begin)
+		atomic_fetch_add_explicit(
+			&u->serve_ticks, crn_clock_ticks() - begin, memory_order_relaxed);
 	/* Not of many pages at once where each may be left behind. */
 	if (verdict == SERVED && a && u->env->predictor && u->env->predictor->near && !mine &&
 		!guest)
 		serve_near(u, a, page);
-	if (begin)
-		atomic_fetch_add_explicit(
-			&u->serve_ticks, crn_clock_ticks() - begin, memory_order_relaxed);
 	undo_gate_leave(u, guest);
 	return verdict == CROWDED ? serve_crowded(u, page, mine, guest) : verdict == SERVED;
 }
