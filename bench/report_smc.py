@@ -330,7 +330,7 @@ def wmp(lines: list[dict], section: MakeSection) -> list[object]:
         "The cost of all faults and copies by SMC's weights (a lazy copy 8, an eager one 1) as a "
         "multiple of copying exactly the written pages; the least of a trace is marked. The plot "
         "has the trackers' own prices as well, by which a page's way out and back costs something, "
-        "and the bound of what is possible if the future is known."
+        "and the bound of what is possible if the future is known and each page opened by itself."
     )
     head = ["strategy", *programs]
     return [section("Strategies on traces", text, head, rows, "accuracy.png", _below(where, mine))]
