@@ -32,12 +32,14 @@
 #define COLD_MAX     65536u /* cold pages remembered at most */
 #define REGRETS_MAX  8u	    /* that count: a fault in 256 limits is no price any more */
 #define RUN_LEAST    8u	    /* pages in a run that shares its costs */
+#define RUN_COLD     8u	    /* the part of a long run that is surely cold: one in so many */
 #define RUN_ROW	     32u    /* writes in a row, after which a page of a run stands for itself */
 
 struct decay_common {
 	struct crn_gap_scratch scratch;
 	struct crn_regions regions;
-	bool learnt; /* what the interval that ends has written */
+	uint32_t length; /* of the runs that pages came in, their mean, in pages / CRN_ONE */
+	bool learnt;	 /* what the interval that ends has written */
 };
 
 struct decay_state {
@@ -53,22 +55,24 @@ struct decay_state {
 };
 
 /*
- * Of a page in a run, which is as short as RUN_LEAST at worst. Opened with others it is copied and,
- * at the checkpoint, compared; where the tracker does not ask, it faults like any other.
+ * Of a page in a run. Opened with others it is copied and, at the checkpoint, compared; where the
+ * tracker does not ask, it faults like any other. What is shared is shared by those that are cold.
  */
-static struct crn_costs costs_in_run(const struct crn_port *port)
+static struct crn_costs costs_in_run(const struct crn_speculation *s)
 {
-	struct crn_costs c = port->costs;
+	uint32_t cold = ((const struct decay_common *)s->common)->length / RUN_COLD / CRN_ONE;
+	struct crn_costs c = s->port->costs;
 
-	c.protect /= RUN_LEAST;
-	if (port->at_fault)
-		c.fault = c.fault / RUN_LEAST + 2 * c.copy;
+	cold = cold < RUN_LEAST ? RUN_LEAST : cold;
+	c.protect /= cold;
+	if (s->port->at_fault)
+		c.fault = c.fault / cold + 2 * c.copy;
 	return c;
 }
 
 static struct crn_costs costs_of(const struct crn_speculation *s, const struct crn_ws_entry *e)
 {
-	return e->kind >= CRN_GAP_SINGLE ? costs_in_run(s->port) : s->port->costs;
+	return e->kind >= CRN_GAP_SINGLE ? costs_in_run(s) : s->port->costs;
 }
 
 /* How many idle copies a page's way out and back costs. */
@@ -89,7 +93,7 @@ static uint64_t way_of_lodger(const struct crn_costs *c)
  */
 static void compute_limits(struct crn_speculation *s, struct decay_state *d)
 {
-	struct crn_costs costs = s->port->costs, run = costs_in_run(s->port);
+	struct crn_costs costs = s->port->costs, run = costs_in_run(s);
 	uint64_t memory = MEMORY * break_even(&costs, costs.fault);
 
 	d->memory = memory < MEMORY_LEAST ? MEMORY_LEAST : memory > 1u << 30 ? 1u << 30
@@ -176,12 +180,19 @@ static void judge_eviction(
 	e->cooled = 0;
 }
 
-static bool in_run(const struct crn_speculation *s, uintptr_t page)
+/* Did the page come in a run? The mean is of pages, not of runs: each bears its share. */
+static bool in_run(struct decay_common *common, uintptr_t page)
 {
 	uintptr_t begin, end;
+	uint32_t length;
 
-	return crn_runs_around(&((struct decay_common *)s->common)->regions, page, &begin, &end) &&
-		end - begin >= RUN_LEAST * CRN_PORT_PAGE;
+	if (!crn_runs_around(&common->regions, page, &begin, &end) ||
+		end - begin < RUN_LEAST * CRN_PORT_PAGE)
+		return false;
+	length = (uint32_t)((end - begin) / CRN_PORT_PAGE) * CRN_ONE;
+	common->length = common->length ? common->length - common->length / 64 + length / 64
+					: length;
+	return true;
 }
 
 static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, uintptr_t page)
@@ -204,7 +215,7 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 		note_write(d, ws, e);
 		crn_ws_renew(ws, index);
 	}
-	e->kind = e->kind % CRN_GAP_SINGLE + crn_gap_first(in_run(s, page));
+	e->kind = e->kind % CRN_GAP_SINGLE + crn_gap_first(in_run(common, page));
 	d->faults++;
 	d->news++;
 	e->count++;
