@@ -39,7 +39,8 @@ struct decay_common {
 	struct crn_gap_scratch scratch;
 	struct crn_regions regions;
 	uint32_t length; /* of the runs that pages came in, their mean, in pages / CRN_ONE */
-	bool learnt;	 /* what the interval that ends has written */
+	bool learnt;	 /* what the interval that ends has written; then: */
+	uintptr_t begin, end; /* the last page and its run: pages come in order */
 };
 
 struct decay_state {
@@ -181,30 +182,40 @@ static void judge_eviction(
 }
 
 /* Did the page come in a run? The mean is of pages, not of runs: each bears its share. */
-static bool in_run(struct decay_common *common, uintptr_t page)
+static bool in_run(struct decay_common *c, uintptr_t page)
 {
-	uintptr_t begin, end;
 	uint32_t length;
 
-	if (!crn_runs_around(&common->regions, page, &begin, &end) ||
-		end - begin < RUN_LEAST * CRN_PORT_PAGE)
+	if ((page < c->begin || page >= c->end) &&
+		!crn_runs_around(&c->regions, page, &c->begin, &c->end)) {
+		c->begin = page;
+		c->end = page + CRN_PORT_PAGE;
+	}
+	if (c->end - c->begin < RUN_LEAST * CRN_PORT_PAGE)
 		return false;
-	length = (uint32_t)((end - begin) / CRN_PORT_PAGE) * CRN_ONE;
-	common->length = common->length ? common->length - common->length / 64 + length / 64
-					: length;
+	length = (uint32_t)((c->end - c->begin) / CRN_PORT_PAGE) * CRN_ONE;
+	c->length = c->length ? c->length - c->length / 64 + length / 64 : length;
 	return true;
+}
+
+static void learn_runs(struct crn_speculation *s)
+{
+	struct decay_common *c = s->common;
+
+	if (c->learnt)
+		return;
+	crn_runs_learn(s, &c->regions);
+	c->begin = c->end = 0;
+	c->learnt = true;
 }
 
 static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, uintptr_t page)
 {
-	struct decay_common *common = s->common;
 	struct decay_state *d = ws->state;
 	uint32_t index = crn_ws_add(ws, page);
 	struct crn_ws_entry *e;
 
-	if (!common->learnt)
-		crn_runs_learn(s, &common->regions);
-	common->learnt = true;
+	learn_runs(s);
 	if (index == CRN_WS_NONE)
 		return;
 	e = &ws->entries[index];
@@ -215,7 +226,7 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 		note_write(d, ws, e);
 		crn_ws_renew(ws, index);
 	}
-	e->kind = e->kind % CRN_GAP_SINGLE + crn_gap_first(in_run(common, page));
+	e->kind = e->kind % CRN_GAP_SINGLE + crn_gap_first(in_run(s->common, page));
 	d->faults++;
 	d->news++;
 	e->count++;
