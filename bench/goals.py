@@ -69,6 +69,47 @@ def _hot(lines: list[dict]) -> list[list[str]]:
     return found
 
 
+BOUND, DEFAULT = "oracle-count", "decay"
+
+
+def _default(lines: list[dict], table: str, place: tuple[str, ...], key: str) -> list[tuple]:
+    """Where strategies stand beside each other: the place, the default's figure, the best one's."""
+    found: dict[tuple, dict[str, float]] = {}
+    for line in lines:
+        if line["table"] == table and key in line and "missing" not in line:
+            found.setdefault(tuple(line[x] for x in place), {})[line["strategy"]] = line[key]
+    best = []
+    for at, by in found.items():
+        others = [value for name, value in by.items() if name not in ("bound", "oracle", DEFAULT)]
+        if DEFAULT in by and others:
+            best.append((at, by[DEFAULT], min(others)))
+    return best
+
+
+def _strategies(lines: list[dict]) -> list[list[str]]:
+    found = []
+    for (program, costs), mine, best in _default(lines, "accuracy", ("program", "costs"), "cycles"):
+        if costs == "smc":
+            name = f"{program}, {DEFAULT} beside the best strategy, by the paper's weights"
+            found += _ratio(name, mine, best, 1, False)
+    worst: dict[str, tuple] = {}
+    for (tracker, every), *two in _default(lines, "figure3", ("tracker", "every"), "processor"):
+        worst[tracker] = max(worst.get(tracker, (0,)), (two[0] / two[1], *two, every))
+    for tracker, (_, mine, best, every) in worst.items():
+        name = f"hmmsearch, {tracker}, {DEFAULT} beside the best strategy, at worst (N = {every})"
+        found += _ratio(name, mine, best, 1, False)
+    used = [x for x in lines if x["table"] == "smc" and "processor_ratio" in x]
+    for line in used:
+        for bound in used:
+            if line["strategy"] == DEFAULT and bound["strategy"] == BOUND:
+                if (line["program"], line["surface"]) == (bound["program"], bound["surface"]):
+                    name = f"{line['program']}, {line['tracker']}, {line['surface']}"
+                    name += ": processor time beside the bound"
+                    two = line["processor_ratio"], bound["processor_ratio"]
+                    found += _ratio(name, *two, 1.5, False)
+    return found
+
+
 def rows(lines: list[dict]) -> list[list[str]]:
     """Goal, limit, measured, met or missed: for those whose figures are there."""
     if not lines or lines[0]["toy"]:
@@ -95,6 +136,7 @@ def rows(lines: list[dict]) -> list[list[str]]:
         ours = _cycles(lines, "hand_over", f"K = {keep}", **at)
         found += _ratio(f"handing 15 pages to a journal of {keep}", ours, copy, limit, False)
     found += _hot(lines)
+    found += _strategies(lines)
     floor = _cycles(lines, "empty", "memcpy", what="rewind")
     for row in ("uffd", "mprotect"):
         for line in lines:
