@@ -461,7 +461,8 @@ struct cairn_stats {
 	uint64_t engine_bytes_max;
 	char strategy[32];       /* in use: what "auto" took, or as given; cut to fit */
 	uint64_t hot_pages;      /* at present */
-	uint64_t overcopied;     /* hot pages not written by an interval, summed over intervals */
+	/* Pages hot, or opened beside a fault, and not written by an interval; over intervals. */
+	uint64_t overcopied;
 	uint64_t undercopied;    /* pages written while cold, likewise */
 	uint64_t promotions, evictions; /* cold pages made hot, and the reverse */
 	uint64_t contexts;       /* working sets at present: see cairn_context */

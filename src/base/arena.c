@@ -443,6 +443,16 @@ int crn_frame_reserve(struct crn_arena *a, size_t count)
 	return grow_frames(a, begin - (more << CRN_PAGE_SHIFT)) ? 0 : CAIRN_EMEMORY;
 }
 
+bool crn_frames_plenty(const struct crn_arena *a)
+{
+	struct crn_arena *w = (struct crn_arena *)a;
+	uintptr_t committed = atomic_load(&w->frames_committed);
+	int64_t fresh = (int64_t)(atomic_load(&w->frames_begin) - committed);
+	int64_t free = fresh + atomic_load(&w->free_count) * (int64_t)CRN_PAGE_SIZE;
+
+	return (int64_t)atomic_load(&w->committed) - free <= (int64_t)(a->memory_max / 2);
+}
+
 /* ---- Figures -------------------------------------------------------------------- */
 
 bool crn_arena_owns(const struct crn_arena *a, uintptr_t addr)

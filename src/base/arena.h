@@ -76,6 +76,8 @@ void crn_frame_free(struct crn_arena *a, void *frame);
  * changed.
  */
 int crn_frame_reserve(struct crn_arena *a, size_t count);
+/* For who can do without: is half of memory_max not in use? Any context. */
+bool crn_frames_plenty(const struct crn_arena *a);
 
 /* How base asks for frames to be opened for writing, or closed. 0 or negative. */
 typedef int (*crn_seal_fn)(void *arg, void *at, size_t len, bool closed);

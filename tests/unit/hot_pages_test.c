@@ -324,6 +324,108 @@ static void cooled(void **state)
 	rig_free(r);
 }
 
+/* ---- Neighbours of a fault ---- */
+
+static void eat(struct rig *r, void **frames, size_t *count, bool all)
+{
+	while (*count < 256 && (all || crn_frames_plenty(r->arena)) &&
+		(frames[*count] = crn_frame_alloc(r->arena)))
+		++*count;
+	assert_in_range(*count, 1, 255);
+}
+
+static void store_to_some(struct rig *r)
+{
+	for (int p = 3; p < PAGES; p += 8)
+		r->live[p * CRN_PAGE_SIZE]++;
+}
+
+/*
+ * Where memory is short no neighbours are opened; and where there is none for a checkpoint, those
+ * that nobody has written go back.
+ */
+static void near_gives_way_on(const struct crn_tracker_ops *ops)
+{
+	struct rig *r = rig_with_chooser(ops, 2, 512 << 10);
+	uint64_t used = crn_arena_frames_used(r->arena);
+	void *frames[256];
+	size_t count = 0;
+
+	chooser.idle = true;
+	chooser.predictor.near = on_near;
+	store_to_some(r);
+	assert_in_range(crn_arena_frames_used(r->arena) - used, PAGES / 8 * 3, PAGES / 8 * 5);
+	eat(r, frames, &count, true);
+	end_interval(r);
+	assert_int_equal(r->prepared, PAGES / 8);
+	assert_int_equal(r->taken, PAGES / 8);
+	while (count)
+		crn_frame_free(r->arena, frames[--count]);
+
+	eat(r, frames, &count, false);
+	used = crn_arena_frames_used(r->arena);
+	store_to_some(r);
+	assert_int_equal(crn_arena_frames_used(r->arena) - used, PAGES / 8);
+	end_interval(r);
+	while (count)
+		crn_frame_free(r->arena, frames[--count]);
+	assert_int_equal(r->lost, 0);
+	r->env.predictor = NULL;
+	rig_free(r);
+}
+
+static void near_gives_way(void **state)
+{
+	near_gives_way_on(&crn_tracker_mprotect);
+	near_gives_way_on(&crn_tracker_uffd);
+}
+
+/* Of pages that stay open at the limit of mappings it is told nothing. */
+static bool decide_nothing(struct crn_track_env *env)
+{
+	chooser.written = 0;
+	return false;
+}
+
+/*
+ * The neighbours lie in several mappings, and the limit of these is reached in the midst of opening
+ * them: those that are open are known to be.
+ */
+static void near_in_part(void **state)
+{
+	size_t limit = (size_t)host.max_map_count, count = 0, room = 12;
+	const size_t pair = 2 * CRN_PAGE_SIZE;
+	uint8_t *filler, *page;
+	struct rig *r;
+
+	if (host.max_map_count < 0 || limit > 200000)
+		skip();
+	r = rig_with_chooser(&crn_tracker_mprotect, 2, 64 << 20);
+	chooser.predictor.decide = decide_nothing;
+	chooser.predictor.near = on_near;
+	page = r->live + CRN_PAGE_SIZE;
+	while ((uintptr_t)page / CRN_PAGE_SIZE % 3) /* the first of three */
+		page += CRN_PAGE_SIZE;
+	madvise(page + CRN_PAGE_SIZE, CRN_PAGE_SIZE, MADV_DONTDUMP);
+	filler = mmap(NULL, limit * pair, PROT_READ,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	while (count < limit && mprotect(filler + count * pair, CRN_PAGE_SIZE, PROT_NONE) == 0)
+		count++;
+	assert_true(count < limit);
+	for (size_t i = 0; i < room; i++)
+		munmap(filler + i * pair, CRN_PAGE_SIZE);
+	do {
+		for (size_t i = 0; i < 3; i++)
+			page[i * CRN_PAGE_SIZE]++;
+		end_interval(r);
+	} while (room-- && mmap(filler + room * pair, CRN_PAGE_SIZE, PROT_NONE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+	munmap(filler, limit * pair);
+	assert_int_equal(r->lost, 0);
+	r->env.predictor = NULL;
+	rig_free(r);
+}
+
 /*
  * Pages that have changed for long are looked at once in so many intervals, then in twice and in
  * four times as many, not all of them in the same one; and one that rests is seen to do so at its
@@ -381,6 +483,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(unchanged),
 		cmocka_unit_test(cooled),
 		cmocka_unit_test(all_priced),
+		cmocka_unit_test(near_gives_way),
+		cmocka_unit_test(near_in_part),
 		cmocka_unit_test(looks_are_spread),
 	};
 

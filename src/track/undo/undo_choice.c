@@ -244,18 +244,18 @@ bool undo_cool(struct crn_undo_pages *u)
 {
 	size_t count, kept = 0;
 
-	if (!u->env->predictor || !u->env->predictor->cool(u->env))
-		return false;
-	evict_listed(u);
+	if (u->env->predictor->cool(u->env))
+		evict_listed(u);
 	count = atomic_load(&u->saved_count);
 	for (size_t i = 0; i < count; i++) {
 		uintptr_t page = u->saved[i];
 		struct undo_area *a = undo_find(u, page);
 		undo_word *w = undo_word_of(a, page);
 		uintptr_t word = undo_get(w), keep = word & (UNDO_SEALED | UNDO_EXEC);
+		bool same = word & UNDO_SAME || (word & UNDO_NEAR && undo_unchanged(word, page));
 
 		undo_set(w, word & ~(uintptr_t)UNDO_SAME);
-		if (!(word & UNDO_SAME) || word & UNDO_SEALED || undo_in_flight(u, page) ||
+		if (!same || word & UNDO_SEALED || undo_in_flight(u, page) ||
 			a->guard->protect(u, page, page + CRN_PAGE_SIZE, word & UNDO_EXEC) < 0) {
 			u->saved[kept++] = page;
 			continue;
@@ -274,5 +274,5 @@ bool undo_cool(struct crn_undo_pages *u)
 		undo_set(w, keep);
 	}
 	atomic_store(&u->saved_count, kept);
-	return true;
+	return kept < count;
 }

@@ -147,7 +147,10 @@ static enum verdict serve(struct crn_undo_pages *u, const struct undo_area *a, u
 
 #define NEAR_MAX 512 /* pages at one fault: what is done here must end soon */
 
-/* Copy a clean page that nobody else is at; false: it is not that, or there is no memory. */
+/*
+ * Copy a clean page that nobody else is at; false: it is not that, or memory is short, which first
+ * stores must not lack.
+ */
 static bool save_near(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t page,
 	uintptr_t exec)
 {
@@ -155,7 +158,8 @@ static bool save_near(struct crn_undo_pages *u, const struct undo_area *a, uintp
 	uintptr_t word = exec;
 	void *frame;
 
-	if (!atomic_compare_exchange_strong(w, &word, exec | UNDO_BUSY))
+	if (!crn_frames_plenty(u->env->arena) ||
+		!atomic_compare_exchange_strong(w, &word, exec | UNDO_BUSY))
 		return false;
 	frame = crn_frame_alloc(u->env->arena);
 	if (frame && u->env->seal)
@@ -171,17 +175,21 @@ static bool save_near(struct crn_undo_pages *u, const struct undo_area *a, uintp
 	return frame;
 }
 
-/* Open a run of pages that have been saved; or give them back as they were. */
+/*
+ * Open a run of pages that have been saved; or give them back as they were. A call that fails may
+ * have opened the first ones: those that one by one can be opened stay so.
+ */
 static void open_near(struct crn_undo_pages *u, const struct undo_area *a, uintptr_t begin,
 	uintptr_t end, uintptr_t exec)
 {
-	bool open = begin < end && undo_whole_closed(u, a, begin, end) &&
-		    a->guard->open(u, begin, end, exec) >= 0;
+	bool open = begin < end && undo_whole_closed(u, a, begin, end);
+	bool all = open && a->guard->open(u, begin, end, exec) >= 0;
 
 	for (uintptr_t page = begin; page < end; page += CRN_PAGE_SIZE) {
 		undo_word *w = undo_word_of(a, page);
 		uintptr_t frame = atomic_load(w) & ~(uintptr_t)UNDO_FLAGS;
 
+		open = open && (all || a->guard->open(u, page, page + CRN_PAGE_SIZE, exec) >= 0);
 		if (open) {
 			atomic_fetch_add_explicit(&u->frame_count, 1, memory_order_relaxed);
 			undo_note_saved(u, page);

@@ -67,7 +67,7 @@ static int prepare(struct crn_undo_pages *u, struct crn_sink *sink, bool *quiet)
 	if (!sink->prepare)
 		return 0;
 	err = sink->prepare(sink, look.count, look.bare);
-	if (crn_likely(err != CAIRN_EMEMORY) || !u->hot.count || !u->env->predictor)
+	if (crn_likely(err != CAIRN_EMEMORY) || !u->env->predictor)
 		return err;
 	if (*quiet)
 		undo_gate_close(u);

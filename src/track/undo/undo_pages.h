@@ -433,8 +433,9 @@ void undo_heed(struct crn_undo_pages *u);
 /* Open the promoted pages that were clean, for the next interval. The gate is closed. */
 void undo_open_promoted(struct crn_undo_pages *u);
 /*
- * There is no memory for the checkpoint: all hot pages become cold, and unchanged ones give their
- * frames back at once. The gate is closed. False if that gained nothing.
+ * There is no memory for the checkpoint: all hot pages become cold. Unchanged ones, and those that
+ * were opened with others in vain, give their frames back at once. The gate is closed. False if
+ * that gained nothing.
  */
 bool undo_cool(struct crn_undo_pages *u);
 
