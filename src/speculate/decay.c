@@ -32,15 +32,16 @@
 #define COLD_MAX     65536u /* cold pages remembered at most */
 #define REGRETS_MAX  8u	    /* that count: a fault in 256 limits is no price any more */
 #define RUN_LEAST    8u	    /* pages in a run that shares its costs */
-#define RUN_COLD     8u	    /* the part of a long run that is surely cold: one in so many */
+#define RUN_WEIGHT   64u    /* pages that came together and count as all that is known of runs */
 #define RUN_ROW	     32u    /* writes in a row, after which a page of a run stands for itself */
 
 struct decay_common {
 	struct crn_gap_scratch scratch;
 	struct crn_regions regions;
-	uint32_t length; /* of the runs that pages came in, their mean, in pages / CRN_ONE */
-	bool learnt;	 /* what the interval that ends has written; then: */
-	uintptr_t begin, end; /* the last page and its run: pages come in order */
+	uint32_t together; /* pages that came back with one in a run, itself too, in 1 / CRN_ONE */
+	bool learnt;	   /* what the interval that ends has written; then, of the last page: */
+	uintptr_t begin, end; /* its run: pages come in order, */
+	uint32_t came;	      /* and those of it so far, if it is a run */
 };
 
 struct decay_state {
@@ -57,17 +58,17 @@ struct decay_state {
 
 /*
  * Of a page in a run. Opened with others it is copied and, at the checkpoint, compared; where the
- * tracker does not ask, it faults like any other. What is shared is shared by those that are cold.
+ * tracker does not ask, it faults like any other. Those of a run that are hot share nothing.
  */
 static struct crn_costs costs_in_run(const struct crn_speculation *s)
 {
-	uint32_t cold = ((const struct decay_common *)s->common)->length / RUN_COLD / CRN_ONE;
+	uint32_t together = ((const struct decay_common *)s->common)->together / CRN_ONE;
 	struct crn_costs c = s->port->costs;
 
-	cold = cold < RUN_LEAST ? RUN_LEAST : cold;
-	c.protect /= cold;
+	together += !together;
+	c.protect /= together;
 	if (s->port->at_fault)
-		c.fault = c.fault / cold + 2 * c.copy;
+		c.fault = c.fault / together + 2 * c.copy;
 	return c;
 }
 
@@ -181,20 +182,29 @@ static void judge_eviction(
 	e->cooled = 0;
 }
 
-/* Did the page come in a run? The mean is of pages, not of runs: each bears its share. */
+/* The mean is of pages, not of runs: each bears its share. */
+static void run_ends(struct decay_common *c)
+{
+	uint32_t weight = c->came < RUN_WEIGHT ? c->came : RUN_WEIGHT;
+	int64_t more = (int64_t)c->came * CRN_ONE - c->together;
+
+	c->together += (uint32_t)(more * weight / RUN_WEIGHT);
+	c->came = 0;
+}
+
+/* Did the page come in a run? */
 static bool in_run(struct decay_common *c, uintptr_t page)
 {
-	uint32_t length;
-
-	if ((page < c->begin || page >= c->end) &&
-		!crn_runs_around(&c->regions, page, &c->begin, &c->end)) {
-		c->begin = page;
-		c->end = page + CRN_PORT_PAGE;
+	if (page < c->begin || page >= c->end) {
+		run_ends(c);
+		if (!crn_runs_around(&c->regions, page, &c->begin, &c->end)) {
+			c->begin = page;
+			c->end = page + CRN_PORT_PAGE;
+		}
 	}
 	if (c->end - c->begin < RUN_LEAST * CRN_PORT_PAGE)
 		return false;
-	length = (uint32_t)((c->end - c->begin) / CRN_PORT_PAGE) * CRN_ONE;
-	c->length = c->length ? c->length - c->length / 64 + length / 64 : length;
+	c->came++;
 	return true;
 }
 
@@ -206,6 +216,7 @@ static void learn_runs(struct crn_speculation *s)
 		return;
 	crn_runs_learn(s, &c->regions);
 	c->begin = c->end = 0;
+	run_ends(c);
 	c->learnt = true;
 }
 
