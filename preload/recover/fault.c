@@ -103,6 +103,9 @@ static int go_back(
 
 		crn_format(peer, sizeof(peer), "unknown: all %u sockets read are reset%s", count,
 			others ? ", other input that was read is dropped" : "");
+	} else if (rung == CRN_RUNG_AGAIN) {
+		crn_format(peer, sizeof(peer), "descriptor %d (its input is given again)",
+			suspect->fd);
 	} else {
 		crn_suspect_reset(suspect, peer, sizeof(peer));
 	}

@@ -13,6 +13,11 @@
  * has been read since is new. If one call has read several datagrams, all of them are suspect. They
  * are given again one by one, and then only the one that was read last is dropped.
  *
+ * Whoever wrote to a pipe or a terminal cannot be told that something is gone, and the client to
+ * whom it is passed on takes what has a hole for the whole. So a crash that does not come again
+ * must cost nothing there: it is dropped only by the next crash of the same interval, whatever that
+ * is, for otherwise two pipes could take turns for ever.
+ *
  * A socket pair that the program has made for itself is never disconnected. A crash that comes
  * again then ends the program as it would have, and not because of what it finds there.
  */
@@ -37,6 +42,13 @@ static bool is_repetition(const struct crn_suspect *suspect)
 		(suspect->ino == r->suspect_ino && suspect->dev == r->suspect_dev);
 }
 
+/* Nothing was dropped by the last recovery, and it has not come to a checkpoint since. */
+static bool given_again(const struct crn_recover *r)
+{
+	return r->recoveries && r->rung_last == CRN_RUNG_AGAIN &&
+		crn_agent->effects->interval == r->interval_last;
+}
+
 enum crn_rung crn_ladder_next(const struct crn_suspect *suspect, const char **why)
 {
 	const struct crn_recover *r = crn_agent->recover;
@@ -46,8 +58,10 @@ enum crn_rung crn_ladder_next(const struct crn_suspect *suspect, const char **wh
 		*why = "100 recoveries in the last second";
 		return CRN_RUNG_GIVE_UP;
 	}
-	if (!is_repetition(suspect))
+	if (given_again(r))
 		return CRN_RUNG_SUSPECT;
+	if (!is_repetition(suspect))
+		return suspect->fd >= 0 && !suspect->socket ? CRN_RUNG_AGAIN : CRN_RUNG_SUSPECT;
 	if (r->rung_last == CRN_RUNG_SUSPECT)
 		return CRN_RUNG_ALL;
 	*why = "it crashed again although every connection that was read had been reset";

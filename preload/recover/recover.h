@@ -39,6 +39,7 @@ struct crn_crash {
 };
 
 enum crn_rung {
+	CRN_RUNG_AGAIN,   /* go back, give again all that was read, of a pipe or a terminal, too */
 	CRN_RUNG_SUSPECT, /* go back, reset the suspect */
 	CRN_RUNG_ALL,     /* go back, reset every socket that was read in the interval */
 	CRN_RUNG_GIVE_UP, /* the program's own handler, or the default action */

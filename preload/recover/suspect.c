@@ -222,7 +222,7 @@ void crn_suspect_reset(const struct crn_suspect *suspect, char *peer, size_t siz
 		crn_format(peer, size, "its own pair of local sockets (descriptor %d)", fd);
 		return;
 	}
-	if (!suspect->socket) { /* a pipe, a terminal: what was read from it is not given again */
+	if (!suspect->socket) { /* a pipe, a terminal: giving it again has not helped */
 		drop_input(suspect);
 		crn_format(peer, size, "descriptor %d (its input is dropped)", fd);
 		return;

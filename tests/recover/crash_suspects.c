@@ -32,6 +32,15 @@ static void crash(void)
 	*(volatile int *)24 = 0;
 }
 
+static volatile int *outside; /* [0] crashes so far; memory that a restore leaves alone */
+static int own[2];
+
+static void crash_once(void)
+{
+	if (!outside[0]++)
+		crash();
+}
+
 /* Each request is there before it looks: it never waits. The second one crashes it. */
 static void never_waits(void)
 {
@@ -114,6 +123,54 @@ static void announced(void)
 			crash();
 	}
 	printf("read %c, %d times nothing\n", c, nothing);
+}
+
+static void look_at_both(int fd)
+{
+	char text[2];
+
+	wake_up();
+	wake_up();
+	if (read(fd, text, 1) != 1 || text[0] != 'a')
+		_exit(4);
+	crash_once();
+	if (read(fd, text + 1, 1) != 1 || text[1] != 'b')
+		_exit(5);
+}
+
+/* A crash that does not come again costs nothing of a pipe or of a terminal. */
+static void only_once(void)
+{
+	int master = posix_openpt(O_RDWR | O_NOCTTY);
+
+	if (pipe(pipe_ends) || write(pipe_ends[1], "ab", 2) != 2)
+		_exit(3);
+	look_at_both(pipe_ends[0]);
+	if (master < 0 || grantpt(master) || unlockpt(master) ||
+		write(open(ptsname(master), O_RDWR | O_NOCTTY), "ab", 2) != 2)
+		_exit(3);
+	outside[0] = 0;
+	look_at_both(master);
+	puts("nothing was lost");
+}
+
+/* Two pipes take turns: each time another one was read last. It ends all the same. */
+static void in_turn(void)
+{
+	int other[2];
+	char c = 0;
+
+	if (pipe(pipe_ends) || pipe(other) || write(pipe_ends[1], "c", 1) != 1 ||
+		write(other[1], "c", 1) != 1)
+		_exit(3);
+	fcntl(pipe_ends[0], F_SETFL, O_NONBLOCK);
+	fcntl(other[0], F_SETFL, O_NONBLOCK);
+	wake_up();
+	wake_up();
+	for (int i = 0; i < 2; i++)
+		if (read(outside[0]++ % 2 ? pipe_ends[0] : other[0], &c, 1) == 1)
+			crash();
+	puts("both are read");
 }
 
 /* Datagrams that crash it, and one that does not, are all there when it wakes up. */
@@ -275,15 +332,6 @@ static void accepted(void)
 		served++;
 	}
 	printf("served %d\n", served);
-}
-
-static volatile int *outside; /* [0] crashes so far; memory that a restore leaves alone */
-static int own[2];
-
-static void crash_once(void)
-{
-	if (!outside[0]++)
-		crash();
 }
 
 /* The kernel answers a question once: who has crashed over it finds the answer again. */
@@ -495,6 +543,8 @@ int main(int argc, char **argv)
 		{ "filter", filter },
 		{ "unannounced", unannounced },
 		{ "announced", announced },
+		{ "only_once", only_once },
+		{ "in_turn", in_turn },
 		{ "datagrams", datagrams },
 		{ "one_of_many", one_of_many },
 		{ "at_once", at_once },
