@@ -236,6 +236,8 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 		judge_eviction(&costs, ws, e);
 		note_write(d, ws, e);
 		crn_ws_renew(ws, index);
+	} else {
+		e->since = ws->now;
 	}
 	e->kind = e->kind % CRN_GAP_SINGLE + crn_gap_first(in_run(s->common, page));
 	d->faults++;

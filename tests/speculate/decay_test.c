@@ -386,6 +386,27 @@ static void test_runs_are_parted_where_they_were_tried(void **state)
 	rig_close(&r);
 }
 
+/* A page of a run stands for itself after 32 writes in a row, whenever that begins. */
+static void test_rows_are_counted_from_the_first_write(void **state)
+{
+	bool written[RIG_PAGES];
+	struct rig r;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 140; turn++) {
+		const struct crn_ws_entry *e;
+
+		write_run(written, 60, turn < 100 ? 0 : 20);
+		rig_interval(&r, written);
+		if (turn < 100)
+			continue;
+		e = &r.s->current->entries[crn_ws_find(r.s->current, rig_page(70))];
+		assert_int_equal(e->kind == CRN_GAP_STEADY, turn >= 132);
+	}
+	rig_close(&r);
+}
+
 /* The intervals of other contexts are no gaps. */
 static void test_steady_pages_are_steady_in_their_context(void **state)
 {
@@ -415,6 +436,7 @@ int main(void)
 		cmocka_unit_test(test_bursts_have_one_fault),
 		cmocka_unit_test(test_runs_are_what_was_written_together),
 		cmocka_unit_test(test_runs_are_parted_where_they_were_tried),
+		cmocka_unit_test(test_rows_are_counted_from_the_first_write),
 		cmocka_unit_test(test_decay_keeps_what_is_worth_it),
 		cmocka_unit_test(test_limits_are_the_cheapest),
 		cmocka_unit_test(test_open_gaps_are_seen),
