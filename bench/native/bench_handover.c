@@ -141,7 +141,7 @@ static void journal_round(struct bench *b, bool count)
 
 	dirty(b);
 	begin = tick();
-	sink = crn_journal_begin(b->journal, b->id);
+	sink = crn_journal_begin(b->journal, b->id, false);
 	if (sink->prepare(sink, b->pages, 0) < 0)
 		fail("prepare", "refused");
 	if (sink->exchange)

@@ -242,7 +242,7 @@ static int sink_prepare(struct crn_sink *sink, size_t count, size_t bare)
 	struct crn_journal *j = of_sink(sink);
 	size_t entry_frames = count / CRN_ENTRIES_PER_FRAME + 2;
 
-	if (j->keep == 1)
+	if (j->discards)
 		return frames_reserve(j, bare);
 	CRN_TRY(staging_reserve(j, count));
 	choose_form(j, count);
@@ -317,7 +317,7 @@ static int sink_take(struct crn_sink *sink, uintptr_t addr, size_t len, void *ol
 	CRN_ASSERT(!owned || len == CRN_PAGE_SIZE);
 	if (j->open_kind == CRN_RECORD_KEPT) {
 		j->pages += crn_pages(len);
-		if (j->keep == 1) {
+		if (j->discards) {
 			if (owned && old)
 				crn_frame_free(j->arena, old);
 			return 0;
@@ -328,7 +328,7 @@ static int sink_take(struct crn_sink *sink, uintptr_t addr, size_t len, void *ol
 	return 0;
 }
 
-/* K = 1: nothing is kept, the frame just gets the new content. */
+/* Nothing is kept, the frame just gets the new content. */
 static size_t sink_exchange_last(
 	struct crn_sink *sink, struct crn_page_copy *pages, size_t count)
 {
@@ -402,13 +402,16 @@ static void open_record(struct crn_journal *j, uint64_t id, enum crn_open_record
 	j->open.deltas = crn_fifo_tail(&j->deltas);
 }
 
-struct crn_sink *crn_journal_begin(struct crn_journal *j, uint64_t id)
+struct crn_sink *crn_journal_begin(struct crn_journal *j, uint64_t id, bool lost)
 {
+	while (lost && evict(j, false))
+		;
+	j->discards = lost || j->keep == 1;
 	open_record(j, id, CRN_RECORD_KEPT);
 	j->sink.prepare = sink_prepare;
 	j->sink.absorb = NULL;
 	j->sink.exchange = sink_exchange_last;
-	if (j->keep > 1)
+	if (!j->discards)
 		choose_form(j, 0);
 	return &j->sink;
 }
@@ -452,7 +455,7 @@ static int seal_entries(struct crn_journal *j)
 int crn_journal_commit(struct crn_journal *j)
 {
 	CRN_ASSERT(j->open_kind == CRN_RECORD_KEPT);
-	if (j->keep > 1) {
+	if (!j->discards) {
 		crn_staging_sort(j);
 		CRN_TRY(seal_entries(j));
 		j->open.count = j->staging_count;

@@ -63,9 +63,10 @@ void crn_journal_close(struct crn_journal *j);
  * journal) and return the sink that tracker->interval_end fills. prepare() may fail with
  * CAIRN_EMEMORY; after it returned 0, `count` takes cannot fail. A take without prepare() may fail
  * with CAIRN_EMEMORY. Pages come in any order, each at most once; extents are whole pages, several
- * per call if not owned.
+ * per call if not owned. `lost`: neither this interval nor any before it can be undone, so that
+ * nothing is kept, and no memory needed for it.
  */
-struct crn_sink *crn_journal_begin(struct crn_journal *j, uint64_t id);
+struct crn_sink *crn_journal_begin(struct crn_journal *j, uint64_t id, bool lost);
 /*
  * Seal the record: sort it and evict the oldest beyond K. After prepare() it returns 0; without,
  * CAIRN_EMEMORY is possible and leaves the record as it was: try again after an eviction, or abort.

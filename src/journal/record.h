@@ -67,6 +67,7 @@ struct crn_journal {
 	 * The open record: unsorted entries in one growing block, until it is committed or walked.
 	 */
 	enum crn_open_record open_kind;
+	bool discards; /* KEPT, but K = 1, or its past is lost */
 	struct crn_record open;
 	struct crn_entry *staging;
 	size_t staging_count, staging_capacity;

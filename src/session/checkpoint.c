@@ -324,17 +324,26 @@ static void note_failed(cairn_t *c, uint64_t id)
 	c->failed[c->failed_count++ % CRN_FAILED_KEPT] = id;
 }
 
+static bool failed_before(const cairn_t *c)
+{
+	return c->failed_count &&
+		c->failed[(c->failed_count - 1) % CRN_FAILED_KEPT] == c->last_id;
+}
+
 /* *lost is set if the past of the interval could not be kept; the new checkpoint is good. */
 static int end_interval(cairn_t *c, int *lost)
 {
 	struct crn_sink *sink;
+	bool discards;
 	uint64_t pages;
 	int err;
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return c->ops->interval_end(c->tracker, NULL);
 	pages = crn_journal_pages(c->journal);
-	sink = crn_journal_begin(c->journal, crn_mark_newest(c)->id);
+	/* An interval that memory has no room for must not make all checkpoints fail for ever. */
+	discards = *lost && failed_before(c);
+	sink = crn_journal_begin(c->journal, crn_mark_newest(c)->id, discards);
 	err = c->ops->interval_end(c->tracker, crn_tracing_wrap(c->tracing, sink));
 	if (err < 0) {
 		crn_journal_abort(c->journal);

@@ -237,7 +237,7 @@ static void checkpoint(struct world *w)
 {
 	uint64_t id = w->next_id++;
 
-	if (interval_end(w, crn_journal_begin(w->journal, w->newest)) < 0) {
+	if (interval_end(w, crn_journal_begin(w->journal, w->newest, false)) < 0) {
 		EXPECT(w->arena.frames_max != UNLIMITED);
 		crn_journal_abort(w->journal);
 		return; /* the interval goes on; the id is used up */

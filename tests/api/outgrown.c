@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * outgrown TRACKER STRATEGY: an interval writes more than memory_max has room for. Its past is
+ * lost, and what is older. One checkpoint may fail for that; the next one is good again, and so are
+ * those that follow.
+ */
+#include <sys/mman.h>
+#include "../lib/harness.h"
+
+#define PAGE  4096ul
+#define PAGES 6000ul /* memory_max has room for 4096 */
+#define FEW   200ul
+
+static cairn_t *c;
+static uint8_t *area;
+
+static uint64_t taken(void)
+{
+	uint64_t id;
+
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	return id;
+}
+
+static void store_to(size_t count, uint8_t byte)
+{
+	for (size_t i = 0; i < count; i++)
+		area[i * PAGE] = byte;
+}
+
+static void check(uint8_t few, uint8_t others)
+{
+	for (size_t i = 0; i < PAGES; i++)
+		CHECK(area[i * PAGE] == (i < FEW ? few : others));
+}
+
+static void outgrow(uint8_t byte)
+{
+	uint64_t before = taken(), id;
+	int rc;
+
+	store_to(PAGES, byte);
+	CHECK_RC(cairn_rewind(c, before), CAIRN_EFAILED);
+	rc = cairn_checkpoint(c, &id);
+	CHECK(rc == CAIRN_TAKEN || rc == CAIRN_EMEMORY);
+	id = taken();
+	CHECK(cairn_rewind(c, before) < 0);
+	for (uint8_t n = 1; n < 20; n++) {
+		store_to(FEW, byte + n);
+		check(byte + n, byte);
+		CHECK_OK(cairn_rewind(c, id));
+		check(byte + n - 1, byte);
+		store_to(FEW, byte + n);
+		id = taken();
+	}
+	store_to(FEW, 0);
+	CHECK_OK(cairn_rewind(c, id - 3));
+	check(byte + 16, byte);
+}
+
+int main(int argc, char **argv)
+{
+	struct cairn_options options = CAIRN_OPTIONS_INIT;
+
+	CHECK(argc == 3);
+	options.tracker = argv[1];
+	options.strategy = argv[2];
+	options.surface = "none";
+	options.memory_max = 16 << 20;
+	options.keep = 8;
+	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(area != MAP_FAILED);
+	c = test_open(&options);
+	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
+	outgrow(50);
+	outgrow(100);
+	CHECK_OK(cairn_close(c));
+	return 0;
+}
