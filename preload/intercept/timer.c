@@ -222,21 +222,6 @@ void crn_timer_end(void)
 
 /* ---- A call that was cut short --------------------------------------------------------------- */
 
-/*
- * Has the program a signal coming that may cut the call short? Then it was cut short by that. A
- * call that waits under a mask of its own is made again all the same: that mask, under which the
- * signal is let in, is in force nowhere else.
- */
-static bool others_come(const struct crn_pending *p, const ucontext_t *uc)
-{
-	uint64_t pending = 0;
-
-	if (p && p->waits)
-		return false;
-	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
-	return pending & ~*(const uint64_t *)&uc->uc_sigmask & ~CRN_SIG_RESERVED;
-}
-
 static void shorten_ms(long *arg, uint64_t elapsed_ns)
 {
 	int64_t left = (int64_t)(int)*arg * 1000000 - (int64_t)elapsed_ns;
@@ -337,6 +322,54 @@ static int socket_timeout(long nr, int *error)
 	return 0;
 }
 
+/* Has the socket of a call such a timeout? */
+static bool has_timeout(long fd, int option, struct timeval *limit)
+{
+	socklen_t len = sizeof(*limit);
+
+	return option &&
+		crn_sys5(SYS_getsockopt, fd, SOL_SOCKET, option, limit, &len) == 0 &&
+		(limit->tv_sec || limit->tv_usec);
+}
+
+/* Does the kernel make this call again behind a handler with SA_RESTART? */
+static bool is_restarted(const struct crn_call *call)
+{
+	struct timeval limit;
+	int error, option = socket_timeout(call->nr, &error);
+
+	if (call->nr == SYS_wait4 || call->nr == SYS_waitid)
+		return true;
+	return option && !has_timeout(call->args[0], option, &limit);
+}
+
+static bool all_restart(uint64_t signals)
+{
+	struct crn_ksigaction act;
+
+	for (; signals; signals &= signals - 1)
+		if (crn_sys4(SYS_rt_sigaction, __builtin_ctzll(signals) + 1, NULL, &act,
+			    sizeof(act.mask)) < 0 || !(act.flags & SA_RESTART))
+			return false;
+	return true;
+}
+
+/*
+ * Has the program a signal coming that may cut the call short? Then it was cut short by that,
+ * unless it would begin again behind it. A call that waits under a mask of its own is made again
+ * all the same: that mask, under which the signal is let in, is in force nowhere else.
+ */
+static bool others_come(const struct crn_pending *p, const ucontext_t *uc)
+{
+	uint64_t pending = 0;
+
+	if (p && p->waits)
+		return false;
+	crn_sys2(SYS_rt_sigpending, &pending, sizeof(pending));
+	pending &= ~*(const uint64_t *)&uc->uc_sigmask & ~CRN_SIG_RESERVED;
+	return pending && !(p && is_restarted(&p->call) && all_restart(pending));
+}
+
 /*
  * SO_RCVTIMEO and SO_SNDTIMEO count anew in a call that is made again. Where signals of ours come
  * faster than that, it would never end: it ends with one that comes later than that behind the
@@ -345,12 +378,10 @@ static int socket_timeout(long nr, int *error)
 static int socket_time_over(struct crn_pending *p)
 {
 	int error, option = socket_timeout(p->call.nr, &error);
-	struct timeval limit = { 0, 0 };
-	socklen_t len = sizeof(limit);
+	struct timeval limit;
 	uint64_t now;
 
-	if (!option || crn_sys5(SYS_getsockopt, p->call.args[0], SOL_SOCKET, option, &limit,
-			       &len) < 0 || (!limit.tv_sec && !limit.tv_usec))
+	if (!has_timeout(p->call.args[0], option, &limit))
 		return 0;
 	now = crn_clock_kernel_ns();
 	if (!p->began_ns)
