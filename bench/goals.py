@@ -6,6 +6,7 @@ The goals of this version, as ratios of figures of one run.
 from __future__ import annotations
 
 import lmc_report
+from report_smc import BOUNDS, DEFAULT
 
 
 def _cycles(lines: list[dict], table: str, row: str, **wanted: object) -> float | None:
@@ -69,18 +70,15 @@ def _hot(lines: list[dict]) -> list[list[str]]:
     return found
 
 
-BOUND, DEFAULT = "oracle-count", "decay"
-
-
 def _default(lines: list[dict], table: str, place: tuple[str, ...], key: str) -> list[tuple]:
     """Where strategies stand beside each other: the place, the default's figure, the best one's."""
     found: dict[tuple, dict[str, float]] = {}
     for line in lines:
-        if line["table"] == table and key in line and "missing" not in line:
+        if line["table"] == table and key in line:
             found.setdefault(tuple(line[x] for x in place), {})[line["strategy"]] = line[key]
     best = []
     for at, by in found.items():
-        others = [value for name, value in by.items() if name not in ("bound", "oracle", DEFAULT)]
+        others = [value for name, value in by.items() if name not in (*BOUNDS, DEFAULT)]
         if DEFAULT in by and others:
             best.append((at, by[DEFAULT], min(others)))
     return best
@@ -101,7 +99,7 @@ def _strategies(lines: list[dict]) -> list[list[str]]:
     used = [x for x in lines if x["table"] == "smc" and "processor_ratio" in x]
     for line in used:
         for bound in used:
-            if line["strategy"] == DEFAULT and bound["strategy"] == BOUND:
+            if line["strategy"] == DEFAULT and bound["strategy"] in BOUNDS:
                 if (line["program"], line["surface"]) == (bound["program"], bound["surface"]):
                     name = f"{line['program']}, {line['tracker']}, {line['surface']}"
                     name += ": processor time beside the bound"
