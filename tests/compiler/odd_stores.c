@@ -14,6 +14,15 @@
 #define WIDE __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq"), noinline))
 #define LEN  (5 << 14)
 
+/* A 32-bit program has none of those that keep 64-bit registers. */
+#ifdef __x86_64__
+#define XSAVEOPT _xsaveopt64
+#define XSAVEC   _xsavec64
+#else
+#define XSAVEOPT _xsaveopt
+#define XSAVEC   _xsavec
+#endif
+
 struct pair {
 	long a, b;
 };
@@ -72,24 +81,28 @@ static WIDE void store_lanes(char *at, unsigned mask)
 __attribute__((target("fxsr"), noinline)) static void store_registers(void)
 {
 	_fxsave(memory + 5120);
+#ifdef __x86_64__
 	_fxsave64(memory + 6144);
+#endif
 }
 
 /* Each in an area of its own, at the end of which is the last byte that it may write. */
 __attribute__((target("xsave"), noinline)) static void store_state(long long mask)
 {
 	_xsave(memory + 16384, mask);
+#ifdef __x86_64__
 	_xsave64(memory + 2 * 16384, mask);
+#endif
 }
 
 __attribute__((target("xsave,xsaveopt"), noinline)) static void store_changed_state(long long mask)
 {
-	_xsaveopt64(memory + 3 * 16384, mask);
+	XSAVEOPT(memory + 3 * 16384, mask);
 }
 
 __attribute__((target("xsave,xsavec"), noinline)) static void store_compact_state(long long mask)
 {
-	_xsavec64(memory + 4 * 16384, mask);
+	XSAVEC(memory + 4 * 16384, mask);
 }
 
 static void store_all_state(void)

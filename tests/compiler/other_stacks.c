@@ -13,7 +13,7 @@
 
 /* As <ucontext.h> has it, but for the attribute that says that it returns twice. */
 struct context {
-	uint64_t words[128];
+	uintptr_t words[128];
 };
 int getcontext(struct context *c);
 void makecontext(struct context *c, void (*run)(void), int count);
@@ -24,12 +24,24 @@ static void *top, *other;
 static struct context top_context, other_context;
 static long words[4];
 
+#ifdef __x86_64__
 #define SWITCH                                                                  \
 	"push %rbp; push %rbx; push %r12; push %r13; push %r14; push %r15\n\t"  \
 	"mov %rsp, (%rdi)\n\t"                                                  \
 	"mov %rsi, %rsp\n\t"                                                    \
 	"pop %r15; pop %r14; pop %r13; pop %r12; pop %rbx; pop %rbp\n\t"        \
 	"ret\n\t"
+#define REGISTERS 6
+#else
+#define SWITCH                                                    \
+	"mov 4(%esp), %eax; mov 8(%esp), %edx\n\t"                \
+	"push %ebp; push %ebx; push %esi; push %edi\n\t"          \
+	"mov %esp, (%eax)\n\t"                                    \
+	"mov %edx, %esp\n\t"                                      \
+	"pop %edi; pop %esi; pop %ebx; pop %ebp\n\t"              \
+	"ret\n\t"
+#define REGISTERS 4
+#endif
 
 void switch_native(void **save, void *to);
 __asm__(".pushsection .text\n"
@@ -44,6 +56,7 @@ __attribute__((naked, noinline)) static void switch_naked(void **save, void *to)
 
 __attribute__((always_inline)) static inline void switch_in_place(void **save, void *to)
 {
+#ifdef __x86_64__
 	__asm__ volatile("lea -128(%%rsp), %%rsp\n\t"
 			 "push %%rbp\n\t"
 			 "push %%rbx\n\t"
@@ -60,6 +73,20 @@ __attribute__((always_inline)) static inline void switch_in_place(void **save, v
 			 :
 			 : "rax", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
 			 "r15", "memory", "cc");
+#else
+	__asm__ volatile("push %%ebp\n\t"
+			 "push %%ebx\n\t"
+			 "push $1f\n\t"
+			 "mov %%esp, (%0)\n\t"
+			 "mov %1, %%esp\n\t"
+			 "ret\n"
+			 "1:\n\t"
+			 "pop %%ebx\n\t"
+			 "pop %%ebp"
+			 : "+D"(save), "+S"(to)
+			 :
+			 : "eax", "ecx", "edx", "memory", "cc");
+#endif
 }
 
 #define TURNS(name, i, go)                   \
@@ -110,10 +137,10 @@ static void begin(int i)
 	void (*const run[])(void) = { turn_native, turn_naked, turn_in_place };
 
 	if (i < 3) {
-		other = new_stack(i, run[i], i < 2 ? 6 : 0);
+		other = new_stack(i, run[i], i < 2 ? REGISTERS : 0);
 	} else {
 		CHECK(!getcontext(&other_context));
-		other_context.words[2] = (uint64_t)stacks[i]; /* uc_stack */
+		other_context.words[2] = (uintptr_t)stacks[i]; /* uc_stack */
 		other_context.words[4] = STACK;
 		makecontext(&other_context, turn_context, 0);
 	}
