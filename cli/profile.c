@@ -141,14 +141,16 @@ static void on_signal(int sig)
 /* SIGALRM, without SA_RESTART, ends a waitpid a hundred times a second. */
 static void signals(bool on)
 {
-	struct sigaction act = { .sa_handler = on_signal };
+	struct sigaction act = { .sa_handler = on_signal }, hang_up;
 	struct itimerval tick = { { 0, on ? TICK_US : 0 }, { 0, on ? TICK_US : 0 } };
 
 	sigaction(SIGALRM, &act, NULL);
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGQUIT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGHUP, &act, NULL);
+	sigaction(SIGHUP, NULL, &hang_up);
+	if (hang_up.sa_handler != SIG_IGN) /* nohup(1) */
+		sigaction(SIGHUP, &act, NULL);
 	setitimer(ITIMER_REAL, &tick, NULL);
 }
 

@@ -266,6 +266,7 @@ def interrupted(build: Path, folder: Path, seconds: float) -> None:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
         for _ in range(600):
             if "sleep" in processes_of(process.pid, "comm"):
@@ -280,6 +281,21 @@ def interrupted(build: Path, folder: Path, seconds: float) -> None:
         report = process.returncode == 0 and "loop in work" in out
         expect(report, f"{sig.name}: the report came: {err}")
         expect(not left, f"{sig.name}: no process is left {left}")
+
+
+def goes_on_under_nohup(build: Path, folder: Path, seconds: float) -> None:
+    program = str(build / "tests" / "servers" / "profiled")
+    process = subprocess.Popen(
+        ["nohup", str(build / "bin" / "cairn"), "profile", "--seconds", str(4 * seconds), "--",
+         program, "family"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    begun = time.monotonic()
+    time.sleep(seconds)
+    process.send_signal(signal.SIGHUP)
+    out, err = process.communicate(timeout=200)
+    told = process.returncode == 0 and "loop in work" in out
+    expect(told and time.monotonic() - begun > 2 * seconds, f"nohup is minded: {err}")
 
 
 def refusals(build: Path, folder: Path) -> None:
@@ -433,7 +449,7 @@ def test(build: Path, mode: str, folder: Path) -> None:
         "known": [serves, crunches, retries, has_children, has_threads, has_passing_threads],
         "sites": [sends, accepts, has_helpers, many_places, executes, becomes, is_static]
         + [can_be_pasted],
-        "ends": [interrupted, is_not_disturbed],
+        "ends": [interrupted, goes_on_under_nohup, is_not_disturbed],
         "sqlite": [sqlite],
         "lua": [lua],
     }
