@@ -26,7 +26,7 @@ if __name__ == "__main__":
 
 from debian_source import NotHere
 from lmc_programs import BuildError, Refused, asked, built_checked, linked
-from lmc_recipes import RECIPES
+from lmc_recipes import RECIPES, RECIPES_32
 from lmc_runs import WORKS, one_run
 from lmc_services import SERVICES
 from rounds import RunLog, reason_of
@@ -71,7 +71,7 @@ def serve(name: str, program: Path, folder: Path, settings: Settings) -> None:
 
 
 def compute(name: str, program: Path, folder: Path, settings: Settings) -> None:
-    work = WORKS[name]
+    work = WORKS[name.removesuffix("-32")]
     arguments = work.arguments(folder, settings)
 
     def run(path: Path) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def one_check(name: str, tracker: str, settings: Settings) -> dict[str, Any]:
 
 
 def steps(settings: Settings) -> int:
-    return 2 * (len(SERVICES) + len(WORKS))
+    return 2 * (len(SERVICES) + len(WORKS) + len(RECIPES_32))
 
 
 def measure(settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]:
@@ -132,7 +132,7 @@ def measure(settings: Settings, log: RunLog, names: list[str]) -> Iterator[dict]
 
 
 def main() -> int:
-    build, names = asked(__doc__, RECIPES)
+    build, names = asked(__doc__, [*RECIPES, *RECIPES_32])
     wrong, absent = 0, []
     settings = Settings(build=build, rounds=1, toy=False, quick=True)
     for name in names:

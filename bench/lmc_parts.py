@@ -74,7 +74,8 @@ def measure(part: str, settings: Settings, log: RunLog) -> Iterator[dict]:
         names = [n for n in NAMES[name] if not _lacks(n)]
         yield from lmc_switches.measure(name, settings, log, names)
     elif name == "checks":
-        yield from lmc_checks.measure(settings, log, [n for n in RECIPES if not _lacks(n)])
+        names = [n for n in (*RECIPES, *RECIPES_32) if not _lacks(n)]
+        yield from lmc_checks.measure(settings, log, names)
     else:
         kind = lmc_runs if name in WORKS else lmc_servers
         try:

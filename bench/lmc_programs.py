@@ -211,8 +211,10 @@ def built_with(name: str, build: Path, rows: dict[str, str]) -> dict[str, Path]:
 def built_checked(name: str, build: Path, tracker: str) -> Path:
     """The program with an oracle at its sites (tests/compiler/checked_site.c)."""
     builder = Builder(recipe_of(name), build)
-    source, checker = ROOT / "tests" / "compiler" / "checked_site.c", STORE / "checked_site.o"
+    source = ROOT / "tests" / "compiler" / "checked_site.c"
+    checker = STORE / f"checked_site{'-32' if name in RECIPES_32 else ''}.o"
     words = ["-O1", "-fno-lto", "-fno-omit-frame-pointer", "-fPIE", f"-I{ROOT}/include"]
+    words += builder.recipe.flags.split()
     variant = f"checked-{tracker}"
     out = builder.recipe.path(variant)
     if out.exists() and out.stat().st_mtime < source.stat().st_mtime:
