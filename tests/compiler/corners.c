@@ -151,7 +151,8 @@ static void unseen(cairn_t *c, uint64_t id)
 
 static void aligned(void)
 {
-	const size_t most = sizeof(void *) == 8 ? 1ul << 30 : 8ul << 20; /* for it */
+	/* What the heap grants: cairn-cc(1). */
+	const size_t most = sizeof(void *) == 8 ? 1ul << 30 : 8ul << 20;
 
 	for (size_t align = 4ul << 20; align <= most; align *= 16) {
 		void *volatile one, *other;

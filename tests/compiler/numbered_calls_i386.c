@@ -17,41 +17,46 @@ static char room[ROOM] __attribute__((aligned(64)));
 static int file;
 static cairn_t *c;
 
-/* `len`: bytes of the room that it writes at least. */
-#define CASE(call, len, ...) { #call, SYS_##call, len, { __VA_ARGS__ } }
-#define AT   (long)room
-#define HERE (long)"."
-#define LINK (long)"link"
+#define WRITES(call, ...)  { #call, SYS_##call, true, { __VA_ARGS__ } } /* to the room */
+#define NOTHING(call, ...) { #call, SYS_##call, false, { __VA_ARGS__ } }
+#define AT         (long)room
+#define HERE       (long)"."
+#define LINK       (long)"link"
+/* In place of descriptors, which are not known yet. */
+#define OUR_FILE   -2
+#define OUR_FOLDER -3
 
 static const struct numbered_case {
 	const char *name;
-	long nr, len, args[5];
+	long nr;
+	bool writes;
+	long args[5];
 } cases[] = {
-	CASE(clock_getres, 8, CLOCK_MONOTONIC, AT),
-	CASE(clock_getres_time64, 16, CLOCK_MONOTONIC, AT),
-	CASE(clock_gettime, 8, CLOCK_MONOTONIC, AT),
-	CASE(clock_gettime64, 16, CLOCK_MONOTONIC, AT),
-	CASE(fstat64, 96, 0, AT),
-	CASE(fstatat64, 96, AT_FDCWD, HERE, AT),
-	CASE(getcpu, 8, AT, AT + 4),
-	CASE(getcwd, 2, AT, ROOM),
-	CASE(getdents64, 40, -1, AT, ROOM),
-	CASE(getrandom, 100, AT, 100),
-	CASE(gettimeofday, 16, AT, AT + 8),
-	CASE(lstat64, 96, HERE, AT),
-	CASE(pipe2, 8, AT, O_CLOEXEC),
-	CASE(pread64, 200, -2, AT, 200),
-	CASE(prlimit64, 16, 0, 7, 0, AT),
-	CASE(read, 50, -2, AT, 50),
-	CASE(readlink, 9, LINK, AT, ROOM),
-	CASE(readlinkat, 9, AT_FDCWD, LINK, AT, ROOM),
-	CASE(sched_getaffinity, 4, 0, ROOM, AT),
-	CASE(stat64, 96, HERE, AT),
-	CASE(statx, 200, AT_FDCWD, HERE, 0, 0x7ff, AT),
-	CASE(sysinfo, 64, AT),
-	CASE(uname, 390, AT),
-	CASE(getpid, 0, 0),
-	CASE(write, 0, -2, (long)"x", 1),
+	WRITES(clock_getres, CLOCK_MONOTONIC, AT),
+	WRITES(clock_getres_time64, CLOCK_MONOTONIC, AT),
+	WRITES(clock_gettime, CLOCK_MONOTONIC, AT),
+	WRITES(clock_gettime64, CLOCK_MONOTONIC, AT),
+	WRITES(fstat64, 0, AT),
+	WRITES(fstatat64, AT_FDCWD, HERE, AT),
+	WRITES(getcpu, AT, AT + 4),
+	WRITES(getcwd, AT, ROOM),
+	WRITES(getdents64, OUR_FOLDER, AT, ROOM),
+	WRITES(getrandom, AT, 100),
+	WRITES(gettimeofday, AT, AT + 8),
+	WRITES(lstat64, HERE, AT),
+	WRITES(pipe2, AT, O_CLOEXEC),
+	WRITES(pread64, OUR_FILE, AT, 200),
+	WRITES(prlimit64, 0, 7, 0, AT),
+	WRITES(read, OUR_FILE, AT, 50),
+	WRITES(readlink, LINK, AT, ROOM),
+	WRITES(readlinkat, AT_FDCWD, LINK, AT, ROOM),
+	WRITES(sched_getaffinity, 0, ROOM, AT),
+	WRITES(stat64, HERE, AT),
+	WRITES(statx, AT_FDCWD, HERE, 0, 0x7ff, AT),
+	WRITES(sysinfo, AT),
+	WRITES(uname, AT),
+	NOTHING(getpid, 0),
+	NOTHING(write, OUR_FILE, (long)"x", 1),
 };
 
 static void fill(void)
@@ -74,11 +79,15 @@ static void run(const struct numbered_case *t, int folder)
 	uint64_t id;
 
 	for (int i = 0; i < 5; i++)
-		a[i] = t->args[i] == -1 && i == 0 ? folder : t->args[i] == -2 ? file : t->args[i];
+		a[i] = t->args[i];
+	if (a[0] == OUR_FILE)
+		a[0] = file;
+	else if (a[0] == OUR_FOLDER)
+		a[0] = folder;
 	fill();
 	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
 	got = syscall(t->nr, a[0], a[1], a[2], a[3], a[4], 0);
-	if (got < 0 || (t->len && untouched()))
+	if (got < 0 || (t->writes && untouched()))
 		test_fail("%s: %ld", t->name, got);
 	CHECK_OK(cairn_rewind(c, id));
 	if (!untouched())

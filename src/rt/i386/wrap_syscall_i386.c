@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * wrap_syscall.c for 32-bit programs: os/call_memory.def has the calls of x86-64. Of those of
- * i386 the ones below are known, which programs make that have no function of libc's for them;
- * after any other the interval cannot be restored.
+ * i386 the ones below are known; after any other the interval cannot be restored.
  */
 #include <linux/futex.h>
 #include <stdint.h>
