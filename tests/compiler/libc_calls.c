@@ -504,6 +504,7 @@ static const struct libc_case cases[] = {
 	{ "others", others, SAME, NULL }, { "requested", requested, SAME, NULL },
 	{ "failed reads", failed_reads, SAME, NULL },
 	{ "failed streams", failed_streams, SAME, NULL },
+	{ "failed prints", failed_prints, SAME, NULL },
 	{ "failed conversions", failed_conversions, SAME, NULL },
 	{ "failed waits", failed_waits, SAME, NULL },
 	{ "failed names", failed_names, SAME, NULL },

@@ -123,6 +123,24 @@ static long failed_streams(char *at)
 	return n;
 }
 
+int __snprintf_chk(char *to, size_t n, int flag, size_t size, const char *format, ...);
+int __sprintf_chk(char *to, int flag, size_t size, const char *format, ...);
+
+/* A part is written. */
+static long failed_prints(char *at)
+{
+	long n = 0;
+
+	ADD(snprintf(at, 100, "abc%lcd", (wint_t)0x7fffffff));
+	ADD(sprintf(at + 200, "abcd%lcd", (wint_t)0x7fffffff));
+	ADD(__snprintf_chk(at + 400, 100, 1, 200, "abcde%lcd", (wint_t)0x7fffffff));
+	ADD(__sprintf_chk(at + 600, 1, 200, "abcdef%lcd", (wint_t)0x7fffffff));
+	ADD(snprintf(at + 800, 3, "abc%lcd", (wint_t)0x7fffffff));
+	ADD(__snprintf_chk(at + 816, 3, 1, 200, "abc%lcd", (wint_t)0x7fffffff));
+	ADD(__snprintf_chk(at + 832, 0, 1, 200, "abc%lcd", (wint_t)0x7fffffff));
+	return n;
+}
+
 static long failed_conversions(char *at)
 {
 	char *end, *from = (char *)"\xff\xfe", *to = at + 600;

@@ -19,6 +19,13 @@ wchar_t *__fgetws_chk(wchar_t *to, size_t size, int n, FILE *f);
 
 /* ---- printf ---------------------------------------------------------------------------------- */
 
+/* Of what failed: what came before the character that cannot be printed. */
+static void place_part(char *to, size_t n, char bounce[BOUNCE])
+{
+	bounce[CRN_MIN(n, BOUNCE) - 1] = 0;
+	place(to, bounce, strlen(bounce) + 1);
+}
+
 /*
  * What is longer than the bounce is printed twice; its length is known then. n is SIZE_MAX for
  * vsprintf, which prints the second time, too: unlike vsnprintf, it leaves alone what is at `to`
@@ -33,9 +40,8 @@ static int print(char *to, size_t n, const char *format, va_list ap)
 	crn_keep_counts(format, ap);
 	va_copy(again, ap);
 	len = vsnprintf(bounce, CRN_MIN(n, sizeof(bounce)), format, ap);
-	if (len < 0 && n) { /* what came before the character that cannot be printed */
-		bounce[CRN_MIN(n, sizeof(bounce)) - 1] = 0;
-		place(to, bounce, strlen(bounce) + 1);
+	if (len < 0 && n) {
+		place_part(to, n, bounce);
 	} else if (n) {
 		size_t written = CRN_MIN((size_t)len + 1, n);
 
@@ -96,10 +102,13 @@ static int print_checked(char *to, size_t n, int flag, size_t size, const char *
 	crn_keep_counts(format, ap);
 	va_copy(again, ap);
 	len = __vsnprintf_chk(bounce, sizeof(bounce), flag, sizeof(bounce), format, ap);
-	if (len >= 0)
+	if (len < 0 && n && size && (n == SIZE_MAX || n <= size)) {
+		place_part(to, CRN_MIN(n, size), bounce);
+	} else {
 		keep(to, CRN_MIN(CRN_MIN((size_t)len + 1, n), size));
-	len = n == SIZE_MAX ? __vsprintf_chk(to, flag, size, format, again)
-			    : __vsnprintf_chk(to, n, flag, size, format, again);
+		len = n == SIZE_MAX ? __vsprintf_chk(to, flag, size, format, again)
+				    : __vsnprintf_chk(to, n, flag, size, format, again);
+	}
 	va_end(again);
 	return len;
 }
