@@ -165,7 +165,7 @@ static void undo(const struct entry *e)
 	case CRN_TOLD:
 		*(void **)e->addr = NULL;
 		break;
-	case CRN_CAUGHT:
+	case CRN_WORD:
 		/* Its thread may have gone since. */
 		(void)crn_memory_poke((void *)e->addr, &e->len, sizeof(e->len));
 		break;
@@ -262,6 +262,22 @@ void crn_deferred_forked(void)
 	deferred.lock.owner = 0;
 }
 
+#define SAME_MAX 8 /* entries that are looked at */
+
+/* Libc's words change again and again; the first content of an interval is what counts. */
+static bool is_known(const struct entry *e)
+{
+	const struct ring *r = &deferred.maps;
+
+	for (uint32_t n = r->end, i = 0; n-- != r->begin && i < SAME_MAX; i++) {
+		const struct entry *have = entry_at(r, n);
+
+		if (is_filled(r, n) && have->change == e->change && have->addr == e->addr)
+			return have->id == __cairn_rt.open;
+	}
+	return false;
+}
+
 bool crn_map_changed(enum crn_map_change change, uintptr_t addr, size_t len, int prot)
 {
 	struct entry e = { .addr = addr, .len = len, .change = (uint8_t)change,
@@ -271,10 +287,28 @@ bool crn_map_changed(enum crn_map_change change, uintptr_t addr, size_t len, int
 		settled(UINT64_MAX);
 		return false;
 	}
-	if (add(&deferred.maps, e))
+	if ((change == CRN_WORD && is_known(&e)) || add(&deferred.maps, e))
 		return true;
 	crn_rt_give_up(addr, CAIRN_EMEMORY);
 	return false;
+}
+
+bool crn_map_left(uintptr_t begin, uintptr_t end)
+{
+	struct ring *r = &deferred.maps;
+	bool locked = lock();
+	uintptr_t at = begin;
+
+	for (uint32_t n = r->begin; n != r->end && at < end; n++) {
+		const struct entry *e = entry_at(r, n);
+
+		if (!is_filled(r, n) || e->change != CRN_MAP_LEFT || at - e->addr >= e->len)
+			continue;
+		at = e->addr + e->len;
+		n = r->begin - 1; /* neighbours may have gone in any order */
+	}
+	unlock(locked);
+	return at >= end;
 }
 
 void crn_map_replaced(uintptr_t addr, size_t len)

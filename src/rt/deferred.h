@@ -30,11 +30,14 @@ enum crn_map_change {
 	CRN_MAP_PROTECTED, /* it had the protection `prot` */
 	CRN_MAP_BREAK,     /* the heap's end (brk) was moved from addr by len, up or down */
 	CRN_TOLD,          /* libc was told of what the pointer at addr refers to: not any more */
-	CRN_CAUGHT,        /* the exception that a thread has caught, at addr, was that at len */
+	CRN_WORD,          /* a word of libc's, at addr, of this thread, was len */
 };
 
 /* Note a change, after it was made. False: no session is open, or there is no room (said). */
 bool crn_map_changed(enum crn_map_change change, uintptr_t addr, size_t len, int prot);
+
+/* Has all of it been unmapped by the program, and stays for checkpoints? */
+bool crn_map_left(uintptr_t begin, uintptr_t end);
 
 /* Something else is mapped there now: what was to be unmapped of it later is not. */
 void crn_map_replaced(uintptr_t addr, size_t len);

@@ -25,6 +25,7 @@ static struct outside {
 } *outside;
 
 static char *area, *reserve, *heap; /* LEN bytes each; the last one below the break */
+static char *code; /* a page that can be run, nothing, and another such page */
 
 static int mapped(const char *at)
 {
@@ -59,6 +60,9 @@ static void check(int seed)
 	CHECK(sbrk(0) == heap + LEN);
 	for (int i = 0; i < outside->fresh_count; i++)
 		CHECK(!mapped(outside->fresh[i]));
+	((void (*)(void))code)();
+	CHECK(!mapped(code + 4096));
+	((void (*)(void))(code + 8192))();
 	CHECK(!writable(reserve));
 	/* It can be stored to, from the first page to the last. */
 	area[0]++;
@@ -126,6 +130,24 @@ static void replaces(void)
 	memset(area, 5, LEN);
 }
 
+static void replaces_code(void)
+{
+	CHECK(get(code, 3 * 4096, MAP_FIXED) == code);
+	memset(code, 6, 3 * 4096);
+}
+
+/* What is unmapped is free to be mapped, though it stays; what is not is not. */
+static void takes_again(void)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+
+	CHECK(!munmap(area + 8192, 4096) && !munmap(area, 8192));
+	CHECK(mmap(area, 16384, PROT_READ, flags, -1, 0) == MAP_FAILED && errno == EEXIST);
+	CHECK(get(area, 12288, MAP_FIXED_NOREPLACE) == area && !area[0] && !area[12287]);
+	memset(area, 6, LEN);
+	CHECK(mmap(area, 4096, PROT_READ, flags, -1, 0) == MAP_FAILED && errno == EEXIST);
+}
+
 static void opens(void)
 {
 	CHECK(get(reserve, 8192, MAP_FIXED) == reserve);
@@ -172,8 +194,8 @@ static void moves_break(void)
 }
 
 static void (*const changes[])(void) = {
-	unmaps, unmaps_in_part, closes, throws_away, throws_locked_away, replaces, opens, grows,
-	shrinks, raises_break, lowers_break, moves_break,
+	unmaps, unmaps_in_part, closes, throws_away, throws_locked_away, replaces,
+	replaces_code, takes_again, opens, grows, shrinks, raises_break, lowers_break, moves_break,
 };
 
 /* A page that is closed and emptied at once does not come back: that is said. */
@@ -241,6 +263,19 @@ static void check_low(void)
 #endif
 }
 
+/* Far below what the kernel chooses, so that nothing else is mapped between. */
+static void make_code(void)
+{
+	code = reserve - (64ul << 20);
+	for (int i = 0; i < 3; i += 2) {
+		char *page = mmap(code + i * 4096, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+		CHECK(page == code + i * 4096);
+		*page = (char)0xc3; /* ret */
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
@@ -256,6 +291,7 @@ int main(int argc, char **argv)
 	CHECK(heap != (void *)-1);
 	reserve = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(reserve != MAP_FAILED);
+	make_code();
 	o.tracker = argv[1];
 	o.keep = 2;
 	check_low();

@@ -18,15 +18,18 @@ static bool within(uintptr_t at, size_t n, uintptr_t begin, uintptr_t end)
 	return at >= begin && at <= end && n <= end - at;
 }
 
-static __attribute__((noinline)) bool surely(const volatile void *at, size_t n)
+__attribute__((noinline)) bool crn_reach_own(const volatile void *at, size_t n)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0), a = (uintptr_t)at;
 	uintptr_t image = (uintptr_t)(__data_start ? __data_start : __bss_start);
 
-	if (doubted)
-		return false;
 	return within(a, n, here, here + STACK_NEAR) || crn_heap_spans((const void *)at, n) ||
 		within(a, n, image, (uintptr_t)_end);
+}
+
+static bool surely(const volatile void *at, size_t n)
+{
+	return !doubted && crn_reach_own(at, n);
 }
 
 void crn_reach_doubt(const void *at, size_t n)

@@ -14,6 +14,9 @@
 
 #define CRN_CALL_MAX ((size_t)0x7ffff000) /* bytes: the kernel writes no more for one buffer */
 
+/* Does it lie in the program's heap, its variables, or its stack? Not all of these do. */
+bool crn_reach_own(const volatile void *at, size_t n);
+
 /* Can all of it be read? */
 bool crn_reach_there(const volatile void *at, size_t n);
 

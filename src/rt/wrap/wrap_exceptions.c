@@ -54,7 +54,7 @@ static void touch(const void *caught)
 static void note_changed(const struct globals *g, const void *before)
 {
 	if (g->caught != before && __cairn_rt.active)
-		(void)crn_map_changed(CRN_CAUGHT, (uintptr_t)&g->caught, (size_t)before, 0);
+		(void)crn_map_changed(CRN_WORD, (uintptr_t)&g->caught, (size_t)before, 0);
 }
 
 /* Caught once more inside its handler, after `throw;`, it is known already. */

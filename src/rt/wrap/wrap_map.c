@@ -87,17 +87,32 @@ static bool replace(const struct parts *p, int prot, int flags)
 	return keep_content(p);
 }
 
-static void note_replaced(const struct parts *p, int prot)
+/* Between the parts, from `at` to `end`, there was nothing. */
+static void note_replaced(const struct parts *p, uintptr_t at, uintptr_t end, int prot)
 {
 	for (int i = 0; i < p->count && i < PARTS_MAX; i++) {
 		uintptr_t begin = p->part[i].begin;
 		size_t size = p->part[i].end - begin;
 
+		if (begin > at)
+			(void)crn_map_changed(CRN_MAP_NEW, at, begin - at, 0);
 		if (prot && !p->part[i].prot)
 			(void)crn_map_changed(CRN_MAP_OPENED, begin, size, 0);
-		else if (!prot && p->part[i].prot)
+		else if (prot != p->part[i].prot)
 			(void)crn_map_changed(CRN_MAP_PROTECTED, begin, size, p->part[i].prot);
+		at = p->part[i].end;
 	}
+	if (at < end)
+		(void)crn_map_changed(CRN_MAP_NEW, at, end - at, 0);
+}
+
+/* All that is there is what the program has unmapped, which it does not know. */
+static bool only_left(const struct parts *p)
+{
+	for (int i = 0; i < p->count && i < PARTS_MAX; i++)
+		if (!crn_map_left(p->part[i].begin, p->part[i].end))
+			return false;
+	return p->count <= PARTS_MAX;
 }
 
 /* ---- The calls: arguments and results are the kernel's --------------------------------------- */
@@ -116,11 +131,18 @@ static long map(const long args[6])
 	bool replaced = true;
 	long got;
 
-	if (flags & MAP_FIXED && !(flags & MAP_FIXED_NOREPLACE))
+	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))
 		find_parts(&p, at, len);
+	if (flags & MAP_FIXED_NOREPLACE) {
+		if (p.count && only_left(&p))
+			flags = (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED;
+		else
+			p.count = 0; /* if something is there, it fails */
+	}
 	if (p.count)
 		replaced = replace(&p, prot, flags);
-	got = crn_memory_call(NR_MMAP, args);
+	got = crn_memory_call(NR_MMAP,
+		(const long[6]){ args[0], args[1], prot, flags, args[4], args[5] });
 	if (failed(got))
 		return got;
 	if (p.count)
@@ -128,7 +150,7 @@ static long map(const long args[6])
 	else
 		(void)crn_map_changed(CRN_MAP_NEW, (uintptr_t)got, len, 0);
 	if (p.count && replaced)
-		note_replaced(&p, prot);
+		note_replaced(&p, at, at + len, prot);
 	else if (p.count)
 		crn_rt_give_up((uintptr_t)got, CAIRN_ELAYOUT);
 	return got;
