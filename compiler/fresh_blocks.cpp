@@ -108,7 +108,7 @@ unsigned FreshBlocks::take(SmallVectorImpl<Cover> &covers, SmallVectorImpl<LongW
 	return before - covers.size() - long_writes.size();
 }
 
-// if (bytes before the end of the write > fresh) ...
+// if (the last byte of the write is not one of the block's first, that are fresh) ...
 static Instruction *unless_fresh(
 	Instruction *at, Value *block, Value *fresh, Value *pointer, Value *length)
 {
@@ -116,8 +116,10 @@ static Instruction *unless_fresh(
 	Value *begin = b.CreateSub(b.CreatePtrToInt(pointer, fresh->getType()),
 		b.CreatePtrToInt(block, fresh->getType()));
 	Value *end = b.CreateAdd(begin, b.CreateZExtOrTrunc(length, fresh->getType()));
+	// What ends where the block begins is before it: an allocator's own header.
+	Value *last = b.CreateSub(end, ConstantInt::get(fresh->getType(), 1));
 
-	return SplitBlockAndInsertIfThen(b.CreateICmpUGT(end, fresh), at->getIterator(), false);
+	return SplitBlockAndInsertIfThen(b.CreateICmpUGE(last, fresh), at->getIterator(), false);
 }
 
 void FreshBlocks::insert(Hooks &hooks) const

@@ -79,7 +79,7 @@ define void @few() {
 ; LOG: ret void
 ; LOG-LABEL: define void @outside(
 ; LOG: %cairn.fresh = load i64
-; LOG: icmp ugt i64
+; LOG: icmp uge i64
 ; LOG: xaddq
 ; LOG: ret void
 define void @outside(i1 %c) {
