@@ -55,13 +55,46 @@ bool Checkpoints::is_libcs(const Function &f) const
 	return !f.hasFnAttribute(not_libcs) && library.getLibFunc(f.getName(), known);
 }
 
-// External functions that never call back into the program, and so take no checkpoints.
+static bool is_used(const Module &m, StringRef name)
+{
+	const Function *f = m.getFunction(name);
+
+	return f && f->isDeclaration() && !f->use_empty();
+}
+
+// Has it functions of the program for libc to call later on?
+void Checkpoints::note_callbacks(const Module &m)
+{
+	static const char *const of_streams[] = { "fopencookie", "register_printf_function",
+		"register_printf_specifier", "register_printf_type", "register_printf_modifier" };
+
+	streams = llvm::any_of(of_streams, [&](const char *name) { return is_used(m, name); });
+	forks = is_used(m, "pthread_atfork") || is_used(m, "__register_atfork");
+	news = is_used(m, "_ZSt15set_new_handlerPFvvE");
+}
+
+// May it call what note_callbacks has found?
+bool Checkpoints::calls_given(const Function &f) const
+{
+	StringRef name = f.getName();
+
+	name.consume_front("__cairn_wrap_");
+	return (forks && name == "fork") ||
+		(news && (name.starts_with("_Znw") || name.starts_with("_Zna"))) ||
+		(streams && !f.onlyAccessesInaccessibleMemOrArgMem());
+}
+
+// External functions that never call back into the program, and so take no checkpoints. `leaf`
+// (NoCallback) says so of libc's alone: another's may call what is in other units.
 bool Checkpoints::quiet(const Function &f) const
 {
 	StringRef name = f.getName();
 
-	if (f.hasFnAttribute(Attribute::NoCallback) || f.doesNotAccessMemory() ||
-		f.onlyReadsMemory())
+	if (f.doesNotAccessMemory() || f.onlyReadsMemory())
+		return true;
+	if (calls_given(f))
+		return false;
+	if (f.hasFnAttribute(Attribute::NoCallback) && list.knows(f))
 		return true;
 	if (name.starts_with("__cairn_wrap_"))
 		return options.calls && !f.hasFnAttribute("cairn-calls-back");
@@ -100,12 +133,55 @@ bool Checkpoints::begins(const Function &f) const
 	return !options.native_quiet && !quiet(f) && !is_libcs(f);
 }
 
+// May the program get a pointer from it?
+bool Checkpoints::gives_pointers(const Function &f) const
+{
+	Type *result = f.getReturnType();
+
+	return f.isVarArg() || result->isPointerTy() || result->isAggregateType() ||
+		llvm::any_of(f.args(), [](const Argument &a) {
+			return a.getType()->isPointerTy() && !a.onlyReadsMemory();
+		});
+}
+
+static bool has_pointers(const Type *t)
+{
+	return t->isPointerTy() || llvm::any_of(t->subtypes(), has_pointers);
+}
+
+// A variable of a library whose pointers may lead to its code, like the table of a class.
+static bool may_have_code(const GlobalVariable &g)
+{
+	static const char *const of_libc[] = { "stdin", "stdout", "stderr", "environ", "__environ",
+		"optarg", "tzname", "__tzname", "program_invocation_name",
+		"program_invocation_short_name", "__progname", "__cairn_rt" };
+	StringRef name = g.getName();
+
+	return g.isDeclaration() && !g.use_empty() && has_pointers(g.getValueType()) &&
+		!llvm::is_contained(of_libc, name) && !name.starts_with("_ZTI") &&
+		!name.starts_with("_ZTVN10__cxxabiv1");
+}
+
+// Not where code that unwinds is named, nor what stands for a function that there is not.
+static bool is_pointed_to(const Function &f)
+{
+	return f.hasAddressTaken() && f.getName() != "__cxa_pure_virtual" &&
+		f.getName() != "__cxa_deleted_virtual" &&
+		llvm::any_of(f.users(), [](const User *u) { return !isa<Function>(u); });
+}
+
 Checkpoints::Checkpoints(Module &m, const Options &o, const AbiList &l)
 	: options(o), list(l), library(Triple(m.getTargetTriple()))
 {
+	note_callbacks(m);
+	foreign = is_used(m, "dlsym") || is_used(m, "dlvsym") ||
+		llvm::any_of(m.globals(), may_have_code);
 	for (Function &f : m) {
-		if (!f.isDeclaration() || f.isIntrinsic())
+		if (!f.isDeclaration() || f.isIntrinsic() || f.use_empty())
 			continue;
+		foreign |= switches(f) && gives_pointers(f);
+		if (is_pointed_to(f) && !quiet(f))
+			callers.push_back(&f);
 		if (begins(f)) {
 			insert(f);
 			// Pointers to functions may come from there, too.
@@ -173,8 +249,11 @@ static bool can_be(const CallBase &c, const Function &f)
 
 bool Checkpoints::by_pointer(const CallBase &c) const
 {
-	return pointers || !options.calls ||
-		llvm::any_of(targets, [&](const Function *f) { return can_be(c, *f); });
+	auto fits = [&](const Function *f) { return can_be(c, *f); };
+
+	// What it can be to may call any of the others.
+	return pointers || !options.calls || llvm::any_of(targets, fits) ||
+		(!targets.empty() && (foreign || llvm::any_of(callers, fits)));
 }
 
 bool Checkpoints::call(const CallBase &c) const

@@ -30,9 +30,16 @@ private:
 	llvm::TargetLibraryInfoImpl library;
 	llvm::DenseSet<const llvm::Function *> functions; // that can reach one
 	llvm::SmallVector<const llvm::Function *, 8> targets; // of these: that pointers can be to
+	// External functions that pointers can be to and that call functions of the program.
+	llvm::SmallVector<const llvm::Function *, 8> callers;
 	bool pointers = false; // pointers may be to code that takes checkpoints and is not known
+	bool foreign = false;  // or to libraries' code that calls functions of the program
+	bool streams = false, forks = false, news = false; // libc calls the program in these
 
+	void note_callbacks(const llvm::Module &m);
+	bool gives_pointers(const llvm::Function &f) const;
 	bool is_libcs(const llvm::Function &f) const;
+	bool calls_given(const llvm::Function &f) const;
 	bool quiet(const llvm::Function &f) const;
 	bool begins(const llvm::Function &f) const;
 	bool switches(const llvm::Function &f) const;

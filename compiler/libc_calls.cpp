@@ -14,7 +14,14 @@ struct Wrapped {
 	const char *name, *family;
 
 	// It may call functions of the program, and those take a checkpoint.
-	bool calls_back() const { return StringRef(family) == "callback"; }
+	bool calls_back() const
+	{
+		StringRef kind = family;
+
+		// A buffer's, that reads for a stream; the destructor of what was thrown.
+		return kind == "callback" || kind == "streams" ||
+			StringRef(name) == "__cxa_end_catch";
+	}
 	// Of the run-time's heap; of libc's.
 	bool is_heap() const { return StringRef(family) == "heap"; }
 	bool is_thrown() const { return StringRef(family) == "thrown"; }
