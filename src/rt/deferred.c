@@ -31,8 +31,10 @@ struct ring {
 /* Not turned back: a page of its own. In a forked child the lists are wiped (crn_memory_span). */
 static struct {
 	struct ring blocks, maps;
+	uintptr_t break_end; /* what it will be after the restore that goes on */
 	struct crn_owned_lock lock; /* guards both; handlers go on inside */
-	char rest[4096 - 2 * sizeof(struct ring) - sizeof(struct crn_owned_lock)];
+	char rest[4096 - 2 * sizeof(struct ring) - sizeof(uintptr_t) -
+		sizeof(struct crn_owned_lock)];
 } deferred CRN_RT_LASTING;
 
 static void settled(uint64_t oldest);
@@ -122,11 +124,33 @@ void crn_break_told(uintptr_t end)
 		__curbrk = end;
 }
 
+/*
+ * Where the heap's end was when interval id began, as far as nobody else, like libc's malloc, has
+ * moved it since.
+ */
+static uintptr_t break_before(uint64_t id)
+{
+	const struct ring *r = &deferred.maps;
+	uintptr_t end = crn_memory_break(0);
+
+	for (uint32_t n = r->end; n-- != r->begin;) {
+		const struct entry *e = entry_at(r, n);
+
+		if (is_filled(r, n) && e->id < id)
+			break;
+		if (is_filled(r, n) && e->change == CRN_MAP_BREAK && e->addr + e->len == end)
+			end = e->addr;
+	}
+	return end;
+}
+
 /* Before a restore to id puts back old content: it must be possible to store there. */
 static void undoing(uint64_t id)
 {
 	const struct ring *r = &deferred.maps;
 	bool locked = lock();
+
+	deferred.break_end = break_before(id);
 
 	for (uint32_t n = r->end; n-- != r->begin;) {
 		const struct entry *e = entry_at(r, n);
@@ -139,6 +163,9 @@ static void undoing(uint64_t id)
 			crn_break_told(crn_memory_break(e->addr));
 		if (e->change == CRN_MAP_PROTECTED)
 			(void)crn_memory_protect((void *)e->addr, e->len, PROT_READ | PROT_WRITE);
+		/* Now: it may have had content before it was closed. */
+		if (e->change == CRN_MAP_OPENED)
+			(void)crn_memory_advise((void *)e->addr, e->len, MADV_DONTNEED);
 	}
 	unlock(locked);
 }
@@ -151,16 +178,15 @@ static void undo(const struct entry *e)
 			unmap(e);
 		break;
 	case CRN_MAP_OPENED:
-		(void)crn_memory_advise((void *)e->addr, e->len, MADV_DONTNEED);
 		(void)crn_memory_protect((void *)e->addr, e->len, PROT_NONE);
 		break;
 	case CRN_MAP_PROTECTED:
 		(void)crn_memory_protect((void *)e->addr, e->len, e->prot);
 		break;
 	case CRN_MAP_BREAK:
-		/* Unless somebody else, like libc's malloc, has moved it since. */
-		if (crn_memory_break(0) == e->addr + e->len)
-			crn_break_told(crn_memory_break(e->addr));
+		/* At once to where it is to be: what lies between has been put back. */
+		if (crn_memory_break(0) != deferred.break_end)
+			crn_break_told(crn_memory_break(deferred.break_end));
 		break;
 	case CRN_TOLD:
 		*(void **)e->addr = NULL;

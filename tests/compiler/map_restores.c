@@ -25,6 +25,7 @@ static struct outside {
 } *outside;
 
 static char *area, *reserve, *heap; /* LEN bytes each; the last one below the break */
+static char *shut; /* LEN bytes, too, that can only be read, or not even that */
 static char *code; /* a page that can be run, nothing, and another such page */
 
 static int mapped(const char *at)
@@ -49,14 +50,18 @@ static int writable(char *at)
 
 static void fill(int seed)
 {
+	CHECK(!mprotect(shut, LEN, PROT_READ | PROT_WRITE));
 	for (size_t i = 0; i < LEN; i++)
-		area[i] = heap[i] = (char)((i >> 3) * 31 + i + (size_t)seed);
+		shut[i] = area[i] = heap[i] = (char)((i >> 3) * 31 + i + (size_t)seed);
+	CHECK(!mprotect(shut, LEN, seed & 1 ? PROT_READ : PROT_NONE));
 }
 
 static void check(int seed)
 {
+	CHECK(!writable(shut) && !mprotect(shut, LEN, PROT_READ));
 	for (size_t i = 0; i < LEN; i++)
-		CHECK(area[i] == (char)((i >> 3) * 31 + i + (size_t)seed) && heap[i] == area[i]);
+		CHECK(area[i] == (char)((i >> 3) * 31 + i + (size_t)seed) && heap[i] == area[i] &&
+			shut[i] == area[i]);
 	CHECK(sbrk(0) == heap + LEN);
 	for (int i = 0; i < outside->fresh_count; i++)
 		CHECK(!mapped(outside->fresh[i]));
@@ -136,6 +141,42 @@ static void replaces_code(void)
 	memset(code, 6, 3 * 4096);
 }
 
+static void closes_and_opens(void)
+{
+	CHECK(mmap(area, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == area);
+	CHECK(get(area, LEN / 2, MAP_FIXED) == area && !area[0]);
+	memset(area, 5, LEN / 2);
+}
+
+static void closes_and_replaces(void)
+{
+	CHECK(!mprotect(area, LEN, PROT_NONE));
+	CHECK(get(area, LEN / 2, MAP_FIXED) == area && !area[0]);
+	memset(area, 5, LEN / 2);
+	CHECK(!mprotect(area, 4096, PROT_READ) && get(area, 4096, MAP_FIXED) == area && !area[5]);
+}
+
+static void closes_and_empties(void)
+{
+	CHECK(!mprotect(area, LEN, PROT_NONE) && !madvise(area, LEN, MADV_DONTNEED));
+}
+
+static void empties_shut(void)
+{
+	CHECK(!madvise(shut, LEN, MADV_DONTNEED));
+}
+
+static void replaces_shut(void)
+{
+	CHECK(mmap(shut, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == shut);
+}
+
+static void opens_shut(void)
+{
+	CHECK(get(shut, LEN, MAP_FIXED) == shut && !shut[0]);
+	memset(shut, 5, LEN / 2);
+}
+
 /* What is unmapped is free to be mapped, though it stays; what is not is not. */
 static void takes_again(void)
 {
@@ -193,9 +234,18 @@ static void moves_break(void)
 	CHECK(sbrk(-(long)LEN / 2) == heap + 2 * LEN);
 }
 
+static void lowers_and_raises_break(void)
+{
+	lowers_break();
+	CHECK(!brk(heap + 3 * LEN) && !heap[LEN / 2] && !heap[3 * LEN - 1]);
+	memset(heap + LEN / 2, 13, LEN);
+}
+
 static void (*const changes[])(void) = {
 	unmaps, unmaps_in_part, closes, throws_away, throws_locked_away, replaces,
-	replaces_code, takes_again, opens, grows, shrinks, raises_break, lowers_break, moves_break,
+	replaces_code, closes_and_opens, closes_and_replaces, closes_and_empties, empties_shut,
+	replaces_shut, opens_shut, takes_again, opens, grows, shrinks, raises_break, lowers_break,
+	moves_break, lowers_and_raises_break,
 };
 
 /* A page that is closed and emptied at once does not come back: that is said. */
@@ -287,6 +337,7 @@ int main(int argc, char **argv)
 	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(outside != MAP_FAILED && !pipe(outside->pipe));
 	area = get(NULL, LEN, 0);
+	shut = get(NULL, LEN, 0);
 	heap = sbrk(LEN);
 	CHECK(heap != (void *)-1);
 	reserve = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -10,8 +10,10 @@
 #include <sys/syscall.h>
 #include "base/log.h"
 #include "base/status.h"
+#include "os/descriptor.h"
 #include "os/maps.h"
 #include "os/memory.h"
+#include "os/pagemap.h"
 #include "rt/deferred.h"
 #include "rt/program_maps.h"
 #include "rt/wrap/reach.h"
@@ -19,6 +21,9 @@
 #include "rt/wrap/wrap_call.h"
 
 #define PARTS_MAX 16
+#define RUNS_MAX  16
+
+#define READ_WRITE (PROT_READ | PROT_WRITE)
 
 /* 32-bit programs give the offset in pages. */
 #ifdef __i386__
@@ -31,9 +36,23 @@
 
 /* Mappings of [addr, addr+len). */
 struct parts {
-	struct { uintptr_t begin, end; int prot; bool shared, anonymous; } part[PARTS_MAX];
+	struct part { uintptr_t begin, end; int prot; bool shared, anonymous; } part[PARTS_MAX];
 	int count; /* PARTS_MAX + 1: more */
 };
+
+/* Of mappings that a tracker of pages has split, what lies side by side is one. */
+static void add_part(struct parts *p, const struct crn_mapping *m, uintptr_t begin, uintptr_t end)
+{
+	struct part new = { CRN_MAX(m->begin, begin), CRN_MIN(m->end, end), m->prot, m->shared,
+		!m->inode };
+	struct part *last = p->count ? &p->part[p->count - 1] : NULL;
+
+	if (last && last->end == new.begin && last->prot == new.prot && last->anonymous &&
+		new.anonymous && last->shared == new.shared)
+		last->end = new.end;
+	else if (p->count++ < PARTS_MAX)
+		p->part[p->count - 1] = new;
+}
 
 static void find_parts(struct parts *p, uintptr_t addr, size_t len)
 {
@@ -47,43 +66,72 @@ static void find_parts(struct parts *p, uintptr_t addr, size_t len)
 	if (crn_maps_begin(&maps, addr, CRN_MAPS_NO_NAMES) >= 0) {
 		p->count = 0;
 		while (p->count <= PARTS_MAX && crn_maps_next(&maps, &m) > 0 &&
-			m.begin < addr + len) {
-			if (p->count < PARTS_MAX) {
-				p->part[p->count].begin = CRN_MAX(m.begin, addr);
-				p->part[p->count].end = CRN_MIN(m.end, addr + len);
-				p->part[p->count].prot = m.prot;
-				p->part[p->count].shared = m.shared;
-				p->part[p->count].anonymous = !m.inode;
-			}
-			p->count++;
-		}
+			m.begin < addr + len)
+			add_part(p, &m, addr, addr + len);
 	}
 	crn_maps_close(&maps);
+}
+
+/* [begin, end) of part i. What cannot be read is opened for as long as it takes. */
+static void keep_run(const struct parts *p, int i, uintptr_t begin, uintptr_t end)
+{
+	int prot = p->part[i].prot;
+
+	if (!(prot & PROT_READ))
+		(void)crn_memory_protect((void *)begin, end - begin, PROT_READ);
+	keep((void *)begin, end - begin);
+	if (!(prot & PROT_READ))
+		(void)crn_memory_protect((void *)begin, end - begin, prot);
+}
+
+/*
+ * Pages that were never used, or are the file's, come back by themselves. A restore stores to the
+ * others, which the program may have closed before.
+ */
+static bool keep_part(const struct parts *p, int i, int pagemap)
+{
+	uintptr_t at = p->part[i].begin, end = p->part[i].end;
+	struct crn_page_run runs[RUNS_MAX];
+	bool found = false;
+
+	while (at < end) {
+		long n = p->part[i].anonymous
+			? crn_pagemap_populated(pagemap, &at, end, runs, RUNS_MAX)
+			: crn_pagemap_own(pagemap, &at, end, runs, RUNS_MAX);
+
+		if (n < 0)
+			return false;
+		for (long k = 0; k < n; k++)
+			keep_run(p, i, (uintptr_t)runs[k].begin, (uintptr_t)runs[k].end);
+		found |= n > 0;
+	}
+	if (found && !(p->part[i].prot & PROT_WRITE))
+		(void)crn_map_changed(CRN_MAP_PROTECTED, p->part[i].begin,
+			end - p->part[i].begin, p->part[i].prot);
+	return true;
 }
 
 /* Their content, which is about to go, is kept. False: it cannot be. */
 static bool keep_content(const struct parts *p)
 {
-	for (int i = 0; i < p->count && i < PARTS_MAX; i++)
-		if (p->part[i].prot & PROT_READ && !p->part[i].shared)
-			keep((void *)p->part[i].begin, p->part[i].end - p->part[i].begin);
-	return p->count <= PARTS_MAX;
+	int pagemap = crn_pagemap_open();
+	bool kept = pagemap >= 0 && p->count <= PARTS_MAX;
+
+	for (int i = 0; kept && i < p->count; i++)
+		kept = p->part[i].shared || keep_part(p, i, pagemap);
+	if (pagemap >= 0)
+		crn_fd_close(pagemap);
+	return kept;
 }
 
-#define READ_WRITE (PROT_READ | PROT_WRITE)
-
-/* Something new takes the place of what was there: memory like it, or nothing. */
-static bool replace(const struct parts *p, int prot, int flags)
+/* Something new takes the place of what was there: memory, both times. */
+static bool replace(const struct parts *p, int flags)
 {
-	bool plain = (!prot || (prot & READ_WRITE) == READ_WRITE) && flags & MAP_ANONYMOUS &&
-		(flags & MAP_TYPE) == MAP_PRIVATE;
-
-	for (int i = 0; i < p->count && i < PARTS_MAX; i++) {
-		if (!plain || p->part[i].shared || !p->part[i].anonymous)
+	if (!(flags & MAP_ANONYMOUS) || (flags & MAP_TYPE) != MAP_PRIVATE)
+		return false;
+	for (int i = 0; i < p->count && i < PARTS_MAX; i++)
+		if (p->part[i].shared || !p->part[i].anonymous)
 			return false;
-		if (p->part[i].prot && (p->part[i].prot & READ_WRITE) != READ_WRITE)
-			return false;
-	}
 	return keep_content(p);
 }
 
@@ -140,7 +188,7 @@ static long map(const long args[6])
 			p.count = 0; /* if something is there, it fails */
 	}
 	if (p.count)
-		replaced = replace(&p, prot, flags);
+		replaced = replace(&p, flags);
 	got = crn_memory_call(NR_MMAP,
 		(const long[6]){ args[0], args[1], prot, flags, args[4], args[5] });
 	if (failed(got))
