@@ -116,6 +116,20 @@ static void bound_by_interval(const char *tracker)
 	CHECK_OK(cairn_close(c));
 }
 
+/* The least that a session takes is enough for a small interval. */
+static void bound_by_least(const char *tracker)
+{
+	cairn_t *c = begin(tracker, 1, MIB);
+	long was = words[5];
+	uint64_t id;
+
+	CHECK(cairn_checkpoint(c, &id) == CAIRN_TAKEN);
+	words[5] += 7;
+	CHECK_OK(cairn_rewind(c, id));
+	CHECK(words[5] == was);
+	CHECK_OK(cairn_close(c));
+}
+
 #define BLOCKS 48
 #define PAGES  (MIB / 4096)
 
@@ -179,6 +193,7 @@ int main(int argc, char **argv)
 	bound_by_written(argv[1]);
 	bound_by_limit(argv[1]);
 	bound_by_interval(argv[1]);
+	bound_by_least(argv[1]);
 	gives_back(argv[1]);
 	return 0;
 }

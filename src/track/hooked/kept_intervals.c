@@ -26,19 +26,19 @@ int crn_kept_span(uintptr_t at, size_t max, size_t len, void **out)
 
 int crn_kept_list(uintptr_t at, size_t max, size_t *len, void **out)
 {
-	size_t want = *len, left = crn_memory_space_left();
+	size_t want = *len, left = crn_memory_space_left(), least = CRN_MIN(want, LIST_MIN);
 	int err = -ENOMEM;
 
 	if (left < CRN_SPACE_MAX) /* the program needs most of it */
 		want = CRN_MIN(want, crn_page_down(left / 4));
-	for (; want >= LIST_MIN; want = crn_page_down(want / 2)) {
+	for (; want && want >= least; want = crn_page_down(want / 2)) {
 		err = crn_kept_span(at, max, want, out);
 		if (err >= 0)
 			break;
 	}
 	if (err < 0) {
 		crn_error("no address space for %zu bytes of what stores overwrite (ulimit -v, "
-			  "ulimit -d, vm.overcommit_memory=2)", (size_t)LIST_MIN);
+			  "ulimit -d, vm.overcommit_memory=2)", least);
 		return err;
 	}
 	if (want < *len)
