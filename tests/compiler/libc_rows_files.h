@@ -10,6 +10,7 @@
 #include <mqueue.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -48,6 +49,19 @@ char *__realpath_chk(const char *path, char *to, size_t room);
 static void on_signal(int n)
 {
 	(void)n;
+}
+
+static long splice_from_pipe(char *to)
+{
+	struct iovec part = { to, 100 };
+	int ends[2];
+	long n;
+
+	CHECK(!pipe(ends) && write(ends[1], text, 100) == 100);
+	n = vmsplice(ends[0], &part, 1, 0);
+	close(ends[0]);
+	close(ends[1]);
+	return n;
 }
 
 static void open_terminal(void)

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/random.h>
 #include <sys/sem.h>
@@ -39,6 +40,11 @@ void arc4random_buf(void *to, size_t n);
 int __ttyname_r_chk(int fd, char *to, size_t n, size_t size);
 int __ptsname_r_chk(int fd, char *to, size_t n, size_t size);
 _Noreturn void __chk_fail(void);
+
+static size_t handle_size(const struct file_handle *h)
+{
+	return crn_reach_there(h, sizeof(*h)) ? CRN_MIN(h->handle_bytes, MAX_HANDLE_SZ) : 0;
+}
 
 #include "rt/wrap/wrapped.def"
 

@@ -2,6 +2,7 @@
 /* Numbers: conversions that say where they ended, mathematics with two results, random numbers. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <wchar.h>
 #define WRAPPED_number CRN_WRAPPER
