@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include "../lib/harness.h"
 
@@ -18,7 +19,7 @@
 
 /* Not turned back. */
 static struct outside {
-	int pipe[2];
+	int pipe[2], self;
 	volatile int round;
 	char *fresh[FRESH]; /* where the undone interval mapped something */
 	int fresh_count;
@@ -53,7 +54,7 @@ static void fill(int seed)
 	CHECK(!mprotect(shut, LEN, PROT_READ | PROT_WRITE));
 	for (size_t i = 0; i < LEN; i++)
 		shut[i] = area[i] = heap[i] = (char)((i >> 3) * 31 + i + (size_t)seed);
-	CHECK(!mprotect(shut, LEN, seed & 1 ? PROT_READ : PROT_NONE));
+	CHECK(!mprotect(shut, LEN, seed / 32 & 1 ? PROT_READ : PROT_NONE));
 }
 
 static void check(int seed)
@@ -161,6 +162,22 @@ static void closes_and_empties(void)
 	CHECK(!mprotect(area, LEN, PROT_NONE) && !madvise(area, LEN, MADV_DONTNEED));
 }
 
+/* The same by other calls: with no key, and of this process among others. */
+static void closes_otherwise(void)
+{
+	struct iovec parts[2] = { { area, 8192 }, { area + LEN / 2, LEN / 2 } };
+
+	area[9] = 1;
+	CHECK(!pkey_mprotect(area, LEN / 4, PROT_NONE, -1));
+#ifdef __x86_64__
+	if (syscall(SYS_process_madvise, outside->self, parts, 2, MADV_DONTNEED, 0) < 0)
+		CHECK(errno == EINVAL || errno == ENOSYS); /* before Linux 6.13 */
+	CHECK(!syscall(SYS_pkey_mprotect, area + LEN / 4, LEN / 4, PROT_READ, -1));
+#else
+	(void)parts;
+#endif
+}
+
 static void empties_shut(void)
 {
 	CHECK(!madvise(shut, LEN, MADV_DONTNEED));
@@ -242,8 +259,8 @@ static void lowers_and_raises_break(void)
 }
 
 static void (*const changes[])(void) = {
-	unmaps, unmaps_in_part, closes, throws_away, throws_locked_away, replaces,
-	replaces_code, closes_and_opens, closes_and_replaces, closes_and_empties, empties_shut,
+	unmaps, unmaps_in_part, closes, throws_away, throws_locked_away, replaces, replaces_code,
+	closes_and_opens, closes_and_replaces, closes_and_empties, closes_otherwise, empties_shut,
 	replaces_shut, opens_shut, takes_again, opens, grows, shrinks, raises_break, lowers_break,
 	moves_break, lowers_and_raises_break,
 };
@@ -336,6 +353,7 @@ int main(int argc, char **argv)
 	(void)argc;
 	outside = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(outside != MAP_FAILED && !pipe(outside->pipe));
+	outside->self = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	area = get(NULL, LEN, 0);
 	shut = get(NULL, LEN, 0);
 	heap = sbrk(LEN);

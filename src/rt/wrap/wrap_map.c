@@ -5,9 +5,11 @@
  * are kept before (deferred.h). Where none of this is possible, the interval cannot be restored.
  * Nothing is mapped where hooks have no tags: the first store there would raise SIGSEGV.
  */
+#include <limits.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include "base/log.h"
 #include "base/status.h"
 #include "os/descriptor.h"
@@ -242,13 +244,13 @@ static long unmap(uintptr_t at, size_t len)
 	return 0;
 }
 
-static long protect(const long args[6])
+static long protect(long nr, const long args[6])
 {
 	struct parts p;
 	long result;
 
 	find_parts(&p, (uintptr_t)args[0], crn_page_up((size_t)args[1]));
-	result = crn_memory_call(SYS_mprotect, args);
+	result = crn_memory_call(nr, args);
 	for (int i = 0; !result && i < p.count && i < PARTS_MAX; i++)
 		(void)crn_map_changed(CRN_MAP_PROTECTED, p.part[i].begin,
 			p.part[i].end - p.part[i].begin, p.part[i].prot);
@@ -267,14 +269,44 @@ static long not_undone(long nr, const long args[6])
 	return got;
 }
 
+static bool guards(int advice)
+{
+	return advice == MADV_GUARD_INSTALL || advice == MADV_GUARD_REMOVE;
+}
+
+static bool drops(int advice)
+{
+	return advice == MADV_DONTNEED || advice == MADV_DONTNEED_LOCKED || advice == MADV_FREE ||
+		advice == MADV_REMOVE;
+}
+
+/* process_madvise: if it is of another process, nothing is lost by keeping these places. */
+static long advise_parts(const long args[6])
+{
+	const struct iovec *at = (const struct iovec *)args[1];
+	size_t count = (size_t)args[2];
+	bool kept = !guards((int)args[3]);
+	struct parts p;
+	long got;
+
+	if (drops((int)args[3]) && count <= IOV_MAX && crn_reach_there(at, count * sizeof(*at)))
+		for (size_t i = 0; i < count; i++) {
+			find_parts(&p, (uintptr_t)at[i].iov_base, crn_page_up(at[i].iov_len));
+			kept &= keep_content(&p);
+		}
+	got = crn_memory_call(SYS_process_madvise, args);
+	if (!failed(got) && !kept)
+		crn_rt_give_up((uintptr_t)at, CAIRN_ELAYOUT);
+	return got;
+}
+
 static long advise(const long args[6])
 {
 	struct parts p;
 
-	if (args[2] == MADV_GUARD_INSTALL || args[2] == MADV_GUARD_REMOVE)
+	if (guards((int)args[2]))
 		return not_undone(SYS_madvise, args);
-	if (args[2] == MADV_DONTNEED || args[2] == MADV_DONTNEED_LOCKED || args[2] == MADV_FREE ||
-		args[2] == MADV_REMOVE) {
+	if (drops((int)args[2])) {
 		find_parts(&p, (uintptr_t)args[0], crn_page_up((size_t)args[1]));
 		if (!keep_content(&p))
 			return not_undone(SYS_madvise, args);
@@ -368,7 +400,13 @@ static long move_break(uintptr_t end)
 bool crn_call_maps(long nr)
 {
 	return nr == NR_MMAP || nr == SYS_munmap || nr == SYS_mprotect || nr == SYS_madvise ||
-		nr == SYS_mremap || nr == SYS_brk || nr == SYS_shmat || nr == SYS_shmdt;
+		nr == SYS_mremap || nr == SYS_brk || nr == SYS_shmat || nr == SYS_shmdt ||
+		nr == SYS_pkey_mprotect || nr == SYS_process_madvise;
+}
+
+static bool protects(long nr)
+{
+	return nr == SYS_mprotect || nr == SYS_pkey_mprotect;
 }
 
 static long call_map(long nr, const long args[6])
@@ -383,7 +421,11 @@ static long call_map(long nr, const long args[6])
 		return crn_memory_call(nr, args);
 	switch (nr) {
 	case SYS_mprotect:
-		return protect(args);
+		return protect(nr, args);
+	case SYS_pkey_mprotect: /* a key would stay */
+		return (int)args[3] == -1 ? protect(nr, args) : not_undone(nr, args);
+	case SYS_process_madvise:
+		return advise_parts(args);
 	case SYS_madvise:
 		return advise(args);
 	case SYS_shmat:
@@ -400,7 +442,7 @@ static void note_memory(long nr, const long args[6], uintptr_t got)
 {
 	uintptr_t at = (uintptr_t)args[0];
 
-	if (nr == SYS_mprotect || nr == SYS_shmat || nr == SYS_shmdt ||
+	if (protects(nr) || nr == SYS_shmat || nr == SYS_shmdt ||
 		(nr == SYS_mmap && args[3] & MAP_FIXED))
 		crn_program_maps_upset();
 	if (nr == SYS_mmap)
@@ -421,7 +463,7 @@ long crn_call_map(long nr, const long args[6])
 	if (failed(result))
 		return result;
 	note_memory(nr, args, (uintptr_t)result);
-	if (nr == SYS_mprotect || nr == SYS_munmap || (nr == NR_MMAP && args[3] & MAP_FIXED))
+	if (protects(nr) || nr == SYS_munmap || (nr == NR_MMAP && args[3] & MAP_FIXED))
 		crn_reach_doubt((void *)args[0], (size_t)args[1]);
 	return result;
 }
@@ -456,6 +498,17 @@ WRAPPER(int, munmap, void *at, size_t len)
 WRAPPER(int, mprotect, void *at, size_t len, int prot)
 {
 	return (int)CALL(SYS_mprotect, (long)at, (long)len, prot);
+}
+
+WRAPPER(int, pkey_mprotect, void *at, size_t len, int prot, int key)
+{
+	return (int)CALL(SYS_pkey_mprotect, (long)at, (long)len, prot, key);
+}
+
+WRAPPER(ssize_t, process_madvise, int fd, const struct iovec *parts, size_t n, int advice,
+	unsigned flags)
+{
+	return CALL(SYS_process_madvise, fd, (long)parts, (long)n, advice, flags);
 }
 
 WRAPPER(int, madvise, void *at, size_t len, int advice)
