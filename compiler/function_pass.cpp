@@ -7,6 +7,7 @@
 #include "loops.h"
 #include "writes.h"
 #include "llvm/Analysis/ValueTracking.h"
+#include "llvm/Analysis/VectorUtils.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/Module.h"
@@ -119,6 +120,12 @@ bool wants_hooks(const Function &f)
 // return, like where errno is.
 static bool is_foreign(const Value *pointer)
 {
+	// Of pointers to lanes: what all of them are off.
+	for (auto *g = dyn_cast<GEPOperator>(pointer); g && pointer->getType()->isVectorTy();
+		g = dyn_cast<GEPOperator>(pointer))
+		pointer = g->getPointerOperand();
+	if (const Value *one = getSplatValue(pointer))
+		pointer = one;
 	const Value *object = getUnderlyingObject(pointer, 12);
 
 	if (auto *i = dyn_cast<IntrinsicInst>(object);
@@ -142,6 +149,9 @@ void instrument_plain(Function &f, Hooks &hooks)
 			hooks.before(w);
 	for (const LongWrite &w : found.long_writes)
 		if (is_foreign(w.pointer))
+			hooks.before(w);
+	for (const LaneWrite &w : found.lane_writes)
+		if (is_foreign(w.to))
 			hooks.before(w);
 }
 
@@ -173,8 +183,9 @@ unsigned instrument(Function &f, const Program &p, Hooks &hooks, Report &report,
 			report.unknown(f, u);
 	leave_out_plain(found.writes, plain, o.hybrid);
 	leave_out_plain(found.long_writes, plain, o.hybrid);
-	llvm::erase_if(found.lane_writes,
-		[&](const LaneWrite &w) { return plain.contains(w.at->getParent()); });
+	llvm::erase_if(found.lane_writes, [&](const LaneWrite &w) {
+		return plain.contains(w.at->getParent()) && !(o.hybrid && is_foreign(w.to));
+	});
 	figures.writes = found.writes.size() + found.long_writes.size() + found.lane_writes.size();
 	if (o.stack) {
 		figures.stack = leave_out_stack(found.writes, o.guard);
