@@ -373,6 +373,7 @@ static void fill_mark(
 	m->id_out = id_out;
 	m->thread = crn_self(c);
 	m->jump = *jump;
+	m->keys = c->control->keys_before;
 	m->stack_len = image;
 	crn_copy_short(m->stack, (const void *)jump->rsp, image);
 	/*

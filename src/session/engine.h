@@ -43,6 +43,7 @@ struct crn_mark {
 	uintptr_t thread;  /* who took it; 0: memory alone */
 	uint64_t signals;  /* blocked then, if mask_known */
 	bool mask_known;
+	uint32_t keys; /* the register of protection keys */
 	struct crn_jump jump;
 	void *stack; /* image of [jump.rsp, + stack_len), if it is not in the surface */
 	size_t stack_len, stack_size;

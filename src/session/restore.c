@@ -315,6 +315,7 @@ struct restore_call {
 struct return_to {
 	struct crn_jump jump;
 	uint64_t signals;
+	uint32_t keys;
 };
 
 /*
@@ -347,8 +348,10 @@ static uint64_t mask_after(const struct crn_mark *m, uint64_t before)
 void crn_jump_begins(cairn_t *c, const struct crn_jump *jump);
 void crn_jump_begins(cairn_t *c, const struct crn_jump *jump)
 {
-	uint64_t signals = ((const struct return_to *)jump)->signals;
+	const struct return_to *to = (const struct return_to *)jump;
+	uint64_t signals = to->signals;
 
+	c->control->keys_before = to->keys; /* handlers have others than what they interrupt */
 	crn_unlock(c);
 	crn_signal_mask(SIG_SETMASK, signals);
 }
@@ -387,6 +390,7 @@ static NO_RED_ZONES _Noreturn void leave(
 
 	copy->jump = m->jump;
 	copy->signals = signals;
+	copy->keys = m->keys;
 	crn_jump_unlocked(c, &copy->jump, CAIRN_RESTORED);
 }
 

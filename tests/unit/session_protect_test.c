@@ -392,6 +392,13 @@ static void programs_key(void **state)
 	crn_pkey_register_set(open);
 	for (size_t i = 0; i < BYTES; i++)
 		assert_int_equal(area[i], 3);
+	crn_pkey_register_set(closed);
+	if (cairn_checkpoint(c, &id) != CAIRN_RESTORED) {
+		crn_pkey_register_set(open);
+		assert_int_equal(cairn_restore(c, id), 0); /* does not return */
+	}
+	assert_int_equal(crn_pkey_register(), closed);
+	crn_pkey_register_set(open);
 	assert_int_equal(cairn_close(c), 0);
 	munmap(area, BYTES);
 	assert_int_equal(crn_pkey_free(key), 0);
