@@ -350,8 +350,11 @@ void crn_map_replaced(uintptr_t addr, size_t len)
 		if (!is_filled(r, n) || e->change != CRN_MAP_LEFT || stop <= addr ||
 			e->addr >= end)
 			continue;
-		/* What lies behind would need an entry as old as this one: it stays mapped. */
 		e->len = e->addr < addr ? addr - e->addr : 0;
+		/* What lies behind goes with this interval: later than it could. */
+		if (stop > end)
+			(void)add_locked(r, &(struct entry){ .addr = end, .len = stop - end,
+				.change = CRN_MAP_LEFT });
 	}
 	unlock(locked);
 }

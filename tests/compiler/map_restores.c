@@ -293,9 +293,12 @@ static void check_gone(cairn_t *c)
 	one[0] = 1;
 	CHECK_OK(cairn_checkpoint(c, &id));
 	CHECK(!munmap(one, LEN) && mapped(one));
+	CHECK_OK(cairn_checkpoint(c, &id));
+	CHECK(get(one + 4096, 4096, MAP_FIXED) == one + 4096); /* the rest goes around it */
 	for (int i = 0; i < 3; i++)
 		CHECK_OK(cairn_checkpoint(c, &id));
-	CHECK(!mapped(one));
+	CHECK(!mapped(one) && mapped(one + 4096) && !mapped(one + 8192));
+	CHECK(!mapped(one + LEN - 4096) && !munmap(one + 4096, 4096));
 }
 
 /* While the session rests, at once. */
