@@ -451,7 +451,7 @@ struct cairn_stats {
 	uint64_t pages_eager;    /* of those, copied at the checkpoint because they were hot */
 	uint64_t pages_restored;
 	uint64_t faults;         /* first writes that the tracker served itself (signal trackers) */
-	uint64_t checkpoint_ns;
+	uint64_t checkpoint_ns;  /* from every seventh, where they take less than 2 us */
 	uint64_t restore_ns;
 	uint64_t areas;          /* registered now */
 	uint64_t surface_bytes;

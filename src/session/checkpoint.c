@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
-#include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/limits.h"
 #include "os/signal.h"
@@ -453,7 +452,7 @@ void crn_id_told(cairn_t *c, const struct crn_mark *m, uint64_t *to)
 
 int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 {
-	uint64_t start = crn_clock_ns(&c->host.clock);
+	uint64_t start = crn_timing_begin(&c->timing, &c->host.clock);
 	int err = crn_in_flight_begin(c);
 
 	if (err >= 0)
@@ -469,7 +468,7 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 	} else {
 		crn_id_told(c, crn_mark_newest(c), id);
 	}
-	c->figures.checkpoint_ns += crn_clock_ns(&c->host.clock) - start;
+	c->figures.checkpoint_ns += crn_timing_end(&c->timing, &c->host.clock, start);
 	return err;
 }
 

@@ -21,6 +21,7 @@
 #include "session/held_files.h"
 #include "session/map_layout.h"
 #include "session/session.h"
+#include "session/timing.h"
 #include "speculate/speculate.h"
 #include "track/track.h"
 
@@ -235,6 +236,7 @@ struct cairn {
 	uint64_t strategy_seed;
 
 	struct crn_figures figures;
+	struct crn_timing timing; /* of checkpoints */
 	const char *strategy_why;
 	uint32_t signal_cost; /* the kernel's part of a fault that a handler serves, in cycles */
 };
