@@ -123,8 +123,13 @@ static long failed_streams(char *at)
 	return n;
 }
 
+#ifdef __GLIBC__
 int __snprintf_chk(char *to, size_t n, int flag, size_t size, const char *format, ...);
 int __sprintf_chk(char *to, int flag, size_t size, const char *format, ...);
+#else
+#define __snprintf_chk(to, n, flag, size, ...) snprintf(to, n, __VA_ARGS__)
+#define __sprintf_chk(to, flag, size, ...)     sprintf(to, __VA_ARGS__)
+#endif
 
 /* A part is written. */
 static long failed_prints(char *at)
