@@ -211,6 +211,10 @@ class Command:
         return not self.stop and not self.prints and not all(
             name.endswith(HEADER_ENDS) for name in self.files)  # fmt: skip
 
+    def probes(self) -> bool:
+        """A configure script asks what can be linked: also what would be left out as unused."""
+        return any(Path(name).stem == "conftest" for name in self.files)
+
     def narrow(self) -> bool:
         """For 32-bit programs: the last word counts."""
         return [w for w in ("-m64", *self.clang) if w in ("-m32", "-m64")][-1] == "-m32"
@@ -501,6 +505,7 @@ def arguments(command: Command, cxx: bool) -> list[str]:
     words += [f"--ld-path={LLD}", "-Qunused-arguments"]
     if not command.per_unit():
         words += [f"-Wl,--load-pass-plugin={plugin}"]
+        words += ["-Wl,--lto-O0"] if command.probes() else []
     if command.partial():
         return words
     words += ["-x", "none"]  # what follows is of no language that the user has named

@@ -39,6 +39,17 @@ class Inputs(test_cairn_cc.Compiling):
         self.cc("-static-pie", "-nodefaultlibs", "program.c", "part.c", "-lc", "-lgcc")
         self.assertEqual(self.run_built(), test_cairn_cc.RESTORED)
 
+    def test_probes_of_old_configure_scripts(self) -> None:
+        """The name is only compared with itself, which a whole program can do without it."""
+        self.write("conftest.c", "char sin();\nchar (*f)() = sin;\n"
+                   "int main(void) { return f != sin; }")  # fmt: skip
+        for words in ([], ["-O2"], ["-O2", "-fcairn-hybrid"], ["-O2", "-fcairn-unit"]):
+            self.cc("-w", *words, "-o", "conftest", "conftest.c", status=1)
+            self.cc("-w", *words, "-o", "conftest", "conftest.c", "-lm")
+            self.assertEqual(self.run_built("conftest"), "")
+        self.cc("-w", "-O2", "-c", "conftest.c")
+        self.cc("-o", "conftest", "conftest.o", status=1)
+
     def test_quote_left_open(self) -> None:
         self.write("words", "-O2 \"program.c")
         self.assertIn("cairn-cc: @words: No closing quotation", self.cc("@words", status=1).stderr)
