@@ -462,7 +462,8 @@ def sections(lines: list[dict], section: type) -> list[Any]:
         _figure(lines, section, "Locality (HotDep'13, Figure 2): r = 4, R from 32 B to 32 MiB",
                 "range", "stores_range.png", repeats=4),
         _figure(lines, section,
-                "Redundancy (HotDep'13, Figure 3; beyond r = 16 long intervals): R = 128 KiB",
+                "Redundancy (HotDep'13, Figure 3; LMC, Figure 6; beyond r = 16 long intervals): "
+                "R = 128 KiB",
                 "repeats", "stores_repeats.png", range=128 * 1024),
         _kept(lines, section),
         *(_servers(lines, section, kib) for kib in TITLES),
