@@ -5,7 +5,7 @@
 
 #include "libc_rows.h"
 
-static FILE *reading, *reading_wide, *null, *null_wide;
+static FILE *reading, *reading_wide, *null, *null_wide, *buffered;
 
 static void open_streams(void)
 {

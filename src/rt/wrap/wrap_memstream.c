@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams that write to memory (open_memstream). libc's would write to blocks of its own, without
- * hooks, at any call for the stream. These keep their blocks in the program's heap (given.h). What
- * the stream itself has buffered is libc's, as in any stream.
+ * Streams that write to memory (open_memstream, fmemopen). libc's would write to it without hooks,
+ * at any call for the stream. Those of open_memstream have their blocks in the program's heap
+ * (given.h). What the stream itself has buffered is libc's, as in any stream.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,5 +134,102 @@ WRAPPER(FILE *, open_memstream, char **at, size_t *size)
 		__cairn_wrap_free(m->block);
 		crn_heap_free(m);
 	}
+	return f;
+}
+
+/* ---- fmemopen: a buffer of the program ------------------------------------------------------- */
+
+/* In libc's heap, as what else a stream knows. What is behind `used` cannot be read. */
+struct buffer {
+	char *at;
+	size_t size, used, pos; /* bytes; used and pos <= size */
+	bool appends;
+};
+
+static ssize_t read_buffer(void *cookie, char *to, size_t n)
+{
+	struct buffer *b = cookie;
+
+	n = b->pos < b->used ? CRN_MIN(n, b->used - b->pos) : 0;
+	memcpy(to, b->at + b->pos, n);
+	b->pos += n;
+	return (ssize_t)n;
+}
+
+/* A zero follows what makes the content longer, if there is room for it. */
+static ssize_t write_buffer(void *cookie, const char *from, size_t n)
+{
+	struct buffer *b = cookie;
+	size_t pos = b->appends ? b->used : b->pos;
+	bool ends = n && !from[n - 1];
+
+	if (n > b->size - pos) {
+		if (b->pos + !ends >= b->size) { /* in libc, too, if it appends elsewhere */
+			errno = ENOSPC;
+			return 0;
+		}
+		n = b->size - pos;
+	}
+	place(b->at + pos, from, n);
+	b->pos = pos + n;
+	if (b->pos <= b->used)
+		return (ssize_t)n;
+	b->used = b->pos;
+	if (!ends && (b->used < b->size || !b->appends))
+		place(b->at + CRN_MIN(b->used, b->size - 1), "", 1);
+	return (ssize_t)n;
+}
+
+static int seek_buffer(void *cookie, off64_t *to, int whence)
+{
+	struct buffer *b = cookie;
+	off64_t from = whence == SEEK_SET ? 0 : (off64_t)(whence == SEEK_CUR ? b->pos : b->used);
+	off64_t pos;
+
+	if (__builtin_add_overflow(from, *to, &pos) || pos < 0 || pos > (off64_t)b->size) {
+		errno = EINVAL;
+		return -1;
+	}
+	b->pos = (size_t)pos;
+	*to = pos;
+	return 0;
+}
+
+static int close_buffer(void *cookie)
+{
+	free(cookie);
+	return 0;
+}
+
+/* As in libc, all of a buffer that is read is content, whatever zeros are in it. */
+static struct buffer *buffer_open(char *at, size_t size, const char *mode)
+{
+	struct buffer *b = malloc(sizeof(*b));
+
+	if (!b)
+		return NULL;
+	*b = (struct buffer){ at, size, size, 0, *mode == 'a' };
+	if (b->appends)
+		b->pos = b->used = strnlen(at, size);
+	else if (*mode == 'w')
+		b->used = 0;
+	if (mode[0] == 'w' && mode[1] == '+')
+		place(at, "", 1);
+	return b;
+}
+
+/* libc has the errors, memory of its own, and what is only read. */
+WRAPPER(FILE *, fmemopen, void *at, size_t size, const char *mode)
+{
+	struct buffer *b;
+	FILE *f;
+
+	if (!at || size > -(uintptr_t)at || !strpbrk(mode, "wa+"))
+		return fmemopen(at, size, mode);
+	b = buffer_open(at, size, mode);
+	f = b ? fopencookie(b, mode, (cookie_io_functions_t){ read_buffer, write_buffer,
+			seek_buffer, close_buffer }) : NULL;
+	if (!f)
+		free(b);
 	return f;
 }
