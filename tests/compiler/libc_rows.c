@@ -46,6 +46,7 @@ int main(int argc, char **argv)
 	open_streams();
 	open_files();
 	open_sockets();
+	open_resolver();
 	block_signals();
 	join_groups();
 	make_orphan();

@@ -4,6 +4,7 @@
 #define CRN_TESTS_LIBC_ROWS_H
 
 #include <crypt.h>
+#include <fenv.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <locale.h>

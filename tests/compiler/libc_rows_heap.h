@@ -15,7 +15,12 @@ char *__strdup(const char *s);
 int __asprintf_chk(char **to, int flag, const char *format, ...);
 int __vasprintf_chk(char **to, int flag, const char *format, va_list ap);
 ssize_t __getdelim(char **line, size_t *room, int end, FILE *f);
+int __obstack_printf_chk(struct obstack *o, int flag, const char *format, ...);
+int __obstack_vprintf_chk(struct obstack *o, int flag, const char *format, va_list ap);
 
+OF_LIST(obstack_vprintf, format, PARAMETERS(struct obstack *o, const char *format), o, format)
+OF_LIST(__obstack_vprintf_chk, format, PARAMETERS(struct obstack *o, int flag, const char *format),
+	o, flag, format)
 OF_LIST(vasprintf, format, PARAMETERS(char **to, const char *format), to, format)
 OF_LIST(__vasprintf_chk, format, PARAMETERS(char **to, int flag, const char *format), to, flag,
 	format)
@@ -50,6 +55,31 @@ static void begun(char *at)
 	memset(at, 0, sizeof(*OBSTACK));
 	_obstack_begin(OBSTACK, 0, 0, take, free);
 	object = obstack_alloc(OBSTACK, 16);
+}
+
+/* With a chunk of 300 bytes at AT(1). */
+static void *take_object(long n)
+{
+	return n > 0 ? object : NULL;
+}
+
+static void give_nothing(void *block)
+{
+	(void)block;
+}
+
+static void chunk_at(char *at)
+{
+	memset(at, 0, sizeof(*OBSTACK));
+	object = AT(1);
+	_obstack_begin(OBSTACK, 300, 0, take_object, give_nothing);
+}
+
+/* Its addresses, and those at the head of the chunk. */
+static void lead_nowhere(char *at)
+{
+	blank(at, sizeof(*OBSTACK));
+	blank(AT(1), 2 * sizeof(void *));
 }
 
 static void *take_for(void *who, long n)

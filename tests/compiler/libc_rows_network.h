@@ -4,13 +4,18 @@
 #define CRN_TESTS_LIBC_ROWS_NETWORK_H
 
 #include <arpa/inet.h>
+#include <arpa/nameser.h>
 #include <grp.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/ether.h>
 #include <poll.h>
 #include <pwd.h>
+#include <resolv.h>
+#include <signal.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include "libc_rows.h"
 
@@ -29,6 +34,56 @@ ssize_t __recvfrom_chk(int fd, void *to, size_t n, size_t room, int flags, struc
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
 int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask,
 	size_t size);
+
+/* a.b, of class IN and type A, with the address 1.2.3.4. */
+static const unsigned char answer[] = "\0\1\x81\x80\0\1\0\1\0\0\0\0" "\1a\1b\0" "\0\1\0\1"
+	"\xc0\x0c" "\0\1\0\1" "\0\0\0\1" "\0\4" "\1\2\3\4";
+#define ANSWERED (int)(sizeof(answer) - 1)
+
+/* The server of names is a child. It answers anything. */
+static void serve_names(int fd)
+{
+	unsigned char query[512], reply[sizeof(answer)];
+	struct sockaddr_in who;
+	socklen_t len = sizeof(who);
+
+	memcpy(reply, answer, sizeof(reply));
+	while (recvfrom(fd, query, sizeof(query), 0, (struct sockaddr *)&who, &len) > 2) {
+		memcpy(reply, query, 2);
+		sendto(fd, reply, ANSWERED, 0, (struct sockaddr *)&who, len);
+	}
+	_exit(0);
+}
+
+static void open_resolver(void)
+{
+	struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001) };
+	socklen_t len = sizeof(here);
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	CHECK(!bind(fd, (struct sockaddr *)&here, len));
+	CHECK(!getsockname(fd, (struct sockaddr *)&here, &len));
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		serve_names(fd);
+	}
+	close(fd);
+	CHECK(!res_init());
+	_res.nscount = 1;
+	_res.nsaddr_list[0] = here;
+}
+
+/* With the server, too. */
+static void resolver(char *at)
+{
+	struct sockaddr_in server = _res.nsaddr_list[0];
+	res_state r = (void *)at;
+
+	memset(at, 0, sizeof(*r));
+	CHECK(!res_ninit(r));
+	r->nscount = 1;
+	r->nsaddr_list[0] = server;
+}
 
 static void open_sockets(void)
 {

@@ -4,9 +4,13 @@
 #define CRN_TESTS_LIBC_ROWS_PROCESS_H
 
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <getopt.h>
 #include <grp.h>
+#include <pty.h>
+#include <pwd.h>
 #include <sched.h>
+#include <shadow.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/ptrace.h>

@@ -21,7 +21,8 @@ def build(compiler: str, args: argparse.Namespace, output: str, *words: str) -> 
     source = Path(__file__).parent / ("libc_rows.c" if args.rows else "libc_calls.c")
     return subprocess.run(
         [compiler, f"-{args.level}", "-D_GNU_SOURCE", "-fno-builtin", f"-I{args.root}/include",
-         str(source), "-o", output, *words, "-lm", *(["-m32"] if args.m32 else ["-lcrypt"]),
+         str(source), "-o", output, *words, "-lm", "-lresolv",
+         *(["-m32"] if args.m32 else ["-lcrypt"]),
          *(["-lstdc++"] if args.operators else [])],
         check=True, stderr=subprocess.PIPE, text=True,
     ).stderr  # fmt: skip

@@ -7,6 +7,7 @@
 #include <locale.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <resolv.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include "rt/deferred.h"
@@ -42,6 +43,7 @@ ENDED(pthread_attr_t, attributes, pthread_attr_destroy(&n->what))
 ENDED(posix_spawn_file_actions_t, actions, posix_spawn_file_actions_destroy(&n->what))
 ENDED(iconv_t, conversion, iconv_close(n->what))
 ENDED(locale_t, locale, (freelocale(n->what), 0))
+ENDED(struct __res_state, resolver, (__res_nclose(&n->what), 0))
 
 WRAPPER(int, pthread_attr_destroy, pthread_attr_t *a)
 {
@@ -58,6 +60,14 @@ WRAPPER(int, posix_spawn_file_actions_destroy, posix_spawn_file_actions_t *f)
 WRAPPER(int, iconv_close, iconv_t how)
 {
 	return how != (iconv_t)-1 && conversion_later(how) ? 0 : iconv_close(how);
+}
+
+/* Its socket, too, stays open until then. */
+WRAPPER(void, __res_nclose, res_state r)
+{
+	OBJECT(r)
+	if (!resolver_later(*r))
+		__res_nclose(r);
 }
 
 WRAPPER(void, freelocale, locale_t l)

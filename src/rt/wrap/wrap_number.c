@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Numbers: conversions that say where they ended, mathematics with two results, random numbers. */
+#include <fenv.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

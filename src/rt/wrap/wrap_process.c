@@ -2,12 +2,16 @@
 /* Signals, limits, children, users, options of the command line. */
 #include <crypt.h>
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <getopt.h>
 #include <grp.h>
+#include <pty.h>
 #include <pwd.h>
 #include <sched.h>
+#include <shadow.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -39,6 +43,8 @@ static void current_option(int argc, char *const argv[])
 	OBJECT(&optopt)
 	ARRAY(argv, (size_t)argc) /* they are permuted */
 }
+
+#define PTY_NAME sizeof("/dev/pts/4294967295")
 
 #include "rt/wrap/wrapped.def"
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Sockets, names of the network, and waiting for descriptors. */
 #include <arpa/inet.h>
+#include <arpa/nameser.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <netinet/ether.h>
 #include <poll.h>
+#include <resolv.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -28,6 +31,9 @@ static size_t length_at(const socklen_t *len)
 {
 	return len && crn_reach_there(len, sizeof(*len)) ? *len : 0;
 }
+
+/* Of the resolver, as long as it may be. */
+#define ANSWER SPAN(to, n > 0 ? (size_t)n : 0)
 
 #include "rt/wrap/wrapped.def"
 

@@ -5,6 +5,7 @@
 #include <sys/timerfd.h>
 #include <sys/times.h>
 #include <sys/timex.h>
+#include <threads.h>
 #include <time.h>
 #define WRAPPED_time CRN_WRAPPER
 #define WRAPPERS_KEEP crn_reach_keep
