@@ -12,8 +12,11 @@ struct kernel_timespec {
 	int64_t seconds, nanoseconds;
 };
 
-#define FUTEX_WAIT_PRIVATE 128
-#define FUTEX_WAKE_PRIVATE 129
+#define FUTEX_WAIT        0u
+#define FUTEX_WAKE        1u
+#define FUTEX_WAIT_BITSET 9u
+#define FUTEX_PRIVATE     128u
+#define FUTEX_FLAGS       (FUTEX_PRIVATE | 256u) /* and the clock of the timeout */
 #define UNSHARE_VM         0x100
 
 int crn_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
@@ -21,12 +24,13 @@ int crn_futex_wait(uint32_t *word, uint32_t expected, uint64_t timeout_ns)
 	struct kernel_timespec t = { (int64_t)(timeout_ns / 1000000000),
 		(int64_t)(timeout_ns % 1000000000) };
 
-	return (int)crn_sys4(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout_ns ? &t : NULL);
+	return (int)crn_sys4(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE, expected,
+		timeout_ns ? &t : NULL);
 }
 
 int crn_futex_wake(uint32_t *word, int count)
 {
-	return (int)crn_sys3(SYS_futex, word, FUTEX_WAKE_PRIVATE, count);
+	return (int)crn_sys3(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE, count);
 }
 
 /* `name` is what /proc calls it. */
@@ -96,6 +100,47 @@ bool crn_thread_rests(int tid)
 			state = s;
 	return state[0] == ')' && state[1] == ' ' &&
 		(state[2] == 'S' || state[2] == 't' || state[2] == 'T');
+}
+
+/* The number before is decimal, those behind it are not. */
+static uintptr_t next_number(const char **at, unsigned base)
+{
+	uintptr_t value = 0;
+
+	for (; **at && **at != ' ' && **at != '\n'; ++*at) {
+		unsigned digit = (unsigned char)**at - '0';
+
+		if (**at == 'x')
+			value = 0;
+		else
+			value = value * base + (digit < 10 ? digit : digit - ('a' - '0') + 10);
+	}
+	*at += **at == ' ';
+	return value;
+}
+
+bool crn_thread_waits(int tid, struct crn_futex_wait *out)
+{
+	char path[48], text[256];
+	const char *at = text;
+	unsigned how;
+
+	crn_format(path, sizeof(path), "/proc/self/task/%d/syscall",
+		crn_proc_is_foreign() ? each_task(name_if, &tid) : tid);
+	if (crn_file_read(path, text, sizeof(text)) < 0 || text[0] < '0' || text[0] > '9' ||
+		next_number(&at, 10) != SYS_futex)
+		return false;
+	out->word = (const uint32_t *)next_number(&at, 16);
+	how = (unsigned)next_number(&at, 16);
+	out->expected = (uint32_t)next_number(&at, 16);
+	out->is_private = how & FUTEX_PRIVATE;
+	return (how & ~FUTEX_FLAGS) == FUTEX_WAIT || (how & ~FUTEX_FLAGS) == FUTEX_WAIT_BITSET;
+}
+
+int crn_futex_wake_as(const struct crn_futex_wait *wait)
+{
+	return (int)crn_sys3(SYS_futex, wait->word,
+		FUTEX_WAKE | (wait->is_private ? FUTEX_PRIVATE : 0), INT32_MAX);
 }
 
 static int count_one(void *ctx, int tid)
@@ -196,4 +241,33 @@ uintptr_t crn_thread_locals(uintptr_t descriptor, uintptr_t sp)
 			first = at;
 	}
 	return first;
+}
+
+/* ---- Stacks ------------------------------------------------------------------------------ */
+
+#define DESCRIPTOR_WORDS 512u
+#define BLOCK_MIN        4096u
+#define ABOVE_MAX        8192u /* from a descriptor to the end of its block */
+
+/*
+ * The descriptor has the block's address, and behind it its length. No other pair of its words is a
+ * pointer far below the descriptor and the distance to just above it.
+ */
+bool crn_thread_block(uintptr_t descriptor, struct crn_range *out)
+{
+	uintptr_t begin, length;
+
+	if (!read_words(&begin, descriptor, 1))
+		return false;
+	for (size_t i = 1; i < DESCRIPTOR_WORDS; i++, begin = length) {
+		if (!read_words(&length, descriptor + i * sizeof(length), 1))
+			return false;
+		if (begin < BLOCK_MIN || begin > descriptor - BLOCK_MIN || length < BLOCK_MIN ||
+			length <= descriptor - begin ||
+			length > descriptor - begin + ABOVE_MAX)
+			continue;
+		*out = (struct crn_range){ begin, begin + length };
+		return true;
+	}
+	return false;
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/bits.h"
 #include "os/sys.h"
 
 static inline int crn_gettid(void)
@@ -84,6 +85,18 @@ int crn_thread_count(void);
  */
 bool crn_thread_rests(int tid);
 
+/* A futex that a thread sleeps on while it holds what is expected. */
+struct crn_futex_wait {
+	const uint32_t *word;
+	uint32_t expected;
+	bool is_private;
+};
+
+/* Does another thread sleep on one? False if that cannot be told. */
+bool crn_thread_waits(int tid, struct crn_futex_wait *out);
+/* Wake all who sleep there in the same way. */
+int crn_futex_wake_as(const struct crn_futex_wait *wait);
+
 /* Is there no thread but the calling one? From handlers. */
 bool crn_thread_alone(void);
 
@@ -110,6 +123,12 @@ struct crn_thread_words {
  * points. Where do they begin, above `sp`? The descriptor itself if that cannot be told.
  */
 uintptr_t crn_thread_locals(uintptr_t descriptor, uintptr_t sp);
+
+/*
+ * The memory that libc, or the program, has given a thread that libc made: from a guard page, if
+ * there is one, to behind its descriptor. False if the descriptor does not tell.
+ */
+bool crn_thread_block(uintptr_t descriptor, struct crn_range *out);
 
 /* Of the calling thread. Fields that the kernel or libc do not tell are 0. */
 void crn_thread_words(struct crn_thread_words *out);

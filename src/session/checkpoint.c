@@ -194,9 +194,19 @@ static bool is_below_descriptor(cairn_t *c, uintptr_t rsp, uintptr_t descriptor,
 	return !crn_added_meets(c, rsp, rsp + 1) || crn_gettid() != crn_getpid();
 }
 
+/* Where it begins: memory of the program's own, or other mappings, may lie right below. */
+static uintptr_t stack_bottom(uintptr_t rsp, uintptr_t descriptor, uintptr_t mapping)
+{
+	struct crn_range block;
+
+	if (!crn_thread_block(descriptor, &block) || block.begin > rsp)
+		return mapping;
+	return CRN_MAX(block.begin, mapping);
+}
+
 int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 {
-	uintptr_t self = crn_self(c), top;
+	uintptr_t self = crn_self(c), top, low;
 	enum crn_stack_kind kind;
 	struct crn_mapping m;
 	int found;
@@ -210,6 +220,7 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 		if (found <= 0)
 			return found < 0 ? found : -EFAULT;
 		top = m.end;
+		low = m.begin;
 		kind = crn_streq(m.name, "[heap]") ? CRN_STACK_IN_HEAP : CRN_STACK_OTHER;
 		c->stack_grows = crn_streq(m.name, "[stack]");
 		if (c->stack_grows) {
@@ -223,10 +234,11 @@ int crn_stack_find(cairn_t *c, uintptr_t rsp, struct crn_range *out)
 			kind = CRN_STACK_OWN;
 			/* The variables above it are memory like any other. */
 			top = crn_thread_locals(self & ~1ul, rsp);
+			low = stack_bottom(rsp, self & ~1ul, low);
 		}
 		c->stack_kind = kind;
 		c->stack_thread = self;
-		c->stack_low = m.begin;
+		c->stack_low = low;
 		c->stack_top = top;
 	}
 	out->begin = c->stack_low;

@@ -7,7 +7,9 @@
  */
 #include "session/engine.h"
 #include "base/copy.h"
+#include "os/guarded.h"
 #include "os/thread.h"
+#include "rt/rt.h"
 
 struct stacks {
 	cairn_t *c;
@@ -68,26 +70,62 @@ static int check_thread(void *ctx, int tid)
 	return crn_ranges_add(c, &c->other_stacks, stack.begin, stack.end);
 }
 
+/*
+ * Of a thread that libc made: the descriptor, with the list, is at the upper end. What lies beside
+ * its block in the same mapping is the program's, if that gave the stack or left out the guard.
+ */
+static int exempt_block(const struct stacks *s, const struct crn_mapping *m, uintptr_t list,
+	size_t len)
+{
+	struct crn_range block = { m->begin, crn_page_up(list + len) };
+	struct crn_thread_words mine;
+	struct crn_range told;
+
+	crn_thread_words(&mine);
+	if (mine.robust_list &&
+		crn_thread_block(list - (mine.robust_list - crn_tls_base()), &told)) {
+		block.begin = CRN_MAX(block.begin, told.begin);
+		block.end = CRN_MIN(m->end, told.end);
+	}
+	return crn_ranges_add(s->c, &s->c->builtin, block.begin, block.end);
+}
+
+/* Of a libc with hooks (-fcairn-complete), which has no list that tells where its threads are. */
+extern char crn_musl_one_thread __attribute__((weak));
+
+/* Threads that have been waited for may not be gone yet. */
+static bool stays(int tid)
+{
+	for (int i = 0; i < 20; i++) {
+		if (crn_thread_gone(tid))
+			return false;
+		crn_doze(CRN_MILLISECOND);
+	}
+	return true;
+}
+
 static int exempt_stack(void *ctx, int tid)
 {
 	struct stacks *s = ctx;
+	bool first = tid == crn_getpid();
 	struct crn_mapping m;
 	uintptr_t at = 0;
 	size_t len;
 
 	if (tid == s->self)
 		return 0;
-	if (tid == crn_getpid())
+	if (first)
 		at = crn_stack_start();
 	else if (crn_robust_list_of(tid, &at, &len) < 0)
 		return 0; /* it has ended */
+	else if (&crn_musl_one_thread)
+		return stays(tid) ? CAIRN_ETHREADS : 0;
 	if (!at || crn_maps_find(&s->c->maps, at, &m) <= 0)
 		return 0;
-	if (crn_streq(m.name, "[heap]"))
+	if (first && crn_streq(m.name, "[heap]"))
 		return CAIRN_EUNSUPPORTED;
-	/* Of a thread that libc made: the descriptor, with the list, is at the upper end. */
-	return crn_ranges_add(s->c, &s->c->builtin, m.begin,
-		tid == crn_getpid() ? m.end : crn_page_up(at + len));
+	return first ? crn_ranges_add(s->c, &s->c->builtin, m.begin, m.end)
+		     : exempt_block(s, &m, at, len);
 }
 
 int crn_exempt_other_stacks(cairn_t *c)
@@ -97,6 +135,29 @@ int crn_exempt_other_stacks(cairn_t *c)
 	CRN_TRY(crn_exempt_all(c));
 	c->thread_seen = 0; /* threads come and go */
 	return crn_thread_each(exempt_stack, &s);
+}
+
+static int wake(void *ctx, int tid)
+{
+	struct crn_futex_wait wait;
+	uint32_t now;
+
+	if (tid != *(const int *)ctx && crn_thread_waits(tid, &wait) &&
+		crn_guarded_copy(&now, wait.word, sizeof(now)) >= 0 && now != wait.expected)
+		(void)crn_futex_wake_as(&wait);
+	return 0;
+}
+
+/*
+ * Who came for a lock since the checkpoint has said so in the lock's own word, which has been put
+ * back: nobody would wake him. He looks again, and says it again if he has to wait.
+ */
+void crn_other_threads_wake(const cairn_t *c)
+{
+	int self = crn_gettid();
+
+	if (c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads && !__cairn_shape.one_thread())
+		(void)crn_thread_each(wake, &self);
 }
 
 int crn_other_threads_check(cairn_t *c, uint64_t id)

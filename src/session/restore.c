@@ -408,6 +408,7 @@ static NO_RED_ZONES long restore_and_jump(void *arg)
 	m = crn_mark_newest(c);
 	CRN_ASSERT(m->id == call.id);
 	crn_store_bytes(c, m->jump.rsp, m->stack, m->stack_len);
+	crn_other_threads_wake(c);
 	crn_id_told(c, m, m->id_out);
 	leave(c, m, mask_after(m, call.signals));
 }
@@ -516,6 +517,8 @@ int cairn_rewind(cairn_t *c, uint64_t id)
 	err = find_own_stack(c, here, &stack);
 	if (err >= 0)
 		err = restore_timed(c, id, stack.end ? &stack : NULL);
+	if (err >= 0)
+		crn_other_threads_wake(c);
 	crn_unlock(c);
 	return err;
 }
