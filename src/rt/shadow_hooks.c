@@ -136,6 +136,14 @@ static __attribute__((noinline)) bool outlasts(struct crn_rt *rt)
 #define SEARCHES_MAX     (1u << 24)
 #define SIGNAL_FRAME_MIN 512 /* bytes: a handler's hooks are further down than that */
 
+extern char crn_musl_one_thread __attribute__((weak)); /* with -fcairn-complete */
+
+/* Such a libc has hooks of its own before there is a thread pointer. */
+static bool early(void)
+{
+	return &crn_musl_one_thread && crn_musl_one_thread;
+}
+
 static uintptr_t own_saver(void)
 {
 	return crn_rt_saver((uintptr_t)__builtin_thread_pointer());
@@ -143,7 +151,7 @@ static uintptr_t own_saver(void)
 
 /* A hook that is counted. `stopped`: of an interval that cannot be undone. */
 struct saver {
-	uintptr_t *at;
+	uintptr_t *at; /* NULL: it is not, for there are no other threads */
 	bool stopped;
 };
 
@@ -168,8 +176,11 @@ static bool count_in(const struct crn_rt *rt, size_t i, uintptr_t n, uintptr_t h
 
 static struct saver count_hook(struct crn_rt *rt)
 {
-	uintptr_t own = own_saver(), here = (uintptr_t)__builtin_frame_address(0), n, more;
+	uintptr_t own, here = (uintptr_t)__builtin_frame_address(0), n, more;
 
+	if (crn_unlikely(early()))
+		return (struct saver){ 0 };
+	own = own_saver();
 	for (unsigned i = (uint32_t)(own >> 22) * 0x9e3779b1u >> 24, tries = 0;; i++, tries++) {
 		uintptr_t *at = &rt->saving[i % CRN_RT_SAVERS];
 
@@ -221,7 +232,8 @@ static inline __attribute__((always_inline)) bool begin_save(struct crn_rt *rt, 
 	*late = *(volatile bool *)&rt->ending;
 	if (!CRN_THREADS || crn_likely(!*late))
 		return true;
-	(void)uncount_hook(rt, *s);
+	if (s->at)
+		(void)uncount_hook(rt, *s);
 	if (outlasts(rt))
 		return false;
 	*s = count_hook(rt);
@@ -235,7 +247,7 @@ static inline __attribute__((always_inline)) bool begin_save(struct crn_rt *rt, 
  */
 static inline __attribute__((always_inline)) bool end_save(struct crn_rt *rt, struct saver s)
 {
-	return !CRN_THREADS || crn_likely(uncount_hook(rt, s));
+	return !CRN_THREADS || !s.at || crn_likely(uncount_hook(rt, s));
 }
 
 /* True if nothing is to be saved now. In page mode of one region, or word, at a time. */

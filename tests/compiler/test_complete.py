@@ -60,6 +60,15 @@ def check_landings(args: argparse.Namespace, tracker: str) -> None:
     assert got.returncode == 0, got.stderr
 
 
+def check_threads(args: argparse.Namespace) -> None:
+    build(args, "threads_gone.c", "gone", "-fcairn-threads")
+    got = run("gone", "shadow")
+    assert got.returncode == 0, got
+    build(args, "thread_stores.c", "threads", "-fcairn-threads")
+    got = run("threads", "shadow")
+    assert got.returncode == 1 and "ETHREADS" in got.stderr, got
+
+
 def check_plant(args: argparse.Namespace) -> None:
     build(args, "libc_calls.c", "planted", "-fcairn-tracker=undolog", args.plant)
     got = run("planted", "undolog")
@@ -85,6 +94,7 @@ def main() -> int:
         check_calls(args, tracker)
         check_state(args, tracker)
     check_landings(args, "shadow")
+    check_threads(args)
     return 0
 
 
