@@ -57,12 +57,19 @@ static unsigned owner_of(long nr)
 
 /*
  * Around every change of the list: a checkpoint of another thread reads it, to learn which memory
- * the kernel may be writing.
+ * the kernel may be writing. The stores stay in their order, which is free on x86; a full fence,
+ * which would cost as much as the rest of the hook, is where an answer of the others is awaited:
+ * in crn_output_ready, and in the locks.
  */
-static void pending_turn(struct crn_thread *t)
+static void pending_turns_odd(struct crn_thread *t)
 {
-	__atomic_store_n(&t->pending_turn, t->pending_turn + 1, __ATOMIC_SEQ_CST);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(&t->pending_turn, t->pending_turn + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static void pending_turns_even(struct crn_thread *t)
+{
+	__atomic_store_n(&t->pending_turn, t->pending_turn + 1, __ATOMIC_RELEASE);
 }
 
 uint32_t crn_calls_in_flight(const struct crn_thread *t, struct crn_in_flight *out)
@@ -145,7 +152,7 @@ static struct crn_pending *pending_push(
 {
 	struct crn_pending *p;
 
-	pending_turn(t);
+	pending_turns_odd(t);
 	while (t->pending_count && t->pending[t->pending_count - 1].rsp == regs->rsp)
 		t->pending_count--;
 	if (t->pending_count == CRN_PENDING_MAX) {
@@ -158,7 +165,7 @@ static struct crn_pending *pending_push(
 	call_from_regs(p, regs, stub);
 	p->call.thread = t;
 	p->after = false;
-	pending_turn(t);
+	pending_turns_even(t);
 	return p;
 }
 
@@ -166,11 +173,11 @@ static void pending_remove(struct crn_thread *t, struct crn_pending *p)
 {
 	struct crn_pending *last;
 
-	pending_turn(t);
+	pending_turns_odd(t);
 	last = &t->pending[--t->pending_count];
 	for (; p < last; p++)
 		crn_copy(p, p + 1, sizeof(*p));
-	pending_turn(t);
+	pending_turns_even(t);
 }
 
 static bool args_changed(const struct crn_pending *p)
@@ -197,12 +204,12 @@ void crn_calls_keep(struct crn_thread *t)
 
 void crn_calls_put_back(struct crn_thread *t)
 {
-	pending_turn(t);
+	pending_turns_odd(t);
 	crn_copy(t->pending, t->kept, t->kept_count * sizeof(t->kept[0]));
 	t->pending_count = t->kept_count;
 	for (uint32_t i = 0; i < t->pending_count; i++)
 		t->pending[i].undone = true;
-	pending_turn(t);
+	pending_turns_even(t);
 }
 
 bool crn_call_is_undone(struct crn_thread *t, long nr, uint64_t rsp)
