@@ -21,7 +21,8 @@ sys.path[:1] = [str(Path(__file__).resolve().parent.parent / folder / "cairn-cc"
 sys.dont_write_bytecode = True
 
 from linked_files import (  # noqa: E402
-    BEGINS, MADE_FOR, SYSTEM_DIRS, bitcode_version, find_inputs, native_code, read,
+    BEGINS, MADE_FOR, SYSTEM_DIRS, bitcode_version, find_inputs, for_thin_lto, lacks_hooks,
+    native_code, read,
 )  # fmt: skip
 from long_words import Wrong, execute, expand  # noqa: E402
 
@@ -342,8 +343,9 @@ def check(command: Command) -> None:
             raise Wrong(f"{word} is not supported: build for x86-64, or with -m32")
         if word == "-fsplit-stack" or (word.startswith("-fsanitize=") and "safe-stack" in word):
             raise Wrong(f"{word} is not supported: a checkpoint copies one stack")
-    for name in sorted(command.sanitizers & OWN_MEMORY):
-        raise Wrong(f"-fsanitize={name} is not supported: what it keeps of the program's memory is "
+    for word in (*(f"-fsanitize={name}" for name in sorted(command.sanitizers & OWN_MEMORY)),
+                 *(w for w in command.flags if re.fullmatch("-fmemory-profile(=.*)?", w))):
+        raise Wrong(f"{word} is not supported: what it keeps of the program's memory is "
                     "not restored with that; use it in a build by clang (undefined works)")
     if command.narrow():
         check_narrow(command)
@@ -418,11 +420,15 @@ def refuse(path: Path, line: str) -> None:
 
 
 def check_bitcode(command: Command) -> None:
-    """What a newer LLVM has written may mean something else to the one that links."""
+    """What a newer LLVM has written may mean something else to the one that links. ThinLTO has no
+    place for the pass."""
     for path in command.paths():
         version = bitcode_version(path)
         if version > LLVM:
             refuse(path, f"{path} has bitcode of LLVM {version}; this link is by LLVM {LLVM}")
+        if for_thin_lto(path):
+            refuse(path, f"{path} has bitcode for -flto=thin, which gets no hooks (cairn-cc makes "
+                   "bitcode for -flto=full)")
 
 
 def check_objects(command: Command) -> None:
@@ -433,7 +439,7 @@ def check_objects(command: Command) -> None:
     told = command.natives() if command.report or command.warn_uncovered else []
     for path in command.paths():
         code = native_code(path) or b""
-        if path in told and b"__cairn_abi_" not in code:
+        if path in told and lacks_hooks(path):
             print(f"cairn: code without hooks: {path}", file=sys.stderr)
         elif (path.suffix == ".o" and b"__cairn_abi_" not in code and not command.profile
               and any(name in code for name in BEGINS)):  # fmt: skip
@@ -486,7 +492,7 @@ def arguments(command: Command, cxx: bool) -> list[str]:
     plugin = library(PASS)
     words: list[str] = [] if command.per_unit() else ["-flto=full"]
     if command.per_unit() or command.loops or (cxx and command.switches.get("wrap") != "off"):
-        # A plugin for the compiler; what was bitcode before gets nothing at the link.
+        # A plugin for the compiler.
         words += [f"-fpass-plugin={plugin}"]
     narrow = command.narrow()
     if not command.has("-fPIC", "-fpic", "-fpie", *(("-fPIE",) if narrow else ())):
@@ -503,9 +509,10 @@ def arguments(command: Command, cxx: bool) -> list[str]:
     if not command.links():
         return words + ["-Qunused-arguments"]
     words += [f"--ld-path={LLD}", "-Qunused-arguments"]
-    if not command.per_unit():
+    if not command.profile:  # bitcode may be among units that have their hooks
         words += [f"-Wl,--load-pass-plugin={plugin}"]
-        words += ["-Wl,--lto-O0"] if command.probes() else []
+    if command.probes() and not command.per_unit():
+        words += ["-Wl,--lto-O0"]
     if command.partial():
         return words
     words += ["-x", "none"]  # what follows is of no language that the user has named

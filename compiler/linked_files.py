@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import string
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +17,11 @@ MADE_FOR = re.compile(rb"__cairn_abi_([a-z]+_?\w*)\0")
 # What begins an interval: code that is linked without bitcode and names one of these may do so.
 BEGINS = (b"cairn_checkpoint", b"cairn_rewind", b"cairn_open", b"cairn_close", b"cairn_resume",
           b"__cairn_site")  # fmt: skip
-# How bitcode begins, in a file or a member of an archive, up to who wrote it.
+BITCODE_BEGINS = b"BC\xc0\xde"
+# How it begins, in a file or a member of an archive, up to who wrote it.
 BITCODE = re.compile(rb"(?:\A|`\n)BC\xc0\xde5\x14\0\0....b\x0c0\$(.{6})", re.S)
+# Its summary for ThinLTO, which lld gives to a backend that sees one module alone.
+THIN_LTO = re.compile(rb"\xa1\x20\0\0....\xa3\x04", re.S)
 LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits + "._"
 
 
@@ -47,9 +51,43 @@ def native_code(path: Path) -> bytes | None:
     return content if native else b""
 
 
+def members(path: Path) -> Iterator[bytes]:
+    """What is in an archive, or in the files that it only names; else the content."""
+    content = read(path) or b""
+    if not content.startswith((b"!<arch>\n", b"!<thin>\n")):
+        yield content
+        return
+    thin, names, at = content.startswith(b"!<thin>"), b"", 8
+    while len(header := content[at : at + 60]) == 60 and header[48:58].strip().isdigit():
+        name, size = header[:16].rstrip(), int(header[48:58])
+        inside = content[at + 60 : at + 60 + size]
+        if name == b"//":
+            names = inside
+        elif name not in (b"/", b"/SYM64/"):
+            if thin:
+                if name[1:].isdigit():
+                    name = names[int(name[1:]) :].partition(b"\n")[0]
+                inside = read(path.parent / os.fsdecode(name.removesuffix(b"/"))) or b""
+            yield inside
+        if not thin or name in (b"/", b"//", b"/SYM64/"):
+            at += size + size % 2
+        at += 60
+
+
+def lacks_hooks(path: Path) -> bool:
+    """Is there code without bitcode that has none?"""
+    return any(not code.startswith(BITCODE_BEGINS) and b"__cairn_abi_" not in code
+               for code in members(path))  # fmt: skip
+
+
 def bitcode_version(path: Path) -> int:
     """Of the newest LLVM that has written of it; 0 without bitcode."""
     return max(map(written_by, BITCODE.findall(read(path) or b"")), default=0)
+
+
+def for_thin_lto(path: Path) -> bool:
+    content = read(path) or b""
+    return BITCODE.search(content) is not None and THIN_LTO.search(content) is not None
 
 
 def written_by(letters: bytes) -> int:

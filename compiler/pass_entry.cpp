@@ -186,6 +186,21 @@ struct SitePass : PassInfoMixin<SitePass> {
 	}
 };
 
+// A module of the whole program in a backend of its own: what it is linked with is unknown there.
+// Clang marks, with "ThinLTO" of value 0, the modules that are linked into one.
+struct ThinPass : PassInfoMixin<ThinPass> {
+	static bool isRequired() { return true; }
+
+	PreservedAnalyses run(Module &m, ModuleAnalysisManager &)
+	{
+		if (!m.getModuleFlag("ThinLTO"))
+			report_fatal_error("cairn: " + Twine(m.getModuleIdentifier()) +
+					" has bitcode for -flto=thin, which gets no hooks",
+				false);
+		return PreservedAnalyses::all();
+	}
+};
+
 bool parse_name(StringRef name, ModulePassManager &passes, ArrayRef<PassBuilder::PipelineElement>)
 {
 	if (name == "cairn")
@@ -219,8 +234,12 @@ void register_with(PassBuilder &builder)
 	// the phase.
 	builder.registerOptimizerLastEPCallback(
 		[](ModulePassManager &passes, OptimizationLevel, auto...) {
-			if (!Options::given().lto)
+			Options o = Options::given();
+
+			if (!o.lto)
 				passes.addPass(StoreHookPass());
+			else if (o.link)
+				passes.addPass(ThinPass());
 		});
 }
 

@@ -91,11 +91,46 @@ class Inputs(test_cairn_cc.Compiling):
     def test_sanitizers(self) -> None:
         self.cc("-fsanitize=undefined", "-fsanitize-trap=all", "program.c", "part.c")
         self.assertEqual(self.run_built(), test_cairn_cc.RESTORED)
-        for words in (["-fsanitize=undefined,address"], ["-fno-sanitize=all", "-fsanitize=thread"]):
+        for words in (["-fsanitize=undefined,address"], ["-fno-sanitize=all", "-fsanitize=thread"],
+                      ["-fmemory-profile"], ["-fmemory-profile=folder"]):  # fmt: skip
             said = self.cc("-c", *words, "program.c", status=1).stderr
             self.assertIn("not restored with that; use it in a build by clang", said)
         for last in ("address", "all"):
             self.cc("-c", "-fsanitize=address", f"-fno-sanitize={last}", "program.c")
+
+    def test_bitcode_for_thin_lto(self) -> None:
+        self.cc("-O1", "-c", "-Xclang", "-flto=thin", "part.c")
+        said = self.cc("program.c", "part.o", status=1).stderr
+        self.assertIn(": part.o has bitcode for -flto=thin, which gets no hooks", said)
+        self.native("ar", "rc", "libpart.a", "part.o")
+        said = self.cc("program.c", "libpart.a", status=1).stderr
+        self.assertIn("cairn: libpart.a(part.o at ", said)
+        self.cc("-O1", "-c", "-flto=thin", "part.c")  # the word alone
+        self.cc("program.c", "part.o")
+        self.assertEqual(self.run_built(), test_cairn_cc.RESTORED)
+
+    def test_bitcode_among_units(self) -> None:
+        """The words of the compiler and of the link are not always the same."""
+        for level in ("-O0", "-O2"):
+            self.cc(level, "-c", "part.c")
+            for word in ("-fcairn-unit", "-fno-lto"):
+                self.cc(level, word, "program.c", "part.o")
+                self.assertEqual(self.run_built(), test_cairn_cc.RESTORED)
+
+    def test_hooks_in_archives(self) -> None:
+        """The report tells of code without hooks, wherever it is."""
+        self.cc("-c", "part.c")
+        self.cc("-c", "-fcairn-unit", "part.c", "-o", "unit.o")
+        self.write("own.c", "int own;")
+        native = "a_name_that_is_longer_than_fifteen.o"
+        self.native("cc", "-c", "own.c", "-o", native)
+        sentence = "code without hooks: libpart.a"
+        for kind in ("rc", "rcT"):
+            for members in (["part.o"], ["unit.o"], ["unit.o", native]):
+                (self.folder / "libpart.a").unlink(missing_ok=True)
+                self.native("ar", kind, "libpart.a", *members)
+                said = self.cc("-fcairn-report", "program.c", "libpart.a").stderr
+                self.assertEqual(sentence in said, native in members, (kind, members))
 
     def test_wrapped_twice(self) -> None:
         self.write("w.c", "void *__wrap_malloc(unsigned long n) { return 0; }\n"
