@@ -32,6 +32,7 @@
 
 struct crn_program_maps;
 struct crn_track_env;
+struct crn_wait;
 
 #ifdef __i386__
 #include "rt/i386/layout_i386.h"
@@ -92,6 +93,7 @@ struct crn_rt_shape {
 	bool (*hybrid)(void);                     /* built with -fcairn-hybrid */
 	struct crn_program_maps *maps;            /* hybrid: rt/program_maps.h */
 	bool threads;                             /* built with -fcairn-threads */
+	const struct crn_wait *(*waits)(size_t *count); /* threads: rt/waits.h */
 };
 
 #define CRN_RT_SAVERS  128
@@ -213,6 +215,7 @@ bool crn_rt_has_hooks(void);
 bool crn_rt_stack(uintptr_t at, struct crn_range *out);
 bool crn_rt_saves(void);
 bool crn_rt_guarded(void);
+const struct crn_wait *crn_rt_waits(size_t *count);
 
 static inline struct crn_rt *crn_rt(void)
 {

@@ -11,6 +11,7 @@
 #include "os/log_writer.h"
 #include "os/memory.h"
 #include "rt/program_maps.h"
+#include "rt/waits.h"
 
 #define WORD_(n) __cairn_abi_version_##n
 #define WORD(n)  WORD_(n)
@@ -62,6 +63,14 @@ extern bool crn_context_stack(uintptr_t at, struct crn_range *out) __attribute__
 bool crn_rt_stack(uintptr_t at, struct crn_range *out)
 {
 	return crn_context_stack && crn_context_stack(at, out);
+}
+
+extern struct crn_wait crn_waits[CRN_WAITS] __attribute__((weak)); /* waits.c */
+
+const struct crn_wait *crn_rt_waits(size_t *count)
+{
+	*count = &crn_waits[0] ? CRN_WAITS : 0;
+	return crn_waits;
 }
 
 /* The pass defines it in all code that it has looked at. */

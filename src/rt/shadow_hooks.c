@@ -61,6 +61,7 @@ const struct crn_rt_shape __cairn_shape = {
 	.hybrid = crn_rt_hybrid,
 	.maps = &crn_program_maps,
 	.threads = CRN_THREADS,
+	.waits = crn_rt_waits,
 };
 
 static __attribute__((section(".preinit_array"), used)) void (*start)(int, char **, char **) =

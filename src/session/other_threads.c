@@ -10,6 +10,7 @@
 #include "os/guarded.h"
 #include "os/thread.h"
 #include "rt/rt.h"
+#include "rt/waits.h"
 
 struct stacks {
 	cairn_t *c;
@@ -128,12 +129,31 @@ static int exempt_stack(void *ctx, int tid)
 		     : exempt_block(s, &m, at, len);
 }
 
+/* What the threads that wait have noted, by functions of libc that have wrappers. */
+static int exempt_waits(const struct stacks *s)
+{
+	const struct crn_wait *waits;
+	size_t count;
+
+	if (!__cairn_shape.waits)
+		return 0;
+	waits = __cairn_shape.waits(&count);
+	for (size_t i = 0; i < count; i++) {
+		uintptr_t at = __atomic_load_n(&waits[i].at, __ATOMIC_ACQUIRE);
+
+		if (at && waits[i].tid != s->self && !crn_thread_gone(waits[i].tid))
+			CRN_TRY(crn_ranges_add(s->c, &s->c->builtin, at, at + waits[i].len));
+	}
+	return 0;
+}
+
 int crn_exempt_other_stacks(cairn_t *c)
 {
 	struct stacks s = { .c = c, .self = crn_gettid() };
 
 	CRN_TRY(crn_exempt_all(c));
 	c->thread_seen = 0; /* threads come and go */
+	CRN_TRY(exempt_waits(&s));
 	return crn_thread_each(exempt_stack, &s);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #define WRAPPED_thread CRN_WRAPPER
 #include "rt/deferred.h"
+#include "rt/waits.h"
 #include "rt/wrap/wrap.h"
 #include "rt/wrap/reach.h"
 
@@ -16,6 +17,11 @@
 #define HELD_MAX 2048u /* that Linux looks at */
 
 #define MUTEX(m) keep_mutex(m);
+#define WAIT_IN(at, len) \
+	struct crn_wait *wait __attribute__((cleanup(crn_wait_end))) = crn_wait_begin(at, len);
+#define WAIT(p) WAIT_IN(p, sizeof(*(p)))
+/* glibc has the value first, which goes back, and then how many wait for it to rise. */
+#define WAIT_COUNT(s) WAIT_IN((uint32_t *)(s) + 1, sizeof(uint32_t))
 #define WAYS(at) (uintptr_t *)(at) - 1, 2 * sizeof(uintptr_t) /* back, and on */
 
 /*
@@ -59,3 +65,30 @@ static void keep_mutex(pthread_mutex_t *m)
 }
 
 #include "rt/wrap/wrapped.def"
+
+/* libstdc++'s condition variable is libc's, and the lock begins with where the mutex is. */
+void _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(pthread_cond_t *c,
+	pthread_mutex_t **m);
+void _ZNSt18condition_variable10notify_oneEv(pthread_cond_t *c);
+void _ZNSt18condition_variable10notify_allEv(pthread_cond_t *c);
+
+WRAPPER(void, _ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE, pthread_cond_t *c,
+	pthread_mutex_t **m)
+{
+	WAIT(c)
+	OBJECT(c)
+	MUTEX(*m)
+	_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE(c, m);
+}
+
+WRAPPER(void, _ZNSt18condition_variable10notify_oneEv, pthread_cond_t *c)
+{
+	OBJECT(c)
+	_ZNSt18condition_variable10notify_oneEv(c);
+}
+
+WRAPPER(void, _ZNSt18condition_variable10notify_allEv, pthread_cond_t *c)
+{
+	OBJECT(c)
+	_ZNSt18condition_variable10notify_allEv(c);
+}
