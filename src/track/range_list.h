@@ -43,7 +43,6 @@ static inline void crn_range_list_shrink(struct crn_range_list *l, size_t count)
 }
 /* Does some entry share a byte with [begin, end)? */
 bool crn_range_list_meets(const struct crn_range_list *l, uintptr_t begin, uintptr_t end);
-/* For tests. */
 size_t crn_range_list_pages(const struct crn_range_list *l);
 
 #endif

@@ -12,7 +12,6 @@
 #include "track/async/async.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "os/clock.h"
 #include "os/guarded.h"
 
 /* ---- Lists ----------------------------------------------------------------------------- */
@@ -284,7 +283,9 @@ static int hand_over_all(struct crn_async *t, struct crn_sink *sink)
 	for (size_t i = 0; i < t->dirty.count; i++) {
 		uintptr_t begin = t->dirty.at[i].begin, end = t->dirty.at[i].end;
 
-		CRN_TRY(hand_over_hot(t, &hot, begin, ask, sink));
+		/* What is done for each of the others is no price of a hot page. */
+		if (hot < t->hot.count && t->hot.at[hot].page < begin)
+			CRN_TRY(hand_over_hot(t, &hot, begin, ask, sink));
 		CRN_TRY(crn_mirror_turn(&t->mirror, begin, end,
 			ask || crn_async_doubtful(t, begin, end), sink));
 	}
@@ -309,23 +310,6 @@ static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *s
 	return 0;
 }
 
-static int protect(struct crn_async *t)
-{
-	uint64_t begin;
-	size_t count = 0;
-
-	if (crn_likely(!t->dirty.count && !t->evicted.count))
-		return crn_async_protect_written(t);
-	begin = crn_clock_ticks();
-	CRN_TRY(crn_async_protect_written(t));
-	for (size_t i = 0; i < t->protect.count; i++)
-		count += crn_pages(t->protect.at[i].end - t->protect.at[i].begin);
-	if (count)
-		t->env->predictor->price_protect =
-			(uint32_t)((crn_clock_ticks() - begin) / count);
-	return 0;
-}
-
 int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
 {
 	struct tally tally;
@@ -338,7 +322,7 @@ int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
 	tell_written(t);
 	if (t->env->predictor->decide(t->env))
 		tally = heed(t);
-	CRN_TRY(protect(t));
+	CRN_TRY(crn_async_protect_written(t));
 	CRN_TRY(hand_over(t, tally, sink));
 	if (crn_unlikely(t->hot.touched))
 		crn_hot_list_forget_touched(&t->hot);

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "os/clock.h"
 #include "os/guarded.h"
 #include "os/keeper.h"
 #include "os/userfault.h"
@@ -337,22 +338,27 @@ static int protect_found(struct crn_async *t)
 {
 	const struct crn_range_list *from[] = { &t->dirty, &t->evicted, &t->were_open };
 	struct crn_range_list *l = &t->turn;
+	uint64_t begin;
 	int err;
 
 	crn_range_list_shrink(l, 0);
-	for (size_t k = 0; k < CRN_ARRAY_SIZE(from); k++) {
+	for (size_t k = 0; k < CRN_ARRAY_SIZE(from); k++)
 		for (size_t i = 0; i < from[k]->count; i++)
 			CRN_TRY(crn_range_list_add(l, from[k]->at[i].begin, from[k]->at[i].end));
-	}
 	if (!l->count)
 		return 0;
 	for (size_t i = 0; i < t->open.count; i++)
 		CRN_TRY(crn_range_list_cut(l, t->open.at[i].begin, t->open.at[i].end));
 	crn_range_list_normalise(l);
 	CRN_TRY(crn_async_without_hot(t, &t->protect, l));
+	begin = crn_clock_ticks();
 	crn_async_own(t, true);
 	err = protect_list(t, &t->protect);
 	crn_async_own(t, false);
+	/* What is done for all hot pages is no price of protecting another one. */
+	if (err >= 0 && t->protect.count && t->env->predictor)
+		t->env->predictor->price_protect = (uint32_t)((crn_clock_ticks() - begin) /
+			crn_range_list_pages(&t->protect));
 	return err;
 }
 
