@@ -506,13 +506,16 @@ def arguments(command: Command, cxx: bool) -> list[str]:
     if command.complete:
         words += ["-nostdlibinc", "-isystem", library(MUSL) + "/include"]
     words += command.clang
+    if any(w.startswith(("-fprofile-generate", "-fcs-profile-gen")) for w in command.flags):
+        # Lists of values are written by the profile's run-time, which has no hooks.
+        words += ["-mllvm", "-disable-vp"] if "-disable-vp" not in command.clang else []
+        words += ["-Wl,-mllvm,-disable-vp"]
     if not command.links():
         return words + ["-Qunused-arguments"]
     words += [f"--ld-path={LLD}", "-Qunused-arguments"]
     if not command.profile:  # bitcode may be among units that have their hooks
         words += [f"-Wl,--load-pass-plugin={plugin}"]
-    if command.probes() and not command.per_unit():
-        words += ["-Wl,--lto-O0"]
+    words += ["-Wl,--lto-O0"] if command.probes() and not command.per_unit() else []
     if command.partial():
         return words
     words += ["-x", "none"]  # what follows is of no language that the user has named

@@ -7,6 +7,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -131,6 +132,22 @@ class Inputs(test_cairn_cc.Compiling):
                 self.native("ar", kind, "libpart.a", *members)
                 said = self.cc("-fcairn-report", "program.c", "libpart.a").stderr
                 self.assertEqual(sentence in said, native in members, (kind, members))
+
+    def test_profiles(self) -> None:
+        """Clang's own: nothing of it is written by functions without hooks."""
+        self.write("empty.c", "int main(void) { return 0; }")
+        said = subprocess.run([test_cairn_cc.CAIRN_CC, "-fprofile-generate", "empty.c"],
+                              cwd=self.folder, capture_output=True, text=True).stderr  # fmt: skip
+        if "libclang_rt" in said:
+            self.skipTest("clang has no run-time for profiles")
+        self.write("called.c", "void *memcpy(void *, const void *, unsigned long);\n"
+                   "void called(int (*f)(void), char *to, long n) { memcpy(to, to + n, f()); }")
+        for word in ("-fprofile-generate", "-fprofile-generate=there", "-fcs-profile-generate"):
+            for words in ([], ["-mllvm", "-disable-vp"], ["-fcairn-unit"]):
+                self.cc("-O2", word, *words, "-rdynamic", "program.c", "part.c", "called.c")
+                self.assertEqual(self.run_built(), test_cairn_cc.RESTORED)
+                code = (self.folder / "a.out").read_bytes()
+                self.assertFalse(b"\0__llvm_prf_vals\0" in code, (word, words))
 
     def test_wrapped_twice(self) -> None:
         self.write("w.c", "void *__wrap_malloc(unsigned long n) { return 0; }\n"
