@@ -27,6 +27,15 @@ int crn_ended_threads_begin(cairn_t *c)
 		sizeof(*kept->at));
 }
 
+/* Behind it there may be memory of the program's, if that has given the stack. */
+static uintptr_t descriptor_end(uintptr_t at, uintptr_t head)
+{
+	uintptr_t end = crn_page_up(at + head);
+	struct crn_range block;
+
+	return crn_thread_block(at, &block) ? CRN_MIN(end, block.end) : end;
+}
+
 /*
  * Libc keeps the stacks of some threads that have ended, and goes on from their descriptors when it
  * makes new ones. Each begins with its own address, and its robust list is empty: it names itself.
@@ -43,7 +52,7 @@ static void exempt_descriptors(cairn_t *c, uintptr_t addr, size_t len)
 	for (uintptr_t at = begin; at < end; at += DESCRIPTOR_ALIGN)
 		if (*(const volatile uintptr_t *)at == at &&
 			*(const volatile uintptr_t *)(at + head) == at + head &&
-			crn_ranges_add(c, &c->builtin, at, crn_page_up(at + head)) < 0)
+			crn_ranges_add(c, &c->builtin, at, descriptor_end(at, head)) < 0)
 			crn_error("no memory to leave out a thread of libc's that has ended");
 }
 

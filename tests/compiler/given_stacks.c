@@ -78,9 +78,11 @@ static void give(pthread_attr_t *attr, enum place place)
 	below = given.below;
 	above = given.above;
 	if (place == HEAP) {
-		below = malloc(BESIDE);
-		stack = aligned_alloc(64, STACK);
-		above = malloc(BESIDE);
+		below = malloc(2 * BESIDE + STACK + 3072);
+		CHECK(below);
+		below += 3072; /* the page of a descriptor ends above the stack */
+		stack = below + BESIDE;
+		above = stack + STACK;
 	} else if (place == MAPPING) {
 		below = map(2 * BESIDE + STACK, MAP_PRIVATE);
 		stack = below + BESIDE;
