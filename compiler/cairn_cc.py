@@ -21,8 +21,8 @@ sys.path[:1] = [str(Path(__file__).resolve().parent.parent / folder / "cairn-cc"
 sys.dont_write_bytecode = True
 
 from linked_files import (  # noqa: E402
-    BEGINS, MADE_FOR, SYSTEM_DIRS, bitcode_version, find_inputs, for_thin_lto, lacks_hooks,
-    native_code, read,
+    BEGINS, MADE_FOR, SYSTEM_DIRS, bitcode_version, family, find_inputs, for_thin_lto,
+    lacks_hooks, native_code, options_of, read,
 )  # fmt: skip
 from long_words import Wrong, execute, expand  # noqa: E402
 
@@ -64,6 +64,8 @@ FIXED_PLACE = {"-no-pie", "--no-pie", "-nopie", "-no-pic-executable", "--no-pic-
 # Sanitizers whose own memory lies where a restore does not turn it back, or where the shadow is.
 OWN_MEMORY = {"address", "kernel-address", "hwaddress", "kernel-hwaddress", "thread", "memory",
               "kernel-memory", "numerical", "type", "dataflow"}  # fmt: skip
+# Sanitizers with a run-time that needs glibc, unless they trap.
+CHECKS = {"undefined", "integer", "nullability", "leak", "fuzzer", "scudo", "realtime"}
 PRINTS = ("-print-", "--print-", "--version", "-dumpversion", "-dumpmachine", "--help", "-###")
 
 
@@ -223,6 +225,14 @@ class Command:
     def has(self, *names: str) -> bool:
         return any(name in self.flags for name in names)
 
+    def needs_glibc(self) -> str:
+        """What links a run-time of clang's that does."""
+        counts = [w for w in sorted(self.flags) if w == "--coverage" or re.match(
+            "-f(cs-)?profile-(instr-)?generate|-fprofile-arcs", w)]  # fmt: skip
+        traps = any(w.startswith(("-fsanitize-trap", "-fsanitize-minimal")) for w in self.flags)
+        checks = [] if traps else [f"-fsanitize={x}" for x in sorted(self.sanitizers & CHECKS)]
+        return "".join([*counts, *checks][:1]) if self.links() else ""
+
     def partial(self) -> bool:
         """A shared library or a relocatable object: not the whole program."""
         return self.has("-shared", "-r", "--relocatable") or not self.linker.isdisjoint(
@@ -361,6 +371,9 @@ def check(command: Command) -> None:
                     "-fcairn-unit or -fno-lto")
     if command.complete and command.profile:
         raise Wrong("-fcairn-profile counts without hooks: not with -fcairn-complete")
+    if command.complete and (word := command.needs_glibc()):
+        raise Wrong(f"-fcairn-complete: clang's run-time for {word} needs glibc; of sanitizers, "
+                    "undefined works with -fsanitize-trap=all")
     if command.complete and command.has("-shared"):
         raise Wrong("-fcairn-complete makes static programs: no -shared")
     if command.threads() and command.own["tracker"] != "shadow":
@@ -392,24 +405,6 @@ def check_hybrid(command: Command) -> None:
     for word, (given, why) in words.items():
         if given:
             raise Wrong(f"-fcairn-hybrid and {word} do not go together: {why}")
-
-
-def options_of(word: str) -> str:
-    """The options that code with this word was compiled with."""
-    kind, _, rest = word.partition("_")
-    if kind == "version":
-        return f"a cairn-cc whose hooks have version {rest}"
-    if kind == "shadow":
-        region, _, threads = rest.partition("_")
-        return f"-fcairn-region={region}" + (" -fcairn-threads" if threads else "")
-    if kind == "tags":
-        return "-fcairn-tags=epoch" if rest == "epoch" else "other -fcairn-tags than epoch"
-    return f"-fcairn-tracker={word}"
-
-
-def family(word: str) -> str:
-    kind = word.partition("_")[0]
-    return kind if kind in ("version", "tags") else "hooks"
 
 
 def refuse(path: Path, line: str) -> None:

@@ -96,3 +96,21 @@ def written_by(letters: bytes) -> int:
     name = "".join(LETTERS[bits >> at & 63] for at in range(6, 48, 6))
     version = re.match(r"LLVM(\d+)", name)
     return int(version[1]) if version else 0
+
+
+def options_of(word: str) -> str:
+    """The options that code with this word was compiled with."""
+    kind, _, rest = word.partition("_")
+    if kind == "version":
+        return f"a cairn-cc whose hooks have version {rest}"
+    if kind == "shadow":
+        region, _, threads = rest.partition("_")
+        return f"-fcairn-region={region}" + (" -fcairn-threads" if threads else "")
+    if kind == "tags":
+        return "-fcairn-tags=epoch" if rest == "epoch" else "other -fcairn-tags than epoch"
+    return f"-fcairn-tracker={word}"
+
+
+def family(word: str) -> str:
+    kind = word.partition("_")[0]
+    return kind if kind in ("version", "tags") else "hooks"

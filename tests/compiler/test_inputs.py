@@ -133,6 +133,12 @@ class Inputs(test_cairn_cc.Compiling):
                 said = self.cc("-fcairn-report", "program.c", "libpart.a").stderr
                 self.assertEqual(sentence in said, native in members, (kind, members))
 
+    def test_run_times_beside_another_libc(self) -> None:
+        for word in ("-fsanitize=undefined", "--coverage", "-fprofile-generate",
+                     "-fprofile-instr-generate"):  # fmt: skip
+            said = self.cc("-fcairn-complete", word, "program.c", "part.c", status=1).stderr
+            self.assertIn(f"clang's run-time for {word} needs glibc", said)
+
     def test_profiles(self) -> None:
         """Clang's own: nothing of it is written by functions without hooks."""
         self.write("empty.c", "int main(void) { return 0; }")
