@@ -315,6 +315,8 @@ class Command:
             own["may-lack-sites"] = "on"
             if sum(not name.startswith("-l") for name in self.files) < 2:
                 own["warn-lack"] = "off"  # configure's checks want no warnings
+        if self.probes() or self.has("-shared"):
+            own["warn-lack"] = "off"
         own |= self.lost
         items = [*own.items(), ("libc-abilist", library("cairn-libc.abilist"))]
         items += [*(("site", x) for x in self.sites), *(("abilist", x) for x in self.abi_lists)]

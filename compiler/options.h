@@ -33,7 +33,7 @@ struct Options {
 	bool profile = false;     // count loops, and put no hooks in (loop_counters.h)
 	bool sites_long = false;  // intervals of the profile's sites are long
 	bool may_lack_sites = false; // of a profile: not one of its loops has to be here
-	bool warn_lack = true;    // then say that there is none
+	bool warn_lack = true;    // then say that there is none; of -fcairn-site, too
 	bool guard = false;       // stray stores stop (src/rt/stray_guard.c)
 	bool threads = false;     // hooks of several threads at once (LMC, IV-D)
 	bool stack = true;        // leave out stores to the stack

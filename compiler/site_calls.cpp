@@ -4,6 +4,7 @@
 #include "rt/abi.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/InstIterator.h"
+#include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
 
@@ -98,9 +99,12 @@ void keep_sites(Module &m, const Options &o)
 
 void insert_sites(Module &m, const Options &o, Report &report)
 {
+	bool none = !o.sites.empty();
+
 	for (const Site &site : o.sites) {
 		Places places = find_places(m, site, o.link);
 
+		none &= places.empty();
 		report.site(site.function, places.size());
 		if (places.empty())
 			continue;
@@ -108,6 +112,11 @@ void insert_sites(Module &m, const Options &o, Report &report)
 		for (Instruction *at : places)
 			call_site(*at, count, site.every, o, site.is_long);
 	}
+	// A library that is linked may have them.
+	if (none && o.link && o.native_quiet && o.warn_lack)
+		errs() << "cairn: warning: -fcairn-site=" << o.sites.front().function
+		       << ": no such function is in this program, or called by it, so it takes no "
+			  "checkpoints there\n";
 }
 
 } // namespace cairn

@@ -51,6 +51,24 @@ class Inputs(test_cairn_cc.Compiling):
         self.cc("-w", "-O2", "-c", "conftest.c")
         self.cc("-o", "conftest", "conftest.o", status=1)
 
+    def test_site_that_is_nowhere(self) -> None:
+        self.write("site.c", "volatile int n;\nvoid handle(void) { n++; }\n"
+                   "int main(void) { handle(); return 0; }")  # fmt: skip
+        self.write("other.c", "int main(void) { return 0; }")
+        warning = "-fcairn-site=hanlde: no such function is in this program"
+        for words in ([], ["-fcairn-tracker=undolog"], ["-O2", "-g"]):
+            said = self.cc("-fcairn-site=hanlde", *words, "-o", "site", "site.c").stderr
+            self.assertEqual(said.count(warning), 1, said)
+            sites = ("-fcairn-site=hanlde", "-fcairn-site=handle")
+            self.assertEqual(self.cc(*sites, *words, "-o", "site", "site.c").stderr, "")
+        self.write("conftest.c", "int main(void) { return 0; }")
+        self.assertEqual(self.cc("-fcairn-site=handle", "-o", "probe", "conftest.c").stderr, "")
+        self.cc("-fcairn-site=handle", "-shared", "-fPIC", "-o", "libsite.so", "site.c")
+        used = self.cc("-fcairn-site=handle", "-o", "other", "other.c", "./libsite.so")
+        self.assertEqual(used.stderr, "")
+        lib = self.cc("-fcairn-site=nosuch", "-shared", "-fPIC", "-o", "libsite.so", "site.c")
+        self.assertEqual(lib.stderr, "")
+
     def test_quote_left_open(self) -> None:
         self.write("words", "-O2 \"program.c")
         self.assertIn("cairn-cc: @words: No closing quotation", self.cc("@words", status=1).stderr)
