@@ -247,6 +247,7 @@ uintptr_t crn_thread_locals(uintptr_t descriptor, uintptr_t sp)
 
 #define DESCRIPTOR_WORDS 512u
 #define BLOCK_MIN        4096u
+#define TIDS_MAX         (1u << 22) /* of Linux: a tid, before a pointer, is no such pair */
 #define ABOVE_MAX        8192u /* from a descriptor to the end of its block */
 
 /*
@@ -262,7 +263,7 @@ bool crn_thread_block(uintptr_t descriptor, struct crn_range *out)
 	for (size_t i = 1; i < DESCRIPTOR_WORDS; i++, begin = length) {
 		if (!read_words(&length, descriptor + i * sizeof(length), 1))
 			return false;
-		if (begin < BLOCK_MIN || begin > descriptor - BLOCK_MIN || length < BLOCK_MIN ||
+		if (begin < TIDS_MAX || begin > descriptor - BLOCK_MIN || length < BLOCK_MIN ||
 			length <= descriptor - begin ||
 			length > descriptor - begin + ABOVE_MAX)
 			continue;
