@@ -32,6 +32,7 @@
 
 struct crn_program_maps;
 struct crn_track_env;
+struct crn_birth;
 struct crn_wait;
 
 #ifdef __i386__
@@ -94,6 +95,7 @@ struct crn_rt_shape {
 	struct crn_program_maps *maps;            /* hybrid: rt/program_maps.h */
 	bool threads;                             /* built with -fcairn-threads */
 	const struct crn_wait *(*waits)(size_t *count); /* threads: rt/waits.h */
+	const struct crn_birth *(*births)(size_t *count, const uint32_t **born); /* born.h */
 };
 
 #define CRN_RT_SAVERS  128
@@ -216,6 +218,7 @@ bool crn_rt_stack(uintptr_t at, struct crn_range *out);
 bool crn_rt_saves(void);
 bool crn_rt_guarded(void);
 const struct crn_wait *crn_rt_waits(size_t *count);
+const struct crn_birth *crn_rt_births(size_t *count, const uint32_t **born);
 
 static inline struct crn_rt *crn_rt(void)
 {

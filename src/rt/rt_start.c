@@ -11,6 +11,7 @@
 #include "os/log_writer.h"
 #include "os/memory.h"
 #include "rt/program_maps.h"
+#include "rt/born.h"
 #include "rt/waits.h"
 
 #define WORD_(n) __cairn_abi_version_##n
@@ -65,12 +66,22 @@ bool crn_rt_stack(uintptr_t at, struct crn_range *out)
 	return crn_context_stack && crn_context_stack(at, out);
 }
 
-extern struct crn_wait crn_waits[CRN_WAITS] __attribute__((weak)); /* waits.c */
+/* In programs that use threads. */
+#pragma weak crn_waits
+#pragma weak crn_births
+#pragma weak crn_births_count
 
 const struct crn_wait *crn_rt_waits(size_t *count)
 {
-	*count = &crn_waits[0] ? CRN_WAITS : 0;
+	*count = crn_waits ? CRN_WAITS : 0;
 	return crn_waits;
+}
+
+const struct crn_birth *crn_rt_births(size_t *count, const uint32_t **born)
+{
+	*count = crn_births ? CRN_BIRTHS : 0;
+	*born = &crn_births_count;
+	return crn_births;
 }
 
 /* The pass defines it in all code that it has looked at. */

@@ -62,6 +62,7 @@ const struct crn_rt_shape __cairn_shape = {
 	.maps = &crn_program_maps,
 	.threads = CRN_THREADS,
 	.waits = crn_rt_waits,
+	.births = crn_rt_births,
 };
 
 static __attribute__((section(".preinit_array"), used)) void (*start)(int, char **, char **) =

@@ -9,6 +9,7 @@
 #include "base/copy.h"
 #include "os/guarded.h"
 #include "os/thread.h"
+#include "rt/born.h"
 #include "rt/rt.h"
 #include "rt/waits.h"
 
@@ -155,6 +156,50 @@ int crn_exempt_other_stacks(cairn_t *c)
 	c->thread_seen = 0; /* threads come and go */
 	CRN_TRY(exempt_waits(&s));
 	return crn_thread_each(exempt_stack, &s);
+}
+
+struct born {
+	const struct crn_birth *births;
+	size_t count;
+	uint32_t before; /* at the checkpoint so many had been */
+	uintptr_t list;	 /* from a thread's descriptor to its robust list */
+	int self;
+};
+
+static int check_born(void *ctx, int tid)
+{
+	const struct born *b = ctx;
+	uintptr_t list = 0;
+	size_t len;
+
+	if (tid == b->self || crn_robust_list_of(tid, &list, &len) < 0)
+		return 0;
+	if (!list) /* it has not said yet, or never does */
+		return stays(tid) ? CAIRN_ETHREADS : 0;
+	for (size_t i = 0; i < b->count; i++)
+		if (b->births[i].thread == list - b->list && b->births[i].number > b->before)
+			return stays(tid) ? CAIRN_ETHREADS : 0;
+	return 0;
+}
+
+/* It would run on, in memory that does not know of it. */
+int crn_other_threads_born(cairn_t *c, uint64_t id)
+{
+	struct born b = { .self = crn_gettid() };
+	struct crn_thread_words mine;
+	const uint32_t *born;
+
+	if (!__cairn_shape.births)
+		return 0;
+	b.births = __cairn_shape.births(&b.count, &born);
+	crn_thread_words(&mine);
+	if (!b.count || !mine.robust_list)
+		return 0;
+	CRN_TRY(c->ops->kept_peek(c->tracker, id, (uintptr_t)born, &b.before, sizeof(b.before)));
+	if (b.before == *born)
+		return 0;
+	b.list = mine.robust_list - crn_tls_base();
+	return crn_thread_each(check_born, &b);
 }
 
 static int wake(void *ctx, int tid)

@@ -270,6 +270,8 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 		CRN_TRY(crn_exempt_all(c));
 	CRN_TRY(crn_ended_threads_begin(c));
 	CRN_TRY(check_restorable(c, id));
+	if (c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads)
+		CRN_TRY(crn_other_threads_born(c, id));
 	CRN_TRY(crn_mappings_check(c, 0, UINTPTR_MAX));
 	if (c->ops->caps & CRN_TRACK_STORES)
 		CRN_TRY(crn_shared_find(c));

@@ -19,6 +19,8 @@ EXCEPTIONS = {
     "cfree": "no program can be linked to it since glibc 2.26",
     "chroot": "needs root and a /proc to lose: the program in test_loop_report.py",
     "__cxa_allocate_exception": "each throw calls it (exceptions.cpp)",
+    "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE":
+        "std::thread (births.cpp)",
     "_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE": "wait() (pools.cpp)",
     "_ZNSt18condition_variable10notify_oneEv": "notify_one() (pools.cpp)",
     "_ZNSt18condition_variable10notify_allEv": "notify_all() (pools.cpp)",
@@ -27,7 +29,7 @@ EXCEPTIONS = {
 
 def rows(table: str) -> dict[str, str]:
     """The functions of the table, and their families."""
-    pattern = r"^(?:WRAPPED\((\w+), [^,]+,\s*(\w+)|CUSTOM\((\w+), (\w+)\))"
+    pattern = r"^(?:WRAPPED\((\w+), [^,]+,\s*(\w+)|CUSTOM\((\w+),\s(?:\t)?(\w+)\))"
     found = re.findall(pattern, table, re.M)
     return {a[1] or a[3]: a[0] or a[2] for a in found}
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #define WRAPPED_thread CRN_WRAPPER
 #include "rt/deferred.h"
+#include "rt/born.h"
 #include "rt/waits.h"
 #include "rt/wrap/wrap.h"
 #include "rt/wrap/reach.h"
@@ -91,4 +92,44 @@ WRAPPER(void, _ZNSt18condition_variable10notify_allEv, pthread_cond_t *c)
 {
 	OBJECT(c)
 	_ZNSt18condition_variable10notify_allEv(c);
+}
+
+/* ---- Births: in glibc both names of a thread are its descriptor ------------------------------ */
+
+WRAPPER(int, pthread_create, pthread_t *to, const pthread_attr_t *a, void *(*f)(void *),
+	void *argument)
+{
+	int err;
+
+	OBJECT(to)
+	err = pthread_create(to, a, f, argument);
+	if (!err)
+		crn_birth((uintptr_t)*to);
+	return err;
+}
+
+WRAPPER(int, thrd_create, thrd_t *to, int (*f)(void *), void *argument)
+{
+	int err;
+
+	OBJECT(to)
+	err = thrd_create(to, f, argument);
+	if (err == thrd_success)
+		crn_birth((uintptr_t)*to);
+	return err;
+}
+
+/* libstdc++'s thread is its name, and what it is given belongs to it from then on. */
+#define START_THREAD \
+	_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE
+#define WRAPPER_OF(type, name, ...) WRAPPER(type, name, __VA_ARGS__)
+
+void START_THREAD(pthread_t *to, void **state, void (*linked)(void));
+
+WRAPPER_OF(void, START_THREAD, pthread_t *to, void **state, void (*linked)(void))
+{
+	OBJECT(to)
+	OBJECT(state)
+	START_THREAD(to, state, linked);
+	crn_birth((uintptr_t)*to);
 }
