@@ -185,7 +185,7 @@ static int check_born(void *ctx, int tid)
 /* It would run on, in memory that does not know of it. */
 int crn_other_threads_born(cairn_t *c, uint64_t id)
 {
-	struct born b = { .self = crn_gettid() };
+	struct born b = { 0 };
 	struct crn_thread_words mine;
 	const uint32_t *born;
 
@@ -198,6 +198,7 @@ int crn_other_threads_born(cairn_t *c, uint64_t id)
 	CRN_TRY(c->ops->kept_peek(c->tracker, id, (uintptr_t)born, &b.before, sizeof(b.before)));
 	if (b.before == *born)
 		return 0;
+	b.self = crn_gettid();
 	b.list = mine.robust_list - crn_tls_base();
 	return crn_thread_each(check_born, &b);
 }
@@ -219,10 +220,13 @@ static int wake(void *ctx, int tid)
  */
 void crn_other_threads_wake(const cairn_t *c)
 {
-	int self = crn_gettid();
+	int self;
 
-	if (c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads && !__cairn_shape.one_thread())
-		(void)crn_thread_each(wake, &self);
+	if (!(c->ops->caps & CRN_TRACK_STORES) || !__cairn_shape.threads ||
+		__cairn_shape.one_thread())
+		return;
+	self = crn_gettid();
+	(void)crn_thread_each(wake, &self);
 }
 
 int crn_other_threads_check(cairn_t *c, uint64_t id)
