@@ -315,7 +315,7 @@ class Command:
             own["may-lack-sites"] = "on"
             if sum(not name.startswith("-l") for name in self.files) < 2:
                 own["warn-lack"] = "off"  # configure's checks want no warnings
-        if self.probes() or self.has("-shared"):
+        if self.sites and (self.probes() or self.partial()):
             own["warn-lack"] = "off"
         own |= self.lost
         items = [*own.items(), ("libc-abilist", library("cairn-libc.abilist"))]

@@ -212,6 +212,14 @@ void crn_thread_words(struct crn_thread_words *out)
 	out->rseq_len = CRN_MAX(__rseq_size, RSEQ_AREA_MIN);
 }
 
+uintptr_t crn_thread_list_at(void)
+{
+	struct crn_thread_words mine;
+
+	crn_thread_words(&mine);
+	return mine.robust_list ? mine.robust_list - crn_tls_base() : 0;
+}
+
 /* ---- Thread-local variables -------------------------------------------------------------- */
 
 #define MODULES_MAX 4096

@@ -132,6 +132,8 @@ bool crn_thread_block(uintptr_t descriptor, struct crn_range *out);
 
 /* Of the calling thread. Fields that the kernel or libc do not tell are 0. */
 void crn_thread_words(struct crn_thread_words *out);
+/* From a thread's descriptor to its robust list, as libc has it; 0: it has none. */
+uintptr_t crn_thread_list_at(void);
 
 /* Where another thread's robust list head is. 0 or -errno; a thread without one has head 0. */
 static inline int crn_robust_list_of(int tid, uintptr_t *head, size_t *len)

@@ -15,14 +15,11 @@
 int crn_ended_threads_begin(cairn_t *c)
 {
 	struct crn_ranges *kept = &c->builtin;
-	struct crn_thread_words w;
 
 	c->ended = (struct crn_ended_threads){0};
 	if (!__cairn_shape.threads)
 		return 0;
-	crn_thread_words(&w);
-	if (w.robust_list)
-		c->ended.robust_list_at = w.robust_list - crn_tls_base();
+	c->ended.robust_list_at = crn_thread_list_at();
 	return crn_grow(c, (void **)&kept->at, &kept->capacity, kept->count + DESCRIPTORS,
 		sizeof(*kept->at));
 }

@@ -442,6 +442,8 @@ bool crn_on_other_stack(const cairn_t *c, uintptr_t page);
  * variables, too, for their registers do not come back. CAIRN_EUNSUPPORTED: one is in the heap.
  */
 int crn_exempt_other_stacks(cairn_t *c);
+/* A program with hooks, for threads, has more than one, as far as libc knows. */
+bool crn_beside_other_threads(const cairn_t *c);
 /* Program with hooks: CAIRN_ETHREADS if a thread lives that it has made since the checkpoint. */
 int crn_other_threads_born(cairn_t *c, uint64_t id);
 /* After a restore: those who sleep on a word that is another now. */

@@ -80,12 +80,10 @@ static int exempt_block(const struct stacks *s, const struct crn_mapping *m, uin
 	size_t len)
 {
 	struct crn_range block = { m->begin, crn_page_up(list + len) };
-	struct crn_thread_words mine;
+	uintptr_t list_at = crn_thread_list_at();
 	struct crn_range told;
 
-	crn_thread_words(&mine);
-	if (mine.robust_list &&
-		crn_thread_block(list - (mine.robust_list - crn_tls_base()), &told)) {
+	if (list_at && crn_thread_block(list - list_at, &told)) {
 		block.begin = CRN_MAX(block.begin, told.begin);
 		block.end = CRN_MIN(m->end, told.end);
 	}
@@ -148,6 +146,12 @@ static int exempt_waits(const struct stacks *s)
 	return 0;
 }
 
+bool crn_beside_other_threads(const cairn_t *c)
+{
+	return c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads &&
+		!__cairn_shape.one_thread();
+}
+
 int crn_exempt_other_stacks(cairn_t *c)
 {
 	struct stacks s = { .c = c, .self = crn_gettid() };
@@ -185,21 +189,18 @@ static int check_born(void *ctx, int tid)
 /* It would run on, in memory that does not know of it. */
 int crn_other_threads_born(cairn_t *c, uint64_t id)
 {
-	struct born b = { 0 };
-	struct crn_thread_words mine;
+	struct born b = { .list = crn_thread_list_at() };
 	const uint32_t *born;
 
 	if (!__cairn_shape.births)
 		return 0;
 	b.births = __cairn_shape.births(&b.count, &born);
-	crn_thread_words(&mine);
-	if (!b.count || !mine.robust_list)
+	if (!b.count || !b.list)
 		return 0;
 	CRN_TRY(c->ops->kept_peek(c->tracker, id, (uintptr_t)born, &b.before, sizeof(b.before)));
 	if (b.before == *born)
 		return 0;
 	b.self = crn_gettid();
-	b.list = mine.robust_list - crn_tls_base();
 	return crn_thread_each(check_born, &b);
 }
 
@@ -222,8 +223,7 @@ void crn_other_threads_wake(const cairn_t *c)
 {
 	int self;
 
-	if (!(c->ops->caps & CRN_TRACK_STORES) || !__cairn_shape.threads ||
-		__cairn_shape.one_thread())
+	if (!crn_beside_other_threads(c))
 		return;
 	self = crn_gettid();
 	(void)crn_thread_each(wake, &self);

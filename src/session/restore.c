@@ -262,7 +262,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 
 	c->skip = skip;
 	/* What libc and the kernel write for other threads is no store of the program's. */
-	if (c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads && !__cairn_shape.one_thread())
+	if (crn_beside_other_threads(c))
 		CRN_TRY(crn_exempt_other_stacks(c));
 	else if (c->mode == CRN_SURFACE_NONE || c->ops->caps & CRN_TRACK_STORES)
 		CRN_TRY(crn_exempt_self(c));
@@ -270,7 +270,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 		CRN_TRY(crn_exempt_all(c));
 	CRN_TRY(crn_ended_threads_begin(c));
 	CRN_TRY(check_restorable(c, id));
-	if (c->ops->caps & CRN_TRACK_STORES && __cairn_shape.threads)
+	if (crn_beside_other_threads(c))
 		CRN_TRY(crn_other_threads_born(c, id));
 	CRN_TRY(crn_mappings_check(c, 0, UINTPTR_MAX));
 	if (c->ops->caps & CRN_TRACK_STORES)

@@ -76,19 +76,27 @@ static ssize_t write_memory(void *cookie, const char *from, size_t n)
 	return (ssize_t)n;
 }
 
-static int seek_memory(void *cookie, off64_t *to, int whence)
+/* *to becomes a place from 0 to `most`. -1: there is none, and errno says so. */
+static int find_place(off64_t *to, int whence, size_t pos, size_t end, off64_t most)
 {
-	struct memory *m = cookie;
-	off64_t from = whence == SEEK_SET ? 0 : (off64_t)(whence == SEEK_CUR ? m->pos : m->used);
-	off64_t pos;
+	off64_t from = whence == SEEK_SET ? 0 : (off64_t)(whence == SEEK_CUR ? pos : end), place;
 
-	if (__builtin_add_overflow(from, *to, &pos) || pos < 0) {
+	if (__builtin_add_overflow(from, *to, &place) || place < 0 || place > most) {
 		errno = EINVAL;
 		return -1;
 	}
+	*to = place;
+	return 0;
+}
+
+static int seek_memory(void *cookie, off64_t *to, int whence)
+{
+	struct memory *m = cookie;
+
+	if (find_place(to, whence, m->pos, m->used, INT64_MAX) < 0)
+		return -1;
 	OBJECT(m)
-	m->pos = (size_t)pos;
-	*to = pos;
+	m->pos = (size_t)*to;
 	tell(m);
 	return 0;
 }
@@ -183,15 +191,10 @@ static ssize_t write_buffer(void *cookie, const char *from, size_t n)
 static int seek_buffer(void *cookie, off64_t *to, int whence)
 {
 	struct buffer *b = cookie;
-	off64_t from = whence == SEEK_SET ? 0 : (off64_t)(whence == SEEK_CUR ? b->pos : b->used);
-	off64_t pos;
 
-	if (__builtin_add_overflow(from, *to, &pos) || pos < 0 || pos > (off64_t)b->size) {
-		errno = EINVAL;
+	if (find_place(to, whence, b->pos, b->used, (off64_t)b->size) < 0)
 		return -1;
-	}
-	b->pos = (size_t)pos;
-	*to = pos;
+	b->pos = (size_t)*to;
 	return 0;
 }
 
