@@ -6,6 +6,7 @@
 #include "os/descriptor.h"
 #include "os/maps.h"
 #include "os/memory.h"
+#include "os/proc.h"
 #include "os/sys.h"
 
 /* struct procmap_query (Linux 6.11). */
@@ -179,40 +180,26 @@ static char *next_line(struct crn_maps *m, int *err)
 	}
 }
 
-static uint64_t number(char **at, unsigned base)
-{
-	uint64_t value = 0;
-
-	for (;; (*at)++) {
-		unsigned c = (unsigned char)**at;
-		unsigned digit = c >= '0' && c <= '9' ? c - '0' : (c | 32u) - 'a' + 10;
-
-		if (digit >= base)
-			return value;
-		value = value * base + digit;
-	}
-}
-
 /* begin-end rwxp offset major:minor inode            name */
-static void parse(char *line, struct crn_mapping *out)
+static void parse(const char *line, struct crn_mapping *out)
 {
-	char *at = line;
+	const char *at = line;
 
-	out->begin = number(&at, 16);
+	out->begin = crn_proc_digits(&at, 16);
 	at++;
-	out->end = number(&at, 16);
+	out->end = crn_proc_digits(&at, 16);
 	at++;
 	out->prot = (at[0] == 'r' ? PROT_READ : 0) | (at[1] == 'w' ? PROT_WRITE : 0) |
 		(at[2] == 'x' ? PROT_EXEC : 0);
 	out->shared = at[3] == 's';
 	at += 5;
-	out->offset = number(&at, 16);
+	out->offset = crn_proc_digits(&at, 16);
 	at++;
-	out->dev_major = (uint32_t)number(&at, 16);
+	out->dev_major = (uint32_t)crn_proc_digits(&at, 16);
 	at++;
-	out->dev_minor = (uint32_t)number(&at, 16);
+	out->dev_minor = (uint32_t)crn_proc_digits(&at, 16);
 	at++;
-	out->inode = number(&at, 10);
+	out->inode = crn_proc_digits(&at, 10);
 	while (*at == ' ')
 		at++;
 	out->name = at;

@@ -89,6 +89,20 @@ int crn_proc_number(const char *name)
 	return number;
 }
 
+uint64_t crn_proc_digits(const char **at, unsigned base)
+{
+	uint64_t value = 0;
+
+	for (;; (*at)++) {
+		unsigned c = (unsigned char)**at;
+		unsigned digit = c >= '0' && c <= '9' ? c - '0' : (c | 32u) - 'a' + 10;
+
+		if (digit >= base)
+			return value;
+		value = value * base + digit;
+	}
+}
+
 int crn_proc_numbers(
 	const char *path, int (*fn)(void *ctx, int dir, int number), void *ctx)
 {

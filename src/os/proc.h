@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * The program is about to change its root. Takes a mount of /proc, with CAP_SYS_ADMIN (Linux 5.2),
@@ -24,6 +25,8 @@ long crn_path_readlink(const char *path, char *target, size_t size);
 
 /* What a name in /proc that is a number says; -1: it is none. */
 int crn_proc_number(const char *name);
+/* What the digits at *at say, which moves behind them. No digits: 0. */
+uint64_t crn_proc_digits(const char **at, unsigned base);
 /*
  * Call fn for the entries of a folder of /proc whose names are numbers, until it answers other than
  * 0: that, or -errno. `dir` is the folder, open.

@@ -102,21 +102,12 @@ bool crn_thread_rests(int tid)
 		(state[2] == 'S' || state[2] == 't' || state[2] == 'T');
 }
 
-/* The number before is decimal, those behind it are not. */
-static uintptr_t next_number(const char **at, unsigned base)
+/* " 0x" is before it. */
+static uintptr_t next_argument(const char **at)
 {
-	uintptr_t value = 0;
-
-	for (; **at && **at != ' ' && **at != '\n'; ++*at) {
-		unsigned digit = (unsigned char)**at - '0';
-
-		if (**at == 'x')
-			value = 0;
-		else
-			value = value * base + (digit < 10 ? digit : digit - ('a' - '0') + 10);
-	}
-	*at += **at == ' ';
-	return value;
+	for (int i = 0; i < 3 && **at; i++)
+		++*at;
+	return (uintptr_t)crn_proc_digits(at, 16);
 }
 
 bool crn_thread_waits(int tid, struct crn_futex_wait *out)
@@ -128,11 +119,11 @@ bool crn_thread_waits(int tid, struct crn_futex_wait *out)
 	crn_format(path, sizeof(path), "/proc/self/task/%d/syscall",
 		crn_proc_is_foreign() ? each_task(name_if, &tid) : tid);
 	if (crn_file_read(path, text, sizeof(text)) < 0 || text[0] < '0' || text[0] > '9' ||
-		next_number(&at, 10) != SYS_futex)
+		crn_proc_digits(&at, 10) != SYS_futex)
 		return false;
-	out->word = (const uint32_t *)next_number(&at, 16);
-	how = (unsigned)next_number(&at, 16);
-	out->expected = (uint32_t)next_number(&at, 16);
+	out->word = (const uint32_t *)next_argument(&at);
+	how = (unsigned)next_argument(&at);
+	out->expected = (uint32_t)next_argument(&at);
 	out->is_private = how & FUTEX_PRIVATE;
 	return (how & ~FUTEX_FLAGS) == FUTEX_WAIT || (how & ~FUTEX_FLAGS) == FUTEX_WAIT_BITSET;
 }
