@@ -20,11 +20,11 @@
 #define PRICE_MIN 50u /* cycles: no page is copied in less */
 #define PRICE_MAX (1u << 20)
 /*
- * A hot page more drives others from the caches, which is paid for where they are missed: what is
- * measured for each, times this, is where the mixed workload of bench_hot costs least, by all
- * trackers.
+ * A hot page more drives others from the caches, which is paid for where they are missed: as much
+ * as it has cost itself (there the mixed workload of bench_hot costs least, by all trackers), but
+ * no more than this. Dearer pages come from beyond the caches, and find nobody there to drive out.
  */
-#define CROWDING 2u
+#define CROWDING_MAX 400u /* cycles: the lines of two pages, from the next cache */
 
 /*
  * By tracker: medians of a machine whose least system call takes WAY cycles, of faults that come
@@ -246,7 +246,8 @@ void crn_prices_follow(cairn_t *c)
 	struct crn_predictor *p = &c->predictor;
 	struct crn_costs *costs = &c->port.costs;
 
-	costs->copy = follow(costs->copy, p->price_hot * CROWDING);
+	costs->copy = follow(
+		costs->copy, p->price_hot + CRN_MIN(p->price_hot, CROWDING_MAX));
 	costs->protect = follow(costs->protect, p->price_protect);
 	costs->fault = c->signal_cost + follow(costs->fault - c->signal_cost, p->price_serve);
 	p->price_hot = p->price_protect = p->price_serve = 0;
