@@ -22,18 +22,35 @@ static inline void crn_copy(void *dst, const void *src, size_t n)
  */
 static inline void crn_copy_short(void *dst, const void *src, size_t n)
 {
-	if (n <= 1024)
-#pragma GCC unroll 8
-		for (; n >= sizeof(long); n -= sizeof(long)) {
-			unsigned long word;
+	enum { WORD = sizeof(long), BLOCK = 8 * WORD };
+	unsigned long a, b;
 
-			__asm__ volatile("mov (%[src]), %[word]\n\tmov %[word], (%[dst])"
-					 : [word] "=&r"(word)
-					 : [src] "r"(src), [dst] "r"(dst)
-					 : "memory");
-			src = (const char *)src + sizeof(long);
-			dst = (char *)dst + sizeof(long);
-		}
+	if (n > 1024) {
+		crn_copy(dst, src, n);
+		return;
+	}
+#define CRN_COPY_TWO(at)                                           \
+	"mov " #at " * %c[word](%[src]), %[a]\n\t"                  \
+	"mov (" #at " + 1) * %c[word](%[src]), %[b]\n\t"            \
+	"mov %[a], " #at " * %c[word](%[dst])\n\t"                  \
+	"mov %[b], (" #at " + 1) * %c[word](%[dst])\n\t"
+	for (; n >= BLOCK; n -= BLOCK) {
+		__asm__ volatile(CRN_COPY_TWO(0) CRN_COPY_TWO(2) CRN_COPY_TWO(4) CRN_COPY_TWO(6)
+				 : [a] "=&r"(a), [b] "=&r"(b)
+				 : [src] "r"(src), [dst] "r"(dst), [word] "i"(WORD)
+				 : "memory");
+		src = (const char *)src + BLOCK;
+		dst = (char *)dst + BLOCK;
+	}
+#undef CRN_COPY_TWO
+	for (; n >= WORD; n -= WORD) {
+		__asm__ volatile("mov (%[src]), %[a]\n\tmov %[a], (%[dst])"
+				 : [a] "=&r"(a)
+				 : [src] "r"(src), [dst] "r"(dst)
+				 : "memory");
+		src = (const char *)src + WORD;
+		dst = (char *)dst + WORD;
+	}
 	if (n)
 		crn_copy(dst, src, n);
 }

@@ -21,8 +21,9 @@ struct crn_page_copy {
  * after it returned 0 no take or absorb of them fails, and the tracker may crn_frame_alloc the
  * frames that replace those it hands over and those of the bare pages. So a tracker finds the
  * written pages first, then prepares, then hands over: that is how interval_end fails before
- * anything is handed over. How many there are may decide in which form the sink wants them: absorb
- * and exchange are to be looked at after prepare.
+ * anything is handed over. How many there are, and what the tracker has found to be cheaper
+ * (`differences`, set before), decide in which form the sink wants them: absorb and exchange are to
+ * be looked at after prepare.
  *
  * absorb is set when the sink wants differences instead of whole pages. `frame` holds the old
  * content of a page and `live` the page as it is. It returns 1 if the sink noted the difference and
@@ -30,7 +31,8 @@ struct crn_page_copy {
  * interval): the tracker keeps the frame as the new content, or frees it. It returns 0 if the sink
  * took the frame over, as by take(): the tracker copies live into a new one. -EFAULT: live has
  * vanished; nothing was taken. A tracker uses absorb for pages that have a frame, if it is not
- * NULL, and take for all others.
+ * NULL, and take for all others. Where nothing is kept (`keeps` is not set, with K = 1) only a page
+ * whose frame stays gains by it.
  *
  * exchange is set when the sink wants whole pages: of each of the pages at `from`, sorted by
  * address, it takes over the frame with the old content that is in `to`, like take(), and puts a
@@ -47,6 +49,8 @@ struct crn_sink {
 	int (*absorb)(struct crn_sink *self, uintptr_t addr, void *frame, const void *live);
 	/* or NULL */
 	size_t (*exchange)(struct crn_sink *self, struct crn_page_copy *pages, size_t count);
+	bool differences; /* by the tracker: it would rather hand over differences */
+	bool keeps;
 };
 
 #endif

@@ -2,6 +2,7 @@
 #include "journal/delta.h"
 
 #include "base/bits.h"
+#include "os/guarded.h"
 
 #define WORDS_PER_LINE 8
 
@@ -72,7 +73,11 @@ static uint64_t *line_delta(uint64_t *x, uint64_t *frame, const uint64_t *now, u
 	return x;
 }
 
-size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now)
+/* In delta_wide.S. */
+__attribute__((visibility("hidden"))) size_t crn_delta_make_wide(
+	void *out, uint64_t lines, void *frame, const void *now);
+
+static size_t make_by_words(void *out, uint64_t lines, void *frame, const void *now)
 {
 	uint64_t *masks = out, group = 0, words;
 	uint64_t *x = (uint64_t *)((char *)out + masks_size(popcount64(lines)));
@@ -92,6 +97,13 @@ size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now)
 	if (n % 8)
 		*masks = group; /* padding is 0: equal deltas are equal bytes */
 	return (size_t)((char *)x - (char *)out);
+}
+
+size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now)
+{
+	bool wide = crn_guarded_registers == CRN_LINES_WHOLE;
+
+	return (wide ? crn_delta_make_wide : make_by_words)(out, lines, frame, now);
 }
 
 size_t crn_delta_size(const void *delta)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening, filling and dropping records; journal_walk.c reads them. */
+/* Filling and dropping records; journal_walk.c reads them. */
 #include "journal/journal.h"
 
 #include "base/arena.h"
@@ -9,9 +9,7 @@
 #include "journal/record.h"
 #include "os/guarded.h"
 
-#define STAGING_FIRST 1024u /* entries; 16 KiB */
-#define SPARES_FIRST  512u  /* pointers; 4 KiB */
-#define SPARES_KEPT   64u   /* frames that may lie idle between checkpoints; 256 KiB */
+#define SPARES_KEPT 64u /* frames that may lie idle between checkpoints; 256 KiB */
 
 static struct crn_journal *of_sink(struct crn_sink *sink)
 {
@@ -216,20 +214,32 @@ static int spares_prepare(struct crn_journal *j, size_t count)
 }
 
 static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live);
+static int sink_absorb_last(
+	struct crn_sink *sink, uintptr_t addr, void *frame, const void *live);
 static size_t sink_exchange(
+	struct crn_sink *sink, struct crn_page_copy *pages, size_t count);
+static size_t sink_exchange_last(
 	struct crn_sink *sink, struct crn_page_copy *pages, size_t count);
 
 /*
  * What whole pages cost is cache: a frame that was last touched K checkpoints ago, for every page.
- * While all of them lie in the cache nothing is cheaper; beyond, differences are.
+ * Beyond the cache differences are always cheaper.
  */
+static bool fits_whole(const struct crn_journal *j, size_t count)
+{
+	return j->keep <= CRN_JOURNAL_WHOLE_MAX && count <= CRN_JOURNAL_WHOLE_FRAMES / j->keep;
+}
+
 static void choose_form(struct crn_journal *j, size_t count)
 {
-	bool whole = j->keep <= CRN_JOURNAL_WHOLE_MAX &&
-		count <= CRN_JOURNAL_WHOLE_FRAMES / j->keep;
+	bool whole = !j->sink.differences && (j->discards || fits_whole(j, count));
 
-	j->sink.exchange = whole ? sink_exchange : NULL;
-	j->sink.absorb = whole ? NULL : sink_absorb;
+	j->sink.exchange = NULL;
+	j->sink.absorb = NULL;
+	if (whole)
+		j->sink.exchange = j->discards ? sink_exchange_last : sink_exchange;
+	else
+		j->sink.absorb = j->discards ? sink_absorb_last : sink_absorb;
 }
 
 /*
@@ -242,10 +252,10 @@ static int sink_prepare(struct crn_sink *sink, size_t count, size_t bare)
 	struct crn_journal *j = of_sink(sink);
 	size_t entry_frames = count / CRN_ENTRIES_PER_FRAME + 2;
 
+	choose_form(j, count);
 	if (j->discards)
 		return frames_reserve(j, bare);
 	CRN_TRY(staging_reserve(j, count));
-	choose_form(j, count);
 	if (!sink->exchange)
 		return frames_reserve(j, count + entry_frames);
 	CRN_TRY(spares_prepare(j, count - bare));
@@ -339,6 +349,20 @@ static size_t sink_exchange_last(
 	return count;
 }
 
+/* A frame that cannot be finished is dropped: the page is taken then. */
+static int sink_absorb_last(
+	struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
+{
+	struct crn_journal *j = of_sink(sink);
+	uint64_t lines;
+
+	CRN_TRY(crn_guarded_lines(frame, live, &lines));
+	crn_frame_open(j->arena, frame);
+	CRN_TRY(crn_guarded_copy_lines(frame, live, lines));
+	j->pages++;
+	return 1;
+}
+
 /* In no more room than it takes. */
 static int make_tight(
 	struct crn_journal *j, size_t size, uint64_t lines, void *frame, void **delta)
@@ -394,6 +418,7 @@ static void open_record(struct crn_journal *j, uint64_t id, enum crn_open_record
 	CRN_ASSERT(j->open_kind == CRN_RECORD_NONE);
 	CRN_ASSERT(!j->count || crn_record_at(j, j->count - 1)->id < id);
 	j->open_kind = kind;
+	j->sink.take = sink_take;
 	j->staging_count = 0;
 	j->staging_sorted = true;
 	j->open.id = id;
@@ -409,10 +434,9 @@ struct crn_sink *crn_journal_begin(struct crn_journal *j, uint64_t id, bool lost
 	j->discards = lost || j->keep == 1;
 	open_record(j, id, CRN_RECORD_KEPT);
 	j->sink.prepare = sink_prepare;
-	j->sink.absorb = NULL;
-	j->sink.exchange = sink_exchange_last;
-	if (!j->discards)
-		choose_form(j, 0);
+	j->sink.keeps = !j->discards;
+	j->sink.differences = false;
+	choose_form(j, 0);
 	return &j->sink;
 }
 
@@ -509,90 +533,4 @@ void crn_journal_truncate(struct crn_journal *j, uint64_t id)
 	}
 	j->count = from;
 	CRN_XASSERT((crn_journal_check(j), true));
-}
-
-/* ---- Opening and closing -------------------------------------------------------------------- */
-
-static size_t tables_size(uint32_t keep, size_t *ring, size_t *cursors, size_t *heap)
-{
-	*ring = keep * sizeof(struct crn_record);
-	*cursors = keep * sizeof(struct crn_cursor);
-	*heap = keep * sizeof(uint32_t);
-	return sizeof(struct crn_journal) + *ring + *cursors + *heap + 2 * CRN_PAGE_SIZE;
-}
-
-int crn_journal_open(struct crn_journal **out, struct crn_arena *arena, uint32_t keep)
-{
-	size_t ring, cursors, heap;
-	struct crn_journal *j;
-
-	if (!keep || keep > CRN_JOURNAL_KEEP_MAX)
-		return CAIRN_EOPTION;
-	(void)tables_size(keep, &ring, &cursors, &heap);
-	j = crn_block_alloc(arena, sizeof(*j));
-	if (!j)
-		return CAIRN_EMEMORY;
-	j->arena = j->entries.arena = j->deltas.arena = arena;
-	j->keep = keep;
-	j->sink.take = sink_take;
-	j->staging_capacity = STAGING_FIRST;
-	j->spare_capacity = SPARES_FIRST;
-	j->ring = crn_block_alloc(arena, ring);
-	j->cursors = crn_block_alloc(arena, cursors);
-	j->heap = crn_block_alloc(arena, heap);
-	j->staging = crn_block_alloc(arena, STAGING_FIRST * sizeof(struct crn_entry));
-	j->scratch[0] = crn_block_alloc(arena, CRN_PAGE_SIZE);
-	j->scratch[1] = crn_block_alloc(arena, CRN_PAGE_SIZE);
-	j->spares = crn_block_alloc(arena, SPARES_FIRST * sizeof(void *));
-	if (!j->ring || !j->cursors || !j->spares || !j->heap || !j->staging || !j->scratch[0] ||
-		!j->scratch[1]) {
-		crn_journal_close(j);
-		return CAIRN_EMEMORY;
-	}
-	*out = j;
-	return 0;
-}
-
-static void block_drop(struct crn_journal *j, void *block, size_t size)
-{
-	if (block)
-		crn_block_free(j->arena, block, size);
-}
-
-void crn_journal_close(struct crn_journal *j)
-{
-	size_t ring, cursors, heap;
-
-	if (!j)
-		return;
-	if (j->open_kind != CRN_RECORD_NONE)
-		crn_journal_abort(j);
-	while (crn_journal_evict(j))
-		;
-	(void)tables_size(j->keep, &ring, &cursors, &heap);
-	block_drop(j, j->ring, ring);
-	block_drop(j, j->cursors, cursors);
-	block_drop(j, j->heap, heap);
-	spares_trim(j, 0);
-	block_drop(j, j->spares, j->spare_capacity * sizeof(void *));
-	block_drop(j, j->staging, j->staging_capacity * sizeof(struct crn_entry));
-	for (int i = 0; i < 2; i++)
-		block_drop(j, j->scratch[i], CRN_PAGE_SIZE);
-	crn_block_free(j->arena, j, sizeof(*j));
-}
-
-uint64_t crn_journal_bytes(const struct crn_journal *j)
-{
-	size_t ring, cursors, heap;
-	size_t tables = tables_size(j->keep, &ring, &cursors, &heap);
-
-	return tables + j->staging_capacity * sizeof(struct crn_entry) +
-	       j->spare_capacity * sizeof(void *) +
-	       (j->whole_count + j->spare_count + j->entries.frame_count + j->deltas.frame_count) *
-		       CRN_PAGE_SIZE;
-}
-
-uint64_t crn_journal_pages(const struct crn_journal *j)
-{
-	return j->pages;
 }

@@ -18,8 +18,9 @@
  *	delta	old XOR new words (journal/delta.h), which undoes from the newer page and redoes
  *		from the older
  * Small intervals of a small K keep whole pages (a checkpoint then costs one copy per dirty page)
- * while all of them together fit into a cache; others keep deltas, made when the page is handed
- * over, while both versions are in the cache.
+ * while all of them together fit into a cache, unless the tracker has found deltas to be cheaper
+ * (sink->differences); others keep deltas, made when the page is handed over, while both versions
+ * are in the cache.
  *
  * The content of page p at checkpoint c is found by going up from c: XOR the deltas of p together
  * until a zero or whole entry of p ends the chain, or the present page does.

@@ -230,27 +230,33 @@ crn_guarded_lines_halves_failed:
 	jmp 2b
 	.size crn_guarded_lines_halves, . - crn_guarded_lines_halves
 
+	/* Of each line a byte says which of its words differ. */
 	GUARDED crn_guarded_lines_wide
-	subq $72, %rsp
-	vmovdqu64 %zmm16, (%rsp)
+	subq $136, %rsp
+	vmovdqu64 %zmm16, 64(%rsp)
 	kmovq %k1, %r9
 	xorl %ecx, %ecx
 	.balign 16
 crn_guarded_lines_wide_begin:
-1:	vmovdqa64 (%rdi,%rcx), %zmm16
-	vpcmpneqq (%rsi,%rcx), %zmm16, %k1
-	kmovw %k1, %eax
-	negl %eax /* carry: the line differs */
-	rcrq $1, %r8
-	addl $64, %ecx
-	cmpl $4096, %ecx
+1:
+.irp line, 0, 1, 2, 3, 4, 5, 6, 7
+	vmovdqa64 \line * 64(%rdi), %zmm16
+	vpcmpneqq \line * 64(%rsi), %zmm16, %k1
+	kmovb %k1, \line(%rsp,%rcx)
+.endr
+	addq $512, %rdi
+	addq $512, %rsi
+	addl $8, %ecx
+	cmpl $64, %ecx
 	jne 1b
 crn_guarded_lines_wide_end:
-	movq %r8, (%rdx)
+	vmovdqu64 (%rsp), %zmm16
+	vptestmb %zmm16, %zmm16, %k1
+	kmovq %k1, (%rdx)
 	xorl %eax, %eax
 2:	kmovq %r9, %k1
-	vmovdqu64 (%rsp), %zmm16
-	addq $72, %rsp
+	vmovdqu64 64(%rsp), %zmm16
+	addq $136, %rsp
 	ret
 crn_guarded_lines_wide_failed:
 	movl $-14, %eax
@@ -261,6 +267,8 @@ crn_guarded_lines_wide_failed:
 	GUARDED crn_guarded_copy_lines
 	testq %rdx, %rdx
 	jz 2f
+	cmpb $HALVES, crn_guarded_registers(%rip)
+	ja crn_guarded_copy_lines_wide
 1:	rep bsfq %rdx, %rcx /* tzcnt, where there is one: a bit is set */
 	shll $6, %ecx
 	leaq -1(%rdx), %rax
@@ -281,6 +289,27 @@ crn_guarded_copy_lines_failed:
 	movl $-14, %eax
 	ret
 	.size crn_guarded_copy_lines, . - crn_guarded_copy_lines
+
+	GUARDED crn_guarded_copy_lines_wide
+	subq $72, %rsp
+	vmovdqu64 %zmm16, (%rsp)
+1:	tzcntq %rdx, %rcx
+	blsrq %rdx, %rdx
+	shll $6, %ecx
+crn_guarded_copy_lines_wide_begin:
+	vmovdqu64 (%rsi,%rcx), %zmm16
+	vmovdqu64 %zmm16, (%rdi,%rcx)
+crn_guarded_copy_lines_wide_end:
+	testq %rdx, %rdx
+	jnz 1b
+	xorl %eax, %eax
+2:	vmovdqu64 (%rsp), %zmm16
+	addq $72, %rsp
+	ret
+crn_guarded_copy_lines_wide_failed:
+	movl $-14, %eax
+	jmp 2b
+	.size crn_guarded_copy_lines_wide, . - crn_guarded_copy_lines_wide
 
 /* int crn_guarded_line_differs(const void *old, const void *live, unsigned line) */
 	GUARDED crn_guarded_line_differs

@@ -16,6 +16,7 @@ DECLARE(crn_guarded_line);
 DECLARE(crn_guarded_lines_halves);
 DECLARE(crn_guarded_line_halves);
 DECLARE(crn_guarded_lines_wide);
+DECLARE(crn_guarded_copy_lines_wide);
 DECLARE(crn_guarded_line_wide);
 
 /* In guarded.S. */
@@ -37,6 +38,7 @@ uintptr_t crn_guarded_resume(uintptr_t pc)
 		ENTRY(crn_guarded_line_differs), ENTRY(crn_guarded_line),
 		ENTRY(crn_guarded_lines_halves), ENTRY(crn_guarded_line_halves),
 		ENTRY(crn_guarded_lines_wide), ENTRY(crn_guarded_line_wide),
+		ENTRY(crn_guarded_copy_lines_wide),
 	};
 
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(guarded); i++) {

@@ -49,7 +49,7 @@ unsigned crn_guarded_line(const void *old, const void *live, unsigned hint, cons
 enum crn_registers {
 	CRN_QUARTERS, /* of a line: SSE2, which is always there */
 	CRN_HALVES,   /* AVX2 */
-	CRN_LINES_WHOLE, /* AVX-512F and BW */
+	CRN_LINES_WHOLE, /* AVX-512F, DQ and BW */
 };
 extern uint8_t crn_guarded_registers __attribute__((visibility("hidden")));
 

@@ -103,8 +103,10 @@ static void follow_inner(struct crn_tracing *t)
 static int trace_prepare(struct crn_sink *self, size_t count, size_t bare)
 {
 	struct crn_tracing *t = (struct crn_tracing *)self;
-	int err = t->inner->prepare(t->inner, count, bare);
+	int err;
 
+	t->inner->differences = t->sink.differences;
+	err = t->inner->prepare(t->inner, count, bare);
 	follow_inner(t);
 	return err;
 }
@@ -119,6 +121,7 @@ struct crn_sink *crn_tracing_wrap(struct crn_tracing *t, struct crn_sink *inner)
 	t->sink = (struct crn_sink){
 		.prepare = inner->prepare ? trace_prepare : NULL,
 		.take = trace_take,
+		.keeps = inner->keeps,
 	};
 	follow_inner(t);
 	return &t->sink;

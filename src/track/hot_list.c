@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "track/hot_list.h"
+
+#include <errno.h>
 #include "base/arena.h"
 #include "base/sink.h"
 #include "os/clock.h"
@@ -12,6 +14,7 @@ void crn_hot_list_open(struct crn_hot_list *l, struct crn_track_env *env,
 		.env = env, .owner = owner, .tracker = tracker,
 		.exact = env->predictor && env->predictor->exact,
 	};
+	crn_hot_form_open(&l->form);
 }
 
 void crn_hot_list_close(struct crn_hot_list *l)
@@ -182,6 +185,26 @@ void crn_hot_copy_now(struct crn_hot_list *l)
 	}
 }
 
+int crn_hot_turn(struct crn_hot_list *l, struct crn_hot_entry *begin, struct crn_hot_entry *end,
+	struct crn_sink *sink, uint64_t *count)
+{
+	int err = 0, got;
+
+	for (struct crn_hot_entry *e = begin; e < end; e++) {
+		if (crn_unlikely(!e->changed))
+			continue;
+		(*count)++;
+		got = -EFAULT;
+		if (crn_likely(sink->absorb) && is_plain(l, e))
+			got = sink->absorb(sink, e->page, e->old, (const void *)e->page);
+		if (crn_likely(got > 0))
+			continue;
+		got = l->owner->turn(l->tracker, e, got, sink);
+		err = err < 0 ? err : got;
+	}
+	return err;
+}
+
 uint64_t crn_hot_meter_begin(struct crn_hot_list *l, bool first)
 {
 	if (first) {
@@ -194,10 +217,18 @@ uint64_t crn_hot_meter_begin(struct crn_hot_list *l, bool first)
 	return crn_clock_ticks();
 }
 
-uint32_t crn_hot_meter_end(struct crn_hot_list *l, uint64_t begin, bool last)
+uint32_t crn_hot_meter_end(struct crn_hot_list *l, uint64_t begin, const struct crn_sink *last)
 {
+	uint32_t price;
+
 	if (crn_likely(!begin) || !l->count)
 		return 0;
 	l->cycles += crn_clock_ticks() - begin;
-	return last ? (uint32_t)(l->cycles / l->count) : 0;
+	if (!last)
+		return 0;
+	price = (uint32_t)(l->cycles / l->count);
+	/* There may have been too many pages for the form that was asked for. */
+	if (!last->absorb != l->form.differences)
+		crn_hot_form_note(&l->form, price);
+	return price;
 }

@@ -16,7 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/bits.h"
+#include "base/sink.h"
 #include "os/guarded.h"
+#include "track/hot_form.h"
 #include "track/track.h"
 
 #define CRN_HOT_NO_SLOT UINT32_MAX
@@ -47,6 +49,12 @@ struct crn_hot_owner {
 	void (*replaced)(void *tracker, struct crn_hot_entry *e);
 	/* The page cannot be read: it is closed, or gone. What its frame holds is undefined. */
 	void (*unreadable)(void *tracker, struct crn_hot_entry *e);
+	/*
+	 * Hand the page over singly. `absorbed` is what the sink's absorb has said of it: 0, the
+	 * frame is the sink's; -EFAULT, nothing has happened, or it was not asked; else it failed,
+	 * and has not taken the frame.
+	 */
+	int (*turn)(void *tracker, struct crn_hot_entry *e, int absorbed, struct crn_sink *sink);
 };
 
 struct crn_hot_list {
@@ -71,6 +79,7 @@ struct crn_hot_list {
 	bool exact;   /* pages are compared at each checkpoint, whatever they did before */
 	uint32_t turns;  /* checkpoints; the price of hot pages is measured at some */
 	uint64_t cycles; /* spent on them so far at this checkpoint; 0: not measured */
+	struct crn_hot_form form;
 };
 
 #define CRN_HOT_METER_EVERY 32u
@@ -119,6 +128,12 @@ size_t crn_hot_exchange(struct crn_hot_list *l, struct crn_hot_entry *begin,
 	struct crn_hot_entry *end, struct crn_sink *sink, bool *left);
 /* Once, after all of them. */
 void crn_hot_copy_now(struct crn_hot_list *l);
+/*
+ * Each of [begin, end) that has changed hands over what differs, or is turned by its owner. The
+ * first failure, after all of them. Adds to *count how many there were.
+ */
+int crn_hot_turn(struct crn_hot_list *l, struct crn_hot_entry *begin, struct crn_hot_entry *end,
+	struct crn_sink *sink, uint64_t *count);
 
 /*
  * The bits of pages that have changed, on their way to the strategy's map: those of one word of it
@@ -148,11 +163,19 @@ static inline void crn_hot_bits_add(struct crn_hot_bits *b, uint32_t slot)
 	b->bits |= 1ull << slot % 64;
 }
 
+/* What sink->differences is to be. */
+static inline bool crn_hot_wants_differences(const struct crn_hot_list *l)
+{
+	return l->count && crn_hot_form_asks(&l->form);
+}
+
 /*
  * What a hot page costs, changed or not, with the caches that the program leaves: begin and end
- * around each part of the work, end with `last` answers the cycles per page, or 0.
+ * around each part of the work. The end of the last one has the sink that got the pages, else NULL,
+ * and answers the cycles per page, or 0.
  */
 uint64_t crn_hot_meter_begin(struct crn_hot_list *l, bool first);
-uint32_t crn_hot_meter_end(struct crn_hot_list *l, uint64_t begin, bool last);
+uint32_t crn_hot_meter_end(
+	struct crn_hot_list *l, uint64_t begin, const struct crn_sink *last);
 
 #endif

@@ -182,6 +182,23 @@ static void exchange(
 	crn_mirror_slot_set(m, slot, copy.to);
 }
 
+/* The sink has taken the frame. */
+static void replace(struct crn_mirror *m, void **slot, const void *live)
+{
+	m->page_count--;
+	renew(m, slot, live);
+}
+
+void crn_mirror_taken(struct crn_mirror *m, void **slot, uintptr_t page)
+{
+	const void *live;
+	int err = live_page(m, page, false, &live);
+
+	if (crn_unlikely(err < 0))
+		m->env->lost(m->env, page, err);
+	replace(m, slot, live);
+}
+
 /* 1: the frame has stayed where it is. */
 static int turn_page(struct crn_mirror *m, void **slot, void *old, uintptr_t page, bool doubtful,
 	struct crn_sink *sink)
@@ -206,11 +223,9 @@ static int turn_page(struct crn_mirror *m, void **slot, void *old, uintptr_t pag
 		r = sink->absorb(sink, page, old, live);
 	if (r == -EFAULT) /* nothing was absorbed */
 		r = sink->take(sink, page, CRN_PAGE_SIZE, old, true);
-	if (r)
-		return r;
-	m->page_count--;
-	renew(m, slot, live);
-	return 0;
+	if (!r)
+		replace(m, slot, live);
+	return r;
 }
 
 int crn_mirror_replaced(struct crn_mirror *m, uintptr_t begin, uintptr_t end)

@@ -77,6 +77,8 @@ int crn_mirror_turn_slot(struct crn_mirror *m, void **slot, void **old, uintptr_
 /* A part of that, for who does many at once: another frame, and its content. */
 void crn_mirror_slot_set(struct crn_mirror *m, void **slot, void *frame);
 void crn_mirror_load(struct crn_mirror *m, void **slot, uintptr_t page);
+/* The sink has taken the frame: the page gets another. */
+void crn_mirror_taken(struct crn_mirror *m, void **slot, uintptr_t page);
 
 /* Show the sink the content of the pages at interval_begin, keeping it. */
 int crn_mirror_show(struct crn_mirror *m, uintptr_t begin, uintptr_t end, struct crn_sink *sink);

@@ -18,6 +18,7 @@
  *	lying_look	a hot page that has changed counts as unchanged
  *	open_evicted	an evicted page, or one that was written, is not protected again
  *	stale_hot	a page that stays open is not copied
+ *	lost_line	a line that differs is not copied
  *	left_written	what was written to a closed file's page stays there
  */
 #include <errno.h>
@@ -46,6 +47,7 @@ static enum {
 	LYING_LOOK,
 	OPEN_EVICTED,
 	STALE_HOT,
+	LOST_LINE,
 	LEFT_WRITTEN,
 	UNFED
 } plant;
@@ -285,6 +287,24 @@ int __wrap_crn_guarded_copy(void *dst, const void *src, size_t len)
 	return __real_crn_guarded_copy(dst, src, len);
 }
 
+bool __real_crn_hot_form_asks(const struct crn_hot_form *f);
+bool __wrap_crn_hot_form_asks(const struct crn_hot_form *f);
+
+bool __wrap_crn_hot_form_asks(const struct crn_hot_form *f)
+{
+	return plant == LOST_LINE || __real_crn_hot_form_asks(f);
+}
+
+int __real_crn_guarded_copy_lines(void *to, const void *live, uint64_t lines);
+int __wrap_crn_guarded_copy_lines(void *to, const void *live, uint64_t lines);
+
+int __wrap_crn_guarded_copy_lines(void *to, const void *live, uint64_t lines)
+{
+	if (plant == LOST_LINE && W->step && ++P->copies % 20 == 0)
+		lines &= lines - 1;
+	return __real_crn_guarded_copy_lines(to, live, lines);
+}
+
 extern const struct crn_feed_ops __real_crn_feed_bpf, __real_crn_feed_bpf_images,
 	__real_crn_feed_perf;
 struct crn_feed_ops __wrap_crn_feed_bpf, __wrap_crn_feed_bpf_images, __wrap_crn_feed_perf;
@@ -367,7 +387,7 @@ static void __attribute__((constructor)) planted_init(void)
 {
 	static const char *const names[] = { "none", "skipped_page", "lost_record", "stale_mirror",
 		"area_end", "late_copy", "zeros", "exclusion", "closed", "lying_look",
-		"open_evicted", "stale_hot", "left_written", "unfed" };
+		"open_evicted", "stale_hot", "lost_line", "left_written", "unfed" };
 	const char *name = getenv("ORACLE_PLANT");
 
 	P = oracle_shared(sizeof(*P));

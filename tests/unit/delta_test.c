@@ -47,7 +47,7 @@ static size_t make(void)
 	assert_int_equal(crn_delta_make(out, lines, a, b), size);
 	assert_int_equal(crn_delta_size(out), size);
 	assert_memory_equal(a, b, sizeof(a));
-	end = CRN_MIN(bound, size + 8);
+	end = CRN_MIN(bound, size + 56);
 	for (size_t i = end / 8; i < sizeof(out) / 8; i++)
 		assert_true(out[i] == 0xa5a5a5a5a5a5a5a5);
 	return size;
@@ -202,6 +202,8 @@ static void unreadable_pages_are_failures(void **state)
 	sigaction(SIGSEGV, &action, &before);
 	assert_int_equal(crn_guarded_lines(a, none, &lines), -EFAULT);
 	assert_int_equal(crn_guarded_line(a, none, 5, a, none), 5);
+	assert_int_equal(crn_guarded_copy_lines(out, none, 0x8000000000000010), -EFAULT);
+	assert_int_equal(crn_guarded_copy_lines(out, none, 0), 0);
 	pages_before_it_are_copied(none);
 	sigaction(SIGSEGV, &before, NULL);
 	munmap(none, CRN_PAGE_SIZE);
@@ -304,50 +306,65 @@ static void half_registers_survive(void **state)
 static bool has(enum crn_registers kind)
 {
 	if (kind == CRN_LINES_WHOLE)
-		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw");
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+			__builtin_cpu_supports("avx512bw");
 	return kind != CRN_HALVES || __builtin_cpu_supports("avx2");
 }
 
-/* What fn leaves of the registers that it uses. */
-__attribute__((target("avx512f,avx512bw"))) static void call_wide(void *fn, const void *live,
-	void *arg, uint8_t before[64], uint8_t after[64], uint64_t *mask)
+/* What fn, called with these four, leaves of the registers that it uses. */
+__attribute__((target("avx512f,avx512bw"))) static void call_wide(void *fn, const void *const of[4],
+	uint8_t before[2][64], uint8_t after[2][64], uint64_t *mask)
 {
-	const void *x = a;
-
-	__asm__ volatile("vmovdqu64 (%[in]), %%zmm16\n\tkmovq (%[mask]), %%k1\n\t"
+	__asm__ volatile("vmovdqu64 (%[in]), %%zmm16\n\tvmovdqu64 64(%[in]), %%zmm17\n\t"
+			 "kmovq (%[mask]), %%k1\n\t"
 			 "mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
-			 "mov %%rdi, %%rcx\n\tmov %%rsi, %%r8\n\t"
+			 "mov (%[of]), %%rdi\n\tmov 8(%[of]), %%rsi\n\t"
+			 "mov 16(%[of]), %%rdx\n\tmov 24(%[of]), %%rcx\n\tmov %%rsi, %%r8\n\t"
 			 "call *%[fn]\n\tmov %%r12, %%rsp\n\t"
-			 "vmovdqu64 %%zmm16, (%[out])\n\tkmovq %%k1, (%[mask])\n\t"
-			 : "+D"(x), "+S"(live), "+d"(arg)
-			 : [in] "r"(before), [out] "b"(after), [fn] "r"(fn), [mask] "r"(mask)
-			 : "rax", "rcx", "r8", "r9", "r10", "r11", "r12", "xmm16", "k1",
-			 "memory", "cc");
+			 "vmovdqu64 %%zmm16, (%[out])\n\tvmovdqu64 %%zmm17, 64(%[out])\n\t"
+			 "kmovq %%k1, (%[mask])\n\t"
+			 :
+			 : [in] "a"(before), [out] "b"(after), [fn] "r"(fn), [mask] "r"(mask),
+			 [of] "r"(of)
+			 : "rcx", "rdx", "rdi", "rsi", "r8", "r9", "r10", "r11", "r12", "xmm16",
+			 "xmm17", "k1", "memory", "cc");
+}
+
+static void try_wide(const void *live)
+{
+	uint64_t lines = 0, mask = 0xfedcba9876543210;
+	uint8_t before[2][64], after[2][64];
+	const struct {
+		void *fn;
+		const void *of[4];
+	} calls[] = {
+		{ (void *)crn_guarded_lines, { a, live, &lines } },
+		{ (void *)crn_guarded_line, { a, live, NULL, a } },
+		{ (void *)crn_guarded_copy_lines, { out, live, (void *)0x8000000000000004 } },
+		{ (void *)crn_delta_make, { out, (void *)0x8000000000000004, a, b } },
+	};
+
+	for (unsigned i = 0; i < sizeof(before); i++)
+		before[i / 64][i % 64] = (uint8_t)(i * 37 + 11);
+	for (size_t i = 0; i < CRN_ARRAY_SIZE(calls); i++) {
+		call_wide(calls[i].fn, calls[i].of, before, after, &mask);
+		assert_memory_equal(before, after, sizeof(before));
+		assert_true(mask == 0xfedcba9876543210);
+	}
 }
 
 static void wide_registers_survive(void **state)
 {
-	void *const fns[] = { (void *)crn_guarded_lines, (void *)crn_guarded_line };
 	struct sigaction action = { .sa_sigaction = resume, .sa_flags = SA_SIGINFO }, segv;
 	void *none = mmap(NULL, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	const void *const lives[] = { b, none };
-	uint8_t before[64], after[64];
-	uint64_t lines;
 
 	if (crn_guarded_registers != CRN_LINES_WHOLE)
 		skip();
 	fill();
 	b[17] = ~b[17];
-	for (unsigned i = 0; i < sizeof(before); i++)
-		before[i] = (uint8_t)(i * 37 + 11);
 	sigaction(SIGSEGV, &action, &segv);
-	for (unsigned i = 0; i < 4; i++) {
-		uint64_t mask = 0xfedcba9876543210;
-
-		call_wide(fns[i & 1], lives[i / 2], i & 1 ? NULL : &lines, before, after, &mask);
-		assert_memory_equal(before, after, sizeof(before));
-		assert_true(mask == 0xfedcba9876543210);
-	}
+	try_wide(b);
+	try_wide(none);
 	sigaction(SIGSEGV, &segv, NULL);
 	munmap(none, CRN_PAGE_SIZE);
 }

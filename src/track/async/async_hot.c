@@ -9,6 +9,7 @@
  * There are none in memory of a file that somebody may cut short, because it may vanish while it is
  * compared.
  */
+#include <errno.h>
 #include "track/async/async.h"
 #include "base/check.h"
 #include "base/status.h"
@@ -93,7 +94,7 @@ static struct tally look(struct crn_async *t)
 	}
 	crn_hot_bits_flush(&bits);
 	t->hot.stale = false;
-	(void)crn_hot_meter_end(&t->hot, begin, false);
+	(void)crn_hot_meter_end(&t->hot, begin, NULL);
 	return tally;
 }
 
@@ -222,6 +223,18 @@ static void tell_written(struct crn_async *t)
 			t->env->predictor->written(t->env, p);
 }
 
+static int turn_singly(struct crn_async *t, struct crn_hot_entry *at,
+	const struct crn_hot_entry *end, bool ask, struct crn_sink *sink)
+{
+	for (; at < end; at++)
+		if (at->changed) {
+			t->eager++;
+			CRN_TRY(crn_mirror_turn_slot(
+				&t->mirror, at->where, &at->old, at->page, ask, sink));
+		}
+	return 0;
+}
+
 /* From hot page *i on, those below `limit` that have changed. */
 static int hand_over_hot(
 	struct crn_async *t, size_t *i, uintptr_t limit, bool ask, struct crn_sink *sink)
@@ -229,19 +242,22 @@ static int hand_over_hot(
 	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
 	struct crn_hot_entry *at = t->hot.at + *i, *end = t->hot.at + t->hot.count;
 	bool left = true;
+	int err = 0;
 
 	if (at < end && end[-1].page >= limit)
 		for (end = at; end->page < limit; end++)
 			;
 	*i = (size_t)(end - t->hot.at);
-	if (sink->exchange && crn_likely(!ask && !t->mirror.replaced.count))
-		(void)crn_hot_exchange(&t->hot, at, end, sink, &left);
-	for (; left && at < end; at++)
-		if (at->changed)
-			CRN_TRY(crn_mirror_turn_slot(
-				&t->mirror, at->where, &at->old, at->page, ask, sink));
-	(void)crn_hot_meter_end(&t->hot, meter, false);
-	return 0;
+	if (crn_likely(!ask && !t->mirror.replaced.count)) {
+		if (sink->exchange)
+			t->eager += crn_hot_exchange(&t->hot, at, end, sink, &left);
+		if (left)
+			err = crn_hot_turn(&t->hot, at, end, sink, &t->eager);
+	} else {
+		err = turn_singly(t, at, end, ask, sink);
+	}
+	(void)crn_hot_meter_end(&t->hot, meter, NULL);
+	return err;
 }
 
 static void replaced(void *tracker, struct crn_hot_entry *e)
@@ -255,14 +271,27 @@ static void unreadable(void *tracker, struct crn_hot_entry *e)
 	e->old = *(void **)e->where;
 }
 
-const struct crn_hot_owner crn_async_hot_owner = { replaced, unreadable };
+static int turn(void *tracker, struct crn_hot_entry *e, int absorbed, struct crn_sink *sink)
+{
+	struct crn_async *t = tracker;
 
-static void copy_hot(struct crn_async *t)
+	if (absorbed == -EFAULT)
+		return crn_mirror_turn_slot(&t->mirror, e->where, &e->old, e->page, false, sink);
+	if (!absorbed) {
+		crn_mirror_taken(&t->mirror, e->where, e->page);
+		e->old = *(void **)e->where;
+	}
+	return absorbed;
+}
+
+const struct crn_hot_owner crn_async_hot_owner = { replaced, unreadable, turn };
+
+static void copy_hot(struct crn_async *t, const struct crn_sink *sink)
 {
 	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
 
 	crn_hot_copy_now(&t->hot);
-	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, meter, true);
+	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, meter, sink);
 }
 
 /* As crn_mirror_prepare does for the others. */
@@ -298,11 +327,11 @@ static int hand_over(struct crn_async *t, struct tally tally, struct crn_sink *s
 
 	if (t->env->closed)
 		CRN_TRY(try_closed(t));
+	sink->differences = crn_hot_wants_differences(&t->hot);
 	CRN_TRY(crn_mirror_prepare(
 		&t->mirror, &t->dirty, &t->gone, tally.changed, tally.bare, sink));
-	t->eager += tally.changed;
 	err = hand_over_all(t, sink);
-	copy_hot(t);
+	copy_hot(t, sink);
 	CRN_TRY(err);
 	crn_range_list_shrink(&t->dirty, 0);
 	CRN_TRY(crn_mirror_give(&t->mirror, &t->gone, sink));

@@ -50,7 +50,7 @@ void undo_hot_look(struct crn_undo_pages *u, struct undo_look *look)
 	crn_hot_bits_flush(&bits);
 	look->count += count;
 	u->hot.stale = false;
-	(void)crn_hot_meter_end(&u->hot, begin, false);
+	(void)crn_hot_meter_end(&u->hot, begin, NULL);
 }
 
 bool undo_unchanged(uintptr_t word, uintptr_t page)

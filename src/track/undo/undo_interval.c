@@ -66,6 +66,7 @@ static int prepare(struct crn_undo_pages *u, struct crn_sink *sink, bool *quiet)
 	look_at_all(u, &look, *quiet);
 	if (!sink->prepare)
 		return 0;
+	sink->differences = crn_hot_wants_differences(&u->hot);
 	err = sink->prepare(sink, look.count, look.bare);
 	if (crn_likely(err != CAIRN_EMEMORY) || !u->env->predictor)
 		return err;

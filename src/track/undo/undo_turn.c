@@ -96,30 +96,31 @@ static inline void renew(
  * another replaces it. -EFAULT: the page cannot be read, nothing has happened.
  */
 static int turn_absorbing(struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *frame,
-	struct crn_sink *sink)
+	int absorbed, struct crn_sink *sink)
 {
-	int err = sink->absorb(sink, page, frame, (const void *)page);
 	void *fresh;
 
-	if (crn_likely(err > 0))
-		return 0;
-	if (err == -EFAULT)
-		return err;
+	if (absorbed > 0 || absorbed == -EFAULT)
+		return CRN_MIN(absorbed, 0);
 	u->hot.stale = true;
 	atomic_fetch_sub(&u->frame_count, 1);
-	err = err < 0 ? refused(u, page, frame, err) : 0;
+	if (absorbed < 0)
+		refused(u, page, frame, absorbed);
 	fresh = crn_frame_alloc(u->env->arena);
 	if (fresh)
 		atomic_fetch_add(&u->frame_count, 1);
 	renew(u, w, page, fresh);
-	return err;
+	return absorbed;
 }
 
 int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn_sink *sink)
 {
 	void *frame = undo_frame(undo_get(w));
-	int err = frame && sink->absorb ? turn_absorbing(u, w, page, frame, sink) : -EFAULT;
+	int err = -EFAULT;
 
+	if (frame && sink->absorb)
+		err = turn_absorbing(u, w, page, frame,
+			sink->absorb(sink, page, frame, (const void *)page), sink);
 	if (err != -EFAULT)
 		return err;
 	err = 0;
@@ -138,7 +139,7 @@ static int hand(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct c
 	 * Another thread may have written since it was looked at, until it was protected.
 	 */
 	if (!(word & UNDO_SAME) || !undo_unchanged(word, page))
-		given = give(u, word, page, sink, !u->feed);
+		given = give(u, word, page, sink, !u->feed && sink->keeps);
 	if (given > 0) {
 		undo_frame_drop(u, word);
 		given = 0;
@@ -208,21 +209,19 @@ static void unreadable(void *undo_pages, struct crn_hot_entry *e)
 	e->old = undo_old(e->where);
 }
 
-const struct crn_hot_owner undo_hot_owner = { replaced, unreadable };
-
-static int turn_hot(struct crn_undo_pages *u, struct crn_hot_entry *e, struct crn_sink *sink)
+static int turn_hot(
+	void *undo_pages, struct crn_hot_entry *e, int absorbed, struct crn_sink *sink)
 {
-	int err = -EFAULT;
+	struct crn_undo_pages *u = undo_pages;
+	int err = turn_absorbing(u, e->where, e->page, e->old, absorbed, sink);
 
-	u->eager++;
-	if (crn_likely(e->old && sink->absorb))
-		err = turn_absorbing(u, e->where, e->page, e->old, sink);
-	if (err != -EFAULT)
-		return err;
-	err = undo_turn(u, e->where, e->page, sink);
+	if (err == -EFAULT)
+		err = undo_turn(u, e->where, e->page, sink);
 	e->old = undo_old(e->where);
 	return err;
 }
+
+const struct crn_hot_owner undo_hot_owner = { replaced, unreadable, turn_hot };
 
 int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 {
@@ -234,15 +233,12 @@ int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 	if (sink->exchange)
 		u->eager += crn_hot_exchange(
 			&u->hot, u->hot.at, u->hot.at + u->hot.count, sink, &left);
-	for (size_t i = 0; left && i < u->hot.count; i++) {
-		struct crn_hot_entry *e = &u->hot.at[i];
-		int got = e->changed ? turn_hot(u, e, sink) : 0;
-
-		err = err < 0 ? err : got;
-	}
+	if (left)
+		err = crn_hot_turn(
+			&u->hot, u->hot.at, u->hot.at + u->hot.count, sink, &u->eager);
 	crn_hot_copy_now(&u->hot);
 	if (crn_likely(u->env->predictor))
-		u->env->predictor->price_hot = crn_hot_meter_end(&u->hot, begin, true);
+		u->env->predictor->price_hot = crn_hot_meter_end(&u->hot, begin, sink);
 	return err;
 }
 
