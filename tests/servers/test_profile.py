@@ -396,7 +396,9 @@ def memcached(build: Path, folder: Path) -> None:
     load = f"until python3 {folder / 'load.py'} 2>/dev/null; do sleep 0.1; done"
     report = profile(build, ready(server), load)
     found = [row for _, row in rows(report, "epoll_wait") if loop_of(row) == "event_base_loop"]
-    expect(len(found) == 1 and found[0]["calls"] > 1000, "its worker thread loops in epoll_wait")
+    # The thread that takes connections loops there, too: its clock wakes it once a second.
+    busy = [row["calls"] for row in found if row["calls"] > 100]
+    expect(len(busy) == 1 and busy[0] > 1000, f"its worker thread loops in epoll_wait: {found}")
     expect(report["at"] == ["wait"], "its site: wait")
 
 
