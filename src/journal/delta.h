@@ -32,7 +32,7 @@ size_t crn_delta_plan(uint64_t lines, const void *frame, const void *now);
 
 /*
  * Write the delta to `out` (8-aligned) and make frame equal to `now` in these lines. Its size. No
- * more is written than crn_delta_bound, and no more than 56 bytes beyond the delta.
+ * more is written than crn_delta_bound, and no more than a line beyond the delta.
  */
 size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now);
 

@@ -363,6 +363,8 @@ static int sink_absorb_last(
 	return 1;
 }
 
+_Static_assert(CRN_DELTA_MAX + 64 <= CRN_PAGE_SIZE, "make_tight: a delta and a line in a page");
+
 /* In no more room than it takes. */
 static int make_tight(
 	struct crn_journal *j, size_t size, uint64_t lines, void *frame, void **delta)

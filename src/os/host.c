@@ -277,9 +277,10 @@ static uint64_t hardware_caps2(void)
 	return 0;
 }
 
-#define AVX2	     (1u << 5) /* in leaf 7 */
+#define BMI1	     (1u << 3) /* in leaf 7 */
+#define AVX2	     (1u << 5)
 #define AVX2_STATE   0x6u /* all of these registers, in XCR0 */
-#define AVX512	     (1u << 16 | 1u << 17 | 1u << 30) /* F, DQ and BW */
+#define AVX512	     (BMI1 | 1u << 16 | 1u << 17 | 1u << 30) /* F, DQ and BW */
 #define AVX512_STATE 0xe6u
 
 /* What is switched on, and part of what the kernel saves. */
