@@ -73,10 +73,6 @@ static uint64_t *line_delta(uint64_t *x, uint64_t *frame, const uint64_t *now, u
 	return x;
 }
 
-/* In delta_wide.S. */
-__attribute__((visibility("hidden"))) size_t crn_delta_make_wide(
-	void *out, uint64_t lines, void *frame, const void *now);
-
 static size_t make_by_words(void *out, uint64_t lines, void *frame, const void *now)
 {
 	uint64_t *masks = out, group = 0, words;

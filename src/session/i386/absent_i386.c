@@ -6,6 +6,7 @@
  * followed.
  */
 #include "base/copy.h"
+#include "journal/delta.h"
 #include "os/guarded.h"
 #include "os/keeper.h"
 #include "session/engine.h"
@@ -219,7 +220,6 @@ int crn_protect_close(cairn_t *c)
 /* Lines are compared in plain registers here. */
 uint8_t crn_guarded_registers;
 
-size_t crn_delta_make_wide(void *out, uint64_t lines, void *frame, const void *now);
 size_t crn_delta_make_wide(void *out, uint64_t lines, void *frame, const void *now)
 {
 	return 0; /* nobody asks */
