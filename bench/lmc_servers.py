@@ -24,8 +24,8 @@ from lmc_programs import built
 from lmc_recipes import NOTHING, Recipe
 from lmc_services import SERVICES, Service
 from rounds import Found, RunLog, spread
-from servers import Server, ServerError
-from smc import Settings, memory_kib, processor_seconds, summaries
+from servers import Server, ServerError, processor_seconds
+from smc import Settings, memory_kib, summaries
 
 TABLE = "lmc.servers"
 PAGES = ("fork", "mprotect", "softdirty", "async")

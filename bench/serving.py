@@ -2,10 +2,10 @@
 """
 Servers at a checkpoint per wake-up: requests per second of redis, nginx and lighttpd under each
 tracker, beside the bare server; redis with one connection and with pipelined requests where it
-recovers. All variants of a server run at the same time and are loaded turn
-by turn, in an order that rotates, so that each round is one pair per variant with the bare
-server; figures are medians over the rounds. Checkpoints are counted by `cairn stat` before and
-after a load.
+recovers. All variants of a server run at the same time and are loaded turn by turn, in an order
+that rotates, so that each round is one pair per variant with the bare server; figures are medians
+over the rounds. The server's processor time per request tells what checkpoints cost even where the
+load generator limits the rate. Checkpoints are counted by `cairn stat` before and after a load.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from servers import (
     Server,
     ServerError,
     figures,
+    processor_seconds,
     search_path,
     tied,
 )
@@ -68,6 +69,7 @@ class Variant:
     checkpoints_per_second: list[float] = field(default_factory=list)
     checkpoints_per_request: list[float] = field(default_factory=list)
     pages_per_checkpoint: list[float] = field(default_factory=list)
+    processor_per_request: list[float] = field(default_factory=list)
     requests: int = 0
 
 
@@ -117,15 +119,21 @@ def one_load(
     build: Path, variant: Variant, load: Callable[[int, int], float], seconds: float, keep: bool
 ) -> None:
     before: dict = {}
+    spent = 0.0
 
     def once(requests: int) -> float:
+        nonlocal spent
         before.update(figures(build, variant.server) if variant.name != "bare" else {})
-        return load(variant.server.port, requests)
+        spent = processor_seconds(variant.server.family())
+        rate = load(variant.server.port, requests)
+        spent = processor_seconds(variant.server.family()) - spent
+        return rate
 
     rate, variant.requests = measured(once, variant.requests)
     after = figures(build, variant.server) if variant.name != "bare" else {}
     if keep:
         variant.rates.append(rate)
+        variant.processor_per_request.append(spent / variant.requests)
         taken = after.get("checkpoints", 0) - before.get("checkpoints", 0)
         pages = after.get("pages_saved", 0) - before.get("pages_saved", 0)
         variant.checkpoints_per_request.append(taken / variant.requests)
@@ -206,4 +214,7 @@ def lines(part: str, variants: list[Variant]) -> Iterator[dict]:
         }
         if bare and variant is not bare:
             line |= spread([one / other for one, other in zip(variant.rates, bare.rates)])
+        if bare and variant is not bare and all(bare.processor_per_request):
+            pairs = zip(variant.processor_per_request, bare.processor_per_request)
+            line |= spread([one / other for one, other in pairs], "processor")
         yield line

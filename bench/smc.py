@@ -13,7 +13,6 @@ included. A variant that cannot be run is a line with its reason.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -27,7 +26,7 @@ from typing import Any
 from loads import PROGRAMS, Program
 from recording import most_intervals, record, served
 from rounds import Found, RunLog, spread
-from servers import Server, ServerError
+from servers import Server, ServerError, processor_seconds
 from throughput import measured
 
 TRACKERS = ("async", "uffd", "mprotect")
@@ -117,22 +116,6 @@ def memory_kib(pids: list[int]) -> float:
         found = re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE)
         total += float(found[1]) if found else 0
     return total
-
-
-def processor_seconds(pids: list[int]) -> float:
-    """
-    Of all threads of these processes, in nanoseconds, and of children that have ended, in ticks.
-    """
-    seconds = 0.0
-    for pid in pids:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            seconds += sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                seconds += int((task / "schedstat").read_text().split()[0]) / 1e9
-        except OSError:
-            continue
-    return seconds
 
 
 def stat(cairn: str, pid: int) -> dict[str, Any]:
