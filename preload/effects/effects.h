@@ -83,10 +83,10 @@ bool crn_call_wakes(const struct crn_call *call);
 
 /* ---- Memory of the program, which may be anything -------------------------------------------- */
 
-/*
- * Copy from or to the program. 0 or -EFAULT; a write opens the pages first. Never raises a signal.
- */
+/* Copy from or to the program. 0 or -EFAULT; a write opens the pages first. */
 int crn_user_read(void *dst, uintptr_t src, size_t len);
+/* In some 2000 cycles, but without a fault of ours: for checkpoints, and after a crash. */
+int crn_user_peek(void *dst, uintptr_t src, size_t len);
 int crn_user_write(uintptr_t dst, const void *src, size_t len);
 /*
  * The kernel is about to write [addr, addr+len). Does nothing under trackers that see that by

@@ -89,12 +89,12 @@ static void tell_robust_list(int tid, crn_output_fn fn, void *arg)
 	size_t size = 0;
 
 	if (crn_sys3(SYS_get_robust_list, tid, &at, &size) < 0 || !at ||
-		crn_user_read(&head, at, sizeof(head)) < 0)
+		crn_user_peek(&head, at, sizeof(head)) < 0)
 		return;
 	entry = (uintptr_t)head.list.next;
 	for (unsigned i = 0; i < ROBUST_MAX && entry && (entry & ~1ul) != at; i++) {
 		tell_robust(entry, head.futex_offset, fn, arg);
-		if (crn_user_read(&entry, entry & ~1ul, sizeof(entry)) < 0)
+		if (crn_user_peek(&entry, entry & ~1ul, sizeof(entry)) < 0)
 			break;
 	}
 	tell_robust((uintptr_t)head.list_op_pending, head.futex_offset, fn, arg);

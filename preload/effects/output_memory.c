@@ -3,8 +3,9 @@
  * Memory that the kernel writes on the program's behalf. Under "uffd" and "mprotect" such a write
  * into a clean page fails with EFAULT (measured; a read that spans a clean page comes back short).
  * So every buffer that the table names is opened first, with its real length. The program's memory
- * is read through the kernel, so that a bad pointer stays the program's EFAULT. It is written by
- * a copy of our own that fails there (crn_user_copy).
+ * is read and written by a copy of our own that fails where its pointer is bad (crn_user_copy): a
+ * bad pointer stays the program's EFAULT. A way through the kernel for each header and each vector
+ * of a recvmmsg(2) would take longer than the call.
  */
 #include <limits.h>
 #include <linux/sched.h>
@@ -17,6 +18,11 @@
 #include "session/session.h"
 
 int crn_user_read(void *dst, uintptr_t src, size_t len)
+{
+	return crn_user_copy(dst, (const void *)src, len);
+}
+
+int crn_user_peek(void *dst, uintptr_t src, size_t len)
 {
 	return crn_memory_peek(dst, (const void *)src, len) == (long)len ? 0 : -EFAULT;
 }
@@ -55,7 +61,8 @@ void crn_output_memory(uintptr_t addr, size_t len)
 #define DESCRIPTOR_SIZE 4096
 
 /* What a clone asks for; false: it is none, or cannot be read. */
-static bool clone_arguments(const struct crn_in_flight *call, struct clone_args *args)
+static bool clone_arguments(const struct crn_in_flight *call, struct clone_args *args,
+	int (*read)(void *dst, uintptr_t src, size_t len))
 {
 	crn_fill(args, 0, sizeof(*args));
 	if (call->nr == SYS_clone) {
@@ -66,7 +73,7 @@ static bool clone_arguments(const struct crn_in_flight *call, struct clone_args 
 		return true;
 	}
 	return call->nr == SYS_clone3 &&
-		crn_user_read(args, (uintptr_t)call->args[0],
+		read(args, (uintptr_t)call->args[0],
 			CRN_MIN(sizeof(*args), (size_t)call->args[1])) == 0;
 }
 
@@ -80,7 +87,7 @@ static void tell_clone(const struct crn_call_listener *to, const struct crn_in_f
 {
 	struct clone_args args;
 
-	if (!clone_arguments(call, &args))
+	if (!clone_arguments(call, &args, to->read))
 		return;
 	if (args.flags & CLONE_PARENT_SETTID)
 		tell(to, args.parent_tid, sizeof(int));
@@ -107,7 +114,7 @@ static void open_thread(const struct crn_in_flight *call)
 	if (call->nr == SYS_set_tid_address)
 		return crn_thread_memory(
 			crn_agent->session, (uintptr_t)call->args[0], sizeof(int));
-	if (!clone_arguments(call, &args) || !(args.flags & CLONE_THREAD))
+	if (!clone_arguments(call, &args, crn_user_read) || !(args.flags & CLONE_THREAD))
 		return;
 	if (args.flags & CLONE_SETTLS)
 		crn_thread_memory(crn_agent->session, (uintptr_t)args.tls, DESCRIPTOR_SIZE);
@@ -124,12 +131,15 @@ void crn_call_thread_begins(const struct crn_thread *t)
 
 /* ---- A call ---------------------------------------------------------------------------------- */
 
+static void tell_ranges(const struct crn_in_flight *call, const struct crn_call_listener *to)
+{
+	crn_call_memory(call->nr, call->args, to);
+	tell_clone(to, call);
+}
+
 void crn_output_ranges(const struct crn_in_flight *call, crn_output_fn fn, void *arg)
 {
-	const struct crn_call_listener to = { fn, crn_user_read, arg };
-
-	crn_call_memory(call->nr, call->args, &to);
-	tell_clone(&to, call);
+	tell_ranges(call, &(struct crn_call_listener){ fn, crn_user_peek, arg });
 }
 
 static void open_range(void *arg, uintptr_t addr, size_t len)
@@ -140,5 +150,5 @@ static void open_range(void *arg, uintptr_t addr, size_t len)
 void crn_output_memory_of(const struct crn_in_flight *call)
 {
 	open_thread(call);
-	crn_output_ranges(call, open_range, NULL);
+	tell_ranges(call, &(struct crn_call_listener){ open_range, crn_user_read, NULL });
 }

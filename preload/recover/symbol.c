@@ -26,7 +26,7 @@ struct object {
 static bool source_read(int file, void *dst, uintptr_t at, size_t len)
 {
 	if (file < 0)
-		return crn_user_read(dst, at, len) == 0;
+		return crn_user_peek(dst, at, len) == 0;
 	return crn_sys4(SYS_pread64, file, dst, len, at) == (long)len;
 }
 
@@ -46,8 +46,8 @@ static bool window_read(struct window *w, void *dst, uintptr_t at, size_t len)
 
 		w->begin = w->end = 0;
 		if (rest < len)
-			return crn_user_read(dst, at, len) == 0;
-		if (crn_user_read(w->bytes, at, rest) < 0)
+			return crn_user_peek(dst, at, len) == 0;
+		if (crn_user_peek(w->bytes, at, rest) < 0)
 			return false;
 		w->begin = at;
 		w->end = at + rest;
@@ -103,7 +103,7 @@ static bool read_dynamic(struct object *o, struct window *w)
 	uintptr_t dynamic = 0;
 	Elf64_Dyn d;
 
-	if (crn_user_read(&header, o->base, sizeof(header)) < 0 || header.e_ident[0] != 0x7f ||
+	if (crn_user_peek(&header, o->base, sizeof(header)) < 0 || header.e_ident[0] != 0x7f ||
 	    header.e_phentsize != sizeof(p))
 		return false;
 	o->bias = header.e_type == ET_DYN ? o->base : 0;
@@ -138,9 +138,9 @@ static uint32_t symbol_count(const struct object *o, struct window *w)
 	uint32_t head[4], last = 0, word;
 	uintptr_t buckets, chains;
 
-	if (o->hash && crn_user_read(head, o->hash, 8) == 0)
+	if (o->hash && crn_user_peek(head, o->hash, 8) == 0)
 		return head[1];
-	if (!o->gnu_hash || crn_user_read(head, o->gnu_hash, sizeof(head)) < 0)
+	if (!o->gnu_hash || crn_user_peek(head, o->gnu_hash, sizeof(head)) < 0)
 		return 0;
 	buckets = o->gnu_hash + 16 + head[2] * 8ul;
 	chains = buckets + head[0] * 4ul;

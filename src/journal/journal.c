@@ -163,16 +163,15 @@ static bool evict(struct crn_journal *j, bool spare)
 	return true;
 }
 
-static void *yield_frame(struct crn_journal *j)
+/* The next one; there is one. */
+static inline void *yield_frame(struct crn_cursor *yield)
 {
 	const struct crn_entry *e;
 
 	do {
-		e = j->yield.at;
-		crn_cursor_step(&j->yield);
+		e = yield->at;
+		crn_cursor_step(yield);
 	} while (crn_entry_form(e) != CRN_FORM_WHOLE);
-	j->yielding--;
-	j->whole_count--;
 	return (void *)(uintptr_t)e->ref;
 }
 
@@ -271,6 +270,36 @@ static void open_frames(struct crn_journal *j, const struct crn_page_copy *pages
 		crn_frame_open(j->arena, pages[i].to);
 }
 
+/*
+ * All that the loop looks at is in variables of its own: to the compiler each store to an entry
+ * might be one to the journal, which it would read anew.
+ */
+static void exchange_frames(struct crn_journal *j, struct crn_page_copy *pages, size_t count)
+{
+	struct crn_entry *e = j->staging + j->staging_count;
+	struct crn_cursor yield = j->yield;
+	size_t yielded = CRN_MIN(count, j->yielding);
+	void **spare = j->spares + j->spare_count;
+	uintptr_t page, last = j->staging_count ? crn_entry_page(e - 1) : 0;
+	bool sorted = true;
+
+	for (size_t i = 0; i < count; i++) {
+		page = (uintptr_t)pages[i].from;
+		sorted &= page > last;
+		last = page;
+		e[i].key = page | CRN_FORM_WHOLE;
+		e[i].ref = (uint64_t)(uintptr_t)pages[i].to;
+		pages[i].to = i < yielded ? yield_frame(&yield) : *--spare;
+	}
+	j->yield = yield;
+	j->yielding -= yielded;
+	j->spare_count -= count - yielded;
+	j->whole_count += count - yielded;
+	j->open.whole += count;
+	j->staging_count += count;
+	j->staging_sorted &= sorted;
+}
+
 static size_t sink_exchange(
 	struct crn_sink *sink, struct crn_page_copy *pages, size_t count)
 {
@@ -280,10 +309,7 @@ static size_t sink_exchange(
 		return 0;
 	/* More may come than was prepared for, when handlers save pages meanwhile. */
 	count = CRN_MIN(count, j->spare_count + j->yielding);
-	for (size_t i = 0; i < count; i++) {
-		stage(j, (uintptr_t)pages[i].from, CRN_FORM_WHOLE, pages[i].to);
-		pages[i].to = j->yielding ? yield_frame(j) : j->spares[--j->spare_count];
-	}
+	exchange_frames(j, pages, count);
 	open_frames(j, pages, count);
 	j->pages += count;
 	return count;

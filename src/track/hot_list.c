@@ -129,12 +129,12 @@ static inline bool is_plain(const struct crn_hot_list *l, const struct crn_hot_e
 	return e->changed && crn_likely(e->old) && !crn_page_closed(l->env, e->page);
 }
 
-/* The first `count` plain entries from e on have what `copies` says. */
+/* The entries of these pages, from e on, have what `copies` says. */
 static void note_exchanged(struct crn_hot_list *l, struct crn_hot_entry *e,
 	const struct crn_page_copy *copies, size_t count)
 {
 	for (; count; e++) {
-		if (!is_plain(l, e))
+		if (e->page != (uintptr_t)copies->from)
 			continue;
 		if (copies->to != e->old) {
 			e->old = copies->to;
