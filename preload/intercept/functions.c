@@ -71,7 +71,7 @@ void crn_interrupt(struct crn_thread *t, ucontext_t *uc, uint32_t spec)
 	t->in_agent = 1;
 	g[REG_RSP] = (greg_t)(uintptr_t)top;
 	g[REG_RIP] = (greg_t)(uintptr_t)crn_enter_interrupted;
-	g[REG_EFL] &= ~(greg_t)0x500; /* DF, TF */
+	g[REG_EFL] &= ~(greg_t)0x40500; /* AC, DF, TF */
 }
 
 /*

@@ -37,6 +37,24 @@
 \name:
 	.endm
 
+	.set	ALIGNMENT_CHECK, 0x40000
+
+	/* Compiled code relies on it. */
+	.macro	allow_unaligned
+	pushfq
+	andl	$~ALIGNMENT_CHECK, (%rsp)
+	popfq
+	.endm
+
+	/* %rsp: struct crn_regs, with the program's flags. */
+	.macro	usual_flags
+	cld
+	testl	$ALIGNMENT_CHECK, CRN_R_RFLAGS(%rsp)
+	jz	9f
+	allow_unaligned
+9:
+	.endm
+
 	/*
 	 * All registers as struct crn_regs, on the agent's stack. %rflags must be untouched so far.
 	 */
@@ -63,7 +81,7 @@
 	pushq	%r14
 	pushq	%r15
 	movq	%rsp, %gs:CRN_T_REGS
-	cld
+	usual_flags
 	.endm
 
 	.text
@@ -164,7 +182,7 @@
 	pushq	%r14
 	pushq	%r15
 	movq	%rsp, CRN_T_REGS(%r9)
-	cld
+	usual_flags
 	movq	%rsp, %rdi
 	movq	%rax, %rsi
 	movq	%r9, %rdx
@@ -240,7 +258,12 @@ crn_exit_undefined:
 	 */
 	function crn_signal_entry
 	pushq	%rdx
-	call	crn_signal_serve
+	pushfq
+	popq	%rax
+	testl	$ALIGNMENT_CHECK, %eax /* the kernel leaves that as it was */
+	jz	1f
+	allow_unaligned
+1:	call	crn_signal_serve
 	movq	%gs:CRN_T_BLOCKED, %rax
 	notq	%rax
 	testq	%rax, %gs:CRN_T_HELD

@@ -45,6 +45,7 @@ struct crn_arena {
 	crn_commit_fn commit;
 	uint64_t memory_max;
 	uint64_t charged; /* of `committed`: elsewhere; the session's lock */
+	_Atomic bool overdraws; /* memory_max does not hold */
 	_Atomic uint64_t committed, committed_max;
 
 	/* The session's lock. */
@@ -73,7 +74,7 @@ static bool account(struct crn_arena *a, uint64_t len)
 	uint64_t now = atomic_load(&a->committed), max;
 
 	do {
-		if (len > a->memory_max || now > a->memory_max - len)
+		if ((len > a->memory_max || now > a->memory_max - len) && !a->overdraws)
 			return false;
 	} while (!atomic_compare_exchange_weak(&a->committed, &now, now + len));
 
@@ -90,6 +91,11 @@ int crn_arena_charge(struct crn_arena *a, uint64_t len)
 		return CAIRN_EMEMORY;
 	a->charged += len;
 	return 0;
+}
+
+void crn_arena_overdraw(struct crn_arena *a, bool begin)
+{
+	a->overdraws = begin;
 }
 
 void crn_arena_discharge(struct crn_arena *a, uint64_t len)
@@ -110,8 +116,8 @@ static size_t step_size(struct crn_arena *a, size_t need, size_t room, size_t un
 
 	left = crn_page_down(CRN_MIN(left, room));
 	need = crn_page_up(need);
-	if (need > left)
-		return 0;
+	if (need > left) /* if at all, then no more than that */
+		return a->overdraws && need <= room ? need : 0;
 	/* Near the limit: small steps, so that neither end starves the other. */
 	if (step > left)
 		step = CRN_MIN(left, crn_page_up(CRN_MAX(need, CRN_COMMIT_MIN)));

@@ -104,6 +104,12 @@ void crn_frames_close(struct crn_arena *a);
 int crn_arena_charge(struct crn_arena *a, uint64_t len);
 void crn_arena_discharge(struct crn_arena *a, uint64_t len);
 
+/*
+ * Until it ends memory_max does not hold, for who cannot go back and needs a few pages more. What
+ * was taken beyond it stays.
+ */
+void crn_arena_overdraw(struct crn_arena *a, bool begin);
+
 bool crn_arena_owns(const struct crn_arena *a, uintptr_t addr);
 uint64_t crn_arena_bytes(const struct crn_arena *a);     /* committed now */
 uint64_t crn_arena_bytes_max(const struct crn_arena *a); /* the most there ever was */

@@ -294,14 +294,17 @@ static unsigned kept_state(void)
 	return a;
 }
 
-/* `features`: EBX of leaf 7. */
+/*
+ * `features`: EBX of leaf 7. Where the registers of whole lines exist but cannot be used (no DQ or
+ * BW), halves cannot either: to write one clears what lies above it.
+ */
 static enum crn_registers choose_registers(unsigned features)
 {
 	unsigned state = kept_state();
 
 	if ((features & AVX512) == AVX512 && (state & AVX512_STATE) == AVX512_STATE)
 		return CRN_LINES_WHOLE;
-	if (features & AVX2 && (state & AVX2_STATE) == AVX2_STATE)
+	if (features & AVX2 && (state & AVX512_STATE) == AVX2_STATE)
 		return CRN_HALVES;
 	return CRN_QUARTERS;
 }

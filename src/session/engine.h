@@ -137,6 +137,7 @@ struct cairn {
 	bool taken_told;       /* the log has the first mapping that somebody else's uffd has */
 	bool memory_told;      /* the log has the first checkpoint that failed for memory */
 	bool agent;            /* opened by the agent: joins are always welcome */
+	int looks_left;        /* until a mapping that cannot be adopted is refused */
 	bool partial;          /* the tracker could not take some mapping of the surface */
 	bool unreadable;       /* the program has made a part of some area so */
 	bool cut;              /* a file is shorter than some area that maps it */

@@ -170,10 +170,7 @@ static int let_go(cairn_t *c, const struct crn_piece *p, bool open_interval)
 	return crn_area_forget(c, p->begin, p->end);
 }
 
-/*
- * The layout does not have these mappings: one that goes after the restore was refused would not be
- * missed, and the tracker would take what comes in its place for it.
- */
+/* The layout does not have them: one that goes after a refused restore would not be missed. */
 int crn_layout_unprepare(cairn_t *c)
 {
 	struct crn_changes *l = &crn_mark_newest(c)->changes;
@@ -209,8 +206,9 @@ static int undoable(cairn_t *c, uint64_t id, const struct crn_change *change)
 {
 	const struct crn_piece *p = &change->piece;
 
-	/* A private file mapping comes back as a private copy with the same bytes. */
-	if (p->flags & CRN_AREA_SHARED || !c->ops->area_gone || !is_free(c, change))
+	/* A private file mapping comes back as a private copy; what was refused cannot. */
+	if (p->flags & (CRN_AREA_SHARED | CRN_PIECE_REFUSED) || !c->ops->area_gone ||
+		!is_free(c, change))
 		return CAIRN_ELAYOUT;
 	c->place_frames += crn_pages(p->end - p->begin) / 512 + 8;
 	return place_available(c, id, p);

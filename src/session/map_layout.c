@@ -29,6 +29,8 @@
 #include "os/memory.h"
 #include "os/thread.h"
 
+#define CRN_LOOKS_MAX 16 /* in one follow, while other threads unmap what is to be adopted */
+
 /* ---- Lists ------------------------------------------------------------------------------ */
 
 /* Cut [begin, end) out; room for one piece more has been reserved. */
@@ -270,6 +272,13 @@ static void refuse(cairn_t *c, const struct crn_piece *p, int err)
 	crn_warn("mapping %zx-%zx is not tracked: %s", p->begin, p->end, cairn_strerror(err));
 }
 
+/* The next look finds it again. */
+static int leave_out(cairn_t *c, const struct crn_piece *p, int err)
+{
+	crn_pieces_cut(&c->fresh, p->begin, p->end);
+	return err;
+}
+
 /* `record` has room for every change. */
 static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_follow how,
 	struct crn_changes *record)
@@ -294,20 +303,22 @@ static int follow_born(cairn_t *c, const struct crn_change *change, enum crn_fol
 		return alias ? CAIRN_EUNSUPPORTED : 0;
 	}
 	err = alias ? CAIRN_EOVERLAP : crn_layout_adopt(c, p);
-	crn_debug("born %zx-%zx after %lu: %d", p->begin, p->end,
-		(unsigned long)crn_mark_newest(c)->id, err);
+	crn_debug("born %zx-%zx: %d", p->begin, p->end, err);
 	if (err == CAIRN_EMEMORY || err == -EBUSY) {
 		if (err == -EBUSY && !c->taken_told)
 			crn_error("mapping %zx-%zx belongs to a userfaultfd of the program's own",
 				p->begin, p->end);
 		c->taken_told |= err == -EBUSY;
-		crn_pieces_cut(&c->fresh, p->begin, p->end);
-		return err;
+		return leave_out(c, p, err);
 	}
-	if (err < 0)
+	if (err < 0 && !alias && --c->looks_left > 0)
+		return leave_out(c, p, -EAGAIN);
+	record->at[record->count] = *change;
+	if (err < 0) {
 		refuse(c, p, err);
-	else
-		record->at[record->count++] = *change;
+		record->at[record->count].piece.flags |= CRN_PIECE_REFUSED;
+	}
+	record->count++;
 	return 0;
 }
 
@@ -354,10 +365,7 @@ int crn_layout_replace(cairn_t *c)
 	return crn_layout_awkward(c);
 }
 
-/*
- * Areas are explicit, and the tracker itself finds out what has become of them when the past is
- * asked for (crn_mappings_check): they stay, for the program to remove.
- */
+/* The tracker finds out, when the past is asked for (crn_mappings_check): explicit areas stay. */
 static bool finds_exchanges(const cairn_t *c)
 {
 	return c->ops->whole && !c->control->watched && c->mode == CRN_SURFACE_NONE;
@@ -392,8 +400,7 @@ static int follow_changes(cairn_t *c, struct crn_changes *found, enum crn_follow
 		if (change->kind == CRN_CHANGE_GONE && !finds_exchanges(c)) {
 			CRN_TRY(touch_aliased(c, &change->piece));
 			CRN_TRY(crn_area_vanish(c, change->piece.begin, change->piece.end, found));
-			crn_debug("gone %zx-%zx after %lu", change->piece.begin,
-				change->piece.end, (unsigned long)crn_mark_newest(c)->id);
+			crn_debug("gone %zx-%zx", change->piece.begin, change->piece.end);
 			record->at[record->count++] = *change;
 			/* What has been followed is not found again, should the rest fail. */
 			crn_pieces_cut(&c->layout, change->piece.begin, change->piece.end);
@@ -430,7 +437,7 @@ static bool noted_meets(const cairn_t *c, uintptr_t begin, uintptr_t end)
 	return false;
 }
 
-/* A look at everything finds again what is still there; what is there instead may not be ours. */
+/* A look at everything finds what is still there; what is there instead may not be ours. */
 static void forget_noted(cairn_t *c)
 {
 	struct crn_changes *l = &crn_mark_newest(c)->changes;
@@ -442,10 +449,7 @@ static void forget_noted(cairn_t *c)
 	l->count = left;
 }
 
-/*
- * The engine's own look at the mappings: where they have changed, if that is all that is reported,
- * for the map of a server takes longer to read than all else that a restore does.
- */
+/* Where changes are reported, only there: a server's map takes longer to read than a restore. */
 static int read_surface(cairn_t *c)
 {
 	bool stale = __atomic_exchange_n(&c->control->maps_stale, false, __ATOMIC_ACQUIRE);
@@ -476,10 +480,7 @@ static bool must_look(const cairn_t *c)
 	if (c->maps_known && c->mode != CRN_SURFACE_PROGRAM && c->ops->maps_quiet &&
 		c->ops->maps_quiet(c->tracker))
 		return false;
-	/*
-	 * Trackers whose checkpoints make no system call take explicit areas that stay where they
-	 * are, and find out by themselves whether they have.
-	 */
+	/* Else explicit areas stay where they are, and the tracker finds out if they do not. */
 	return c->mode != CRN_SURFACE_NONE || !c->ops->whole;
 }
 
@@ -564,10 +565,17 @@ static int follow(cairn_t *c, enum crn_follow how)
 	return err;
 }
 
+/* What cannot be adopted may have been unmapped since it was read: that takes another look. */
 int crn_layout_follow(cairn_t *c, enum crn_follow how)
 {
-	int err = follow(c, how);
+	int err, left = CRN_LOOKS_MAX;
 
+	do {
+		c->looks_left = left;
+		err = follow(c, how);
+		left = c->looks_left == left ? 0 : c->looks_left;
+	} while (err == -EAGAIN && left > 0);
+	c->looks_left = 0;
 	crn_cut_look(c);
 	return err;
 }

@@ -228,6 +228,8 @@ static int restore_content(cairn_t *c, uint64_t id, bool moved, bool *held)
 		CRN_TRY(c->ops->kept_stage(c->tracker, id, moved));
 	crn_store_plan(c);
 	if (moved) {
+		/* From here on the process would end for want of a table's next page. */
+		crn_arena_overdraw(c->arena, true);
 		crn_layout_undo_places(c, id);
 		crn_store_plan(c); /* places have changed what needs care */
 	}
@@ -250,6 +252,7 @@ static int restore_layout(cairn_t *c, uint64_t id, bool *held)
 		err = restore_content(c, id, true, held);
 	if (err >= 0)
 		crn_layout_undo_protections(c, id);
+	crn_arena_overdraw(c->arena, false);
 	crn_limits_settle(&limits);
 	return err;
 }
