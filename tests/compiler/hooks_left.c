@@ -243,8 +243,9 @@ static void list(cairn_t *c)
 	CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
 	CHECK(!pthread_create(&thread, NULL, store_alone, NULL));
 	wait_for(&seen->ready);
-	atomic_store(&seen->over, true);
+	atomic_store(&seen->over, false); /* its region is saved: the list is not needed again */
 	protect_list(PROT_NONE);
+	atomic_store(&seen->over, true);
 	wait_for(&seen->in_fault);
 	set_all(2);
 	if (cairn_checkpoint(c, &id) == CAIRN_RESTORED)
