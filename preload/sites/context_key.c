@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include "base/bits.h"
 #include "effects/effects.h"
-#include "os/memory.h"
 #include "sites/sites.h"
 
 #define EVENTS_MAX 16 /* looked at; the rest adds little */
@@ -32,18 +31,12 @@ static int epoll_fd(const struct crn_call *call, uint64_t data)
 	return -1;
 }
 
-/* What the kernel has just written there, or the program has just handed in. */
-static bool fetch(void *to, uintptr_t from, size_t len)
-{
-	return crn_memory_peek(to, (const void *)from, len) == (long)len;
-}
-
 static size_t ready_epoll(const struct crn_call *call, int *fds)
 {
 	size_t count = CRN_MIN((size_t)call->result, (size_t)EVENTS_MAX), known = 0;
 	struct epoll_event events[EVENTS_MAX];
 
-	if (!fetch(events, (uintptr_t)call->args[1], count * sizeof(events[0])))
+	if (crn_user_read(events, (uintptr_t)call->args[1], count * sizeof(events[0])))
 		return 0;
 	for (size_t i = 0; i < count; i++) {
 		fds[known] = epoll_fd(call, events[i].data.u64);
@@ -59,7 +52,7 @@ static size_t ready_poll(const struct crn_call *call, int *fds)
 	size_t known = 0;
 
 	for (long i = 0; i < call->args[1] && i < 1024 && known < EVENTS_MAX; i++) {
-		if (!fetch(&p, at + (size_t)i * sizeof(p), sizeof(p)))
+		if (crn_user_read(&p, at + (size_t)i * sizeof(p), sizeof(p)))
 			break;
 		if (p.revents)
 			fds[known++] = p.fd;
@@ -74,7 +67,7 @@ static size_t ready_select(const struct crn_call *call, int *fds)
 	for (long i = 0; i < call->args[0] && i < 1024 && known < EVENTS_MAX; i += 64) {
 		uint64_t bits = 0;
 
-		if (!call->args[1] || !fetch(&bits, (uintptr_t)call->args[1] + i / 8, 8))
+		if (!call->args[1] || crn_user_read(&bits, (uintptr_t)call->args[1] + i / 8, 8))
 			break;
 		for (; bits && known < EVENTS_MAX; bits &= bits - 1)
 			fds[known++] = (int)i + __builtin_ctzll(bits);
@@ -136,7 +129,7 @@ static uint64_t first_data(const struct crn_call *call)
 	struct epoll_event event;
 
 	if (call->spec || call->result <= 0 || !epoll ||
-		!fetch(&event, (uintptr_t)call->args[1], sizeof(event)))
+		crn_user_read(&event, (uintptr_t)call->args[1], sizeof(event)))
 		return 0;
 	return event.data.u64 + 1;
 }
@@ -161,7 +154,7 @@ static uint64_t word_at(uintptr_t addr)
 {
 	uint64_t word = 0;
 
-	return fetch(&word, addr, sizeof(word)) ? word : 0;
+	return crn_user_read(&word, addr, sizeof(word)) ? 0 : word;
 }
 
 uint64_t crn_context_key(const struct crn_call *call)
