@@ -568,13 +568,13 @@ static int follow(cairn_t *c, enum crn_follow how)
 /* What cannot be adopted may have been unmapped since it was read: that takes another look. */
 int crn_layout_follow(cairn_t *c, enum crn_follow how)
 {
-	int err, left = CRN_LOOKS_MAX;
+	int err, left;
 
+	c->looks_left = CRN_LOOKS_MAX;
 	do {
-		c->looks_left = left;
+		left = c->looks_left;
 		err = follow(c, how);
-		left = c->looks_left == left ? 0 : c->looks_left;
-	} while (err == -EAGAIN && left > 0);
+	} while (err == -EAGAIN && c->looks_left < left);
 	c->looks_left = 0;
 	crn_cut_look(c);
 	return err;
