@@ -6,8 +6,7 @@
  * list is a stack of frame numbers whose head carries a tag against ABA, and growing is idempotent
  * (making a range usable twice is harmless), so that a handler never waits for what it interrupted.
  */
-#include <stdatomic.h>
-#include "base/arena.h"
+#include "base/arena_inside.h"
 #include "base/check.h"
 #include "base/copy.h"
 
@@ -16,55 +15,10 @@
 #define CRN_BLOCK_ALIGN 64ul
 /* What open blocks may take of the reserve: a tracker 24 bytes a page, the agent megabytes. */
 #define CRN_OPEN_SHARE 4
-#define CRN_CLASS_MIN   6  /* 64 bytes */
-#define CRN_CLASS_COUNT 48
-#define CRN_BLOCK_MAX   ((size_t)1 << (sizeof(size_t) == 8 ? CRN_CLASS_COUNT - 1 : 31))
 /* Sealed frames: how many are opened one by one, and as which share of all of them. */
 #define CRN_OPENED_MAX   2048u
 #define CRN_OPENED_SHARE 8
 #define CRN_OPENED_LAST  32 /* among so many it is looked whether a frame has been opened */
-
-/* A free frame's first words. */
-struct crn_free_frame {
-	_Atomic uint32_t next; /* frame number + 1; 0 ends the list */
-};
-
-struct crn_free_block {
-	struct crn_free_block *next;
-};
-
-/* Blocks of one kind. `limit` 0: up to the frames. */
-struct crn_blocks {
-	uintptr_t begin, end, committed, limit;
-	size_t step; /* committed at a time */
-	struct crn_free_block *free[CRN_CLASS_COUNT];
-};
-
-struct crn_arena {
-	uintptr_t base, end;
-	crn_commit_fn commit;
-	uint64_t memory_max;
-	uint64_t charged; /* of `committed`: elsewhere; the session's lock */
-	_Atomic bool overdraws; /* memory_max does not hold */
-	_Atomic uint64_t committed, committed_max;
-
-	/* The session's lock. */
-	struct crn_blocks open, blocks;
-	bool apart; /* `open` has more than the header */
-
-	/* Frames: lock-free. Usable memory is [frames_committed, end). */
-	_Atomic uintptr_t frames_begin, frames_committed;
-	_Atomic uint64_t free_head; /* tag << 32 | frame number + 1 */
-	_Atomic int64_t free_count; /* never more than there are; see take_free */
-
-	/* The session's lock. Committed since the last close: [frames_committed, fresh_end) */
-	crn_seal_fn seal; /* or NULL */
-	void *seal_arg;
-	bool all_open;
-	uintptr_t fresh_end; /* or 0 */
-	uintptr_t *opened;
-	size_t opened_count;
-};
 
 /* ---- Committing ----------------------------------------------------------------- */
 
@@ -241,8 +195,10 @@ static void *blocks_take(struct crn_arena *a, struct crn_blocks *from, size_t si
 		return b;
 	}
 	at = from->end;
-	if (!grow_blocks(a, from, at + size))
+	if (!grow_blocks(a, from, at + size)) {
+		a->refused = from == &a->blocks ? class : a->refused;
 		return NULL;
+	}
 	from->end = at + size;
 	return (void *)at; /* fresh pages are zeros */
 }
@@ -265,23 +221,14 @@ void crn_block_free(struct crn_arena *a, void *block, size_t size)
 
 	if (!block)
 		return;
-	CRN_ASSERT((uintptr_t)block >= to->begin && (uintptr_t)block < to->end);
+	CRN_ASSERT((uintptr_t)block >= to->begin &&
+		((uintptr_t)block < to->end || crn_is_frame(a, (uintptr_t)block)));
 	class = size_class(size);
 	b->next = to->free[class];
 	to->free[class] = b;
 }
 
 /* ---- Frames --------------------------------------------------------------------- */
-
-static uint32_t frame_number(const struct crn_arena *a, const void *frame)
-{
-	return (uint32_t)(((uintptr_t)frame - a->base) >> CRN_PAGE_SHIFT) + 1;
-}
-
-static struct crn_free_frame *frame_at(const struct crn_arena *a, uint32_t number)
-{
-	return (struct crn_free_frame *)(a->base + ((uintptr_t)(number - 1) << CRN_PAGE_SHIFT));
-}
 
 static int open_all(struct crn_arena *a)
 {
@@ -374,11 +321,7 @@ void crn_frames_unseal(struct crn_arena *a)
 	a->seal = NULL;
 }
 
-/*
- * Counted before it is taken, and freed before it is counted: a child of vfork may be killed in
- * between, and then there is one more than the count says, not one less.
- */
-static void *take_free(struct crn_arena *a)
+void *crn_frame_take_free(struct crn_arena *a)
 {
 	uint64_t head = atomic_load_explicit(&a->free_head, memory_order_acquire);
 
@@ -386,7 +329,7 @@ static void *take_free(struct crn_arena *a)
 		return NULL;
 	atomic_fetch_sub_explicit(&a->free_count, 1, memory_order_relaxed);
 	while ((uint32_t)head) {
-		struct crn_free_frame *f = frame_at(a, (uint32_t)head);
+		struct crn_free_frame *f = crn_frame_at(a, (uint32_t)head);
 		/*
 		 * May read a page that somebody else just took: the tag then makes the exchange
 		 * fail.
@@ -403,7 +346,7 @@ static void *take_free(struct crn_arena *a)
 
 void *crn_frame_alloc(struct crn_arena *a)
 {
-	void *frame = take_free(a);
+	void *frame = crn_frame_take_free(a);
 	uintptr_t begin;
 
 	if (frame) {
@@ -424,12 +367,12 @@ void crn_frame_free(struct crn_arena *a, void *frame)
 	struct crn_free_frame *f = frame;
 	uint64_t head = atomic_load(&a->free_head), with;
 
-	CRN_ASSERT(((uintptr_t)frame & (CRN_PAGE_SIZE - 1)) == 0 && (uintptr_t)frame < a->end &&
-		(uintptr_t)frame >= atomic_load_explicit(&a->frames_begin, memory_order_relaxed));
+	CRN_ASSERT(((uintptr_t)frame & (CRN_PAGE_SIZE - 1)) == 0 &&
+		crn_is_frame(a, (uintptr_t)frame));
 	crn_frame_open(a, frame);
 	do {
 		atomic_store_explicit(&f->next, (uint32_t)head, memory_order_relaxed);
-		with = ((head >> 32) + 1) << 32 | frame_number(a, frame);
+		with = ((head >> 32) + 1) << 32 | crn_frame_number(a, frame);
 	} while (!atomic_compare_exchange_weak_explicit(
 		&a->free_head, &head, with, memory_order_release, memory_order_acquire));
 	atomic_fetch_add_explicit(&a->free_count, 1, memory_order_relaxed);
@@ -495,7 +438,7 @@ void crn_arena_check(const struct crn_arena *a)
 			(a->blocks.committed - a->blocks.begin) + (a->end - committed));
 	CRN_ASSERT(crn_arena_bytes(a) <= a->memory_max);
 	for (uint32_t n = (uint32_t)atomic_load(&((struct crn_arena *)a)->free_head); n; free++) {
-		struct crn_free_frame *f = frame_at(a, n);
+		struct crn_free_frame *f = crn_frame_at(a, n);
 
 		CRN_ASSERT((uintptr_t)f >= begin && (uintptr_t)f < a->end);
 		n = atomic_load(&f->next);

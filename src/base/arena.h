@@ -22,7 +22,8 @@
  *
  *	open blocks end <= blocks begin; blocks end <= frames_begin
  *	committed  <= memory_max           (bytes that may hold data)
- *	pages of [frames_begin, end) == free_count + frames owned by mirror, trackers and journal
+ *	pages of [frames_begin, end) == free_count + frames owned by mirror, trackers and journal,
+ *		and those that have become blocks
  *
  * Thread-safety: the caller holds the session's lock, or is the only thread, or (frames only, from
  * a write-fault handler) uses crn_frame_alloc, which is lock-free and async-signal-safe.
@@ -76,6 +77,12 @@ void crn_frame_free(struct crn_arena *a, void *frame);
  * changed.
  */
 int crn_frame_reserve(struct crn_arena *a, size_t count);
+/*
+ * What frames have been given is no room for blocks. If a block was refused for want of room, make
+ * such blocks of frames that nobody has, for good: 1. CAIRN_EMEMORY: of more free ones, perhaps; 0:
+ * that is not what is missing. Only where nobody counts on reserved frames.
+ */
+int crn_blocks_from_frames(struct crn_arena *a);
 /* For who can do without: is half of memory_max not in use? Any context. */
 bool crn_frames_plenty(const struct crn_arena *a);
 

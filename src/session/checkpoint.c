@@ -151,6 +151,17 @@ static bool give_up_oldest(cairn_t *c)
 	return true;
 }
 
+bool crn_blocks_made(cairn_t *c, uint64_t id)
+{
+	int got;
+
+	for (size_t n = 1; (got = crn_blocks_from_frames(c->arena)) == CAIRN_EMEMORY; n *= 2)
+		for (size_t i = 0; i < n; i++)
+			if (!c->marks.count || crn_mark_at(c, 0)->id >= id || !give_up_oldest(c))
+				return false;
+	return got;
+}
+
 static int marks_make_room(cairn_t *c)
 {
 	int err = marks_reserve(c);
@@ -335,31 +346,27 @@ static void note_failed(cairn_t *c, uint64_t id)
 	c->failed[c->failed_count++ % CRN_FAILED_KEPT] = id;
 }
 
-static bool failed_before(const cairn_t *c)
-{
-	return c->failed_count &&
-		c->failed[(c->failed_count - 1) % CRN_FAILED_KEPT] == c->last_id;
-}
-
 /* *lost is set if the past of the interval could not be kept; the new checkpoint is good. */
 static int end_interval(cairn_t *c, int *lost)
 {
 	struct crn_sink *sink;
-	bool discards;
+	bool discards = c->last_id && c->outgrown == c->last_id;
 	uint64_t pages;
 	int err;
 
 	if (c->ops->caps & CRN_TRACK_KEEPS)
 		return c->ops->interval_end(c->tracker, NULL);
 	pages = crn_journal_pages(c->journal);
-	/* An interval that memory has no room for must not make all checkpoints fail for ever. */
-	discards = *lost && failed_before(c);
 	sink = crn_journal_begin(c->journal, crn_mark_newest(c)->id, discards);
 	err = c->ops->interval_end(c->tracker, crn_tracing_wrap(c->tracing, sink));
 	if (err < 0) {
 		crn_journal_abort(c->journal);
+		if (*lost || err == CAIRN_EMEMORY)
+			c->outgrown = c->last_id + 1;
 		return err;
 	}
+	if (discards)
+		*lost = CAIRN_EMEMORY;
 	while ((err = crn_journal_commit(c->journal)) == CAIRN_EMEMORY) {
 		if (crn_journal_evict(c->journal))
 			continue;
@@ -469,6 +476,11 @@ int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 
 	if (err >= 0)
 		err = take(c, id, jump);
+	for (unsigned i = 0; err == CAIRN_EMEMORY && i < CRN_BLOCK_TRIES; i++) {
+		if (!crn_blocks_made(c, c->last_id + 1))
+			break;
+		err = take(c, id, jump);
+	}
 	crn_in_flight_end(c);
 	c->last_id++;
 	c->figures.checkpoints++;

@@ -199,6 +199,11 @@ struct cairn {
 	uint64_t last_id;
 	uint64_t failed[CRN_FAILED_KEPT];
 	size_t failed_count;
+	/*
+	 * The checkpoint that failed since memory has no room for the open interval, or 0. The next
+	 * one gives up the past, or all would fail for ever.
+	 */
+	uint64_t outgrown;
 
 	/* the newest thread asked for its stack, and the answer */
 	uintptr_t stack_thread, stack_low, stack_top;
@@ -406,6 +411,12 @@ void crn_marks_truncate(cairn_t *c, uint64_t id); /* drop all newer ones */
 int crn_marks_push(cairn_t *c, uint64_t id);
 /* What was kept is lost; so many marks are left, for what they note of mappings. */
 void crn_past_forget(cairn_t *c, size_t marks_left);
+/*
+ * Was a small block missing, and is there room for it now? If need be it comes from a checkpoint
+ * older than `id`. A call that ended with CAIRN_EMEMORY may be tried again then.
+ */
+bool crn_blocks_made(cairn_t *c, uint64_t id);
+#define CRN_BLOCK_TRIES 8 /* in one call: it may miss blocks of several sizes */
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
 /* The same, locked already, with its figures; NULL: memory alone. Not while the session rests. */
 int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "track/range_list.h"
 #include "base/copy.h"
+#include "base/status.h"
 
 void crn_range_list_open(struct crn_range_list *l, struct crn_arena *arena)
 {
@@ -36,6 +37,25 @@ int crn_range_list_add(struct crn_range_list *l, uintptr_t begin, uintptr_t end)
 	l->at[l->count].end = end;
 	l->count++;
 	return 0;
+}
+
+int crn_range_list_room(struct crn_range_list *l, size_t more)
+{
+	if (l->capacity - l->count >= more)
+		return 0;
+	crn_range_list_normalise(l);
+	/* If it stays half full, this would be done again soon. */
+	if (l->capacity - l->count < CRN_MAX(more, l->count) &&
+		crn_range_list_reserve(l, CRN_MAX(more, l->count)) < 0 &&
+		l->capacity - l->count < more)
+		return CAIRN_EMEMORY;
+	return 0;
+}
+
+int crn_range_list_put(struct crn_range_list *l, uintptr_t begin, uintptr_t end)
+{
+	CRN_TRY(crn_range_list_room(l, 1));
+	return crn_range_list_add(l, begin, end);
 }
 
 int crn_range_list_cut(struct crn_range_list *l, uintptr_t begin, uintptr_t end)

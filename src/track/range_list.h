@@ -28,6 +28,9 @@ void crn_range_list_close(struct crn_range_list *l);
 int crn_range_list_reserve(struct crn_range_list *l, size_t more);
 /* Append; grows the last entry if the range continues it. 0 or CAIRN_EMEMORY. */
 int crn_range_list_add(struct crn_range_list *l, uintptr_t begin, uintptr_t end);
+/* The same, but before the list grows it is normalised: ranges may come again and again. */
+int crn_range_list_room(struct crn_range_list *l, size_t more);
+int crn_range_list_put(struct crn_range_list *l, uintptr_t begin, uintptr_t end);
 /* Cut [begin, end) out of every entry. 0, or CAIRN_EMEMORY (nothing changed). */
 int crn_range_list_cut(struct crn_range_list *l, uintptr_t begin, uintptr_t end);
 /* Sort, and make one of entries that touch or overlap. */

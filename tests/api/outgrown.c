@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * outgrown TRACKER STRATEGY: an interval writes more than memory_max has room for. Its past is
- * lost, and what is older. One checkpoint may fail for that; the next one is good again, and so are
+ * lost, and what is older: at the stores, or (async, whose mirror has it) by the second checkpoint
+ * that has no room for it. One checkpoint may fail for that; the next one is good again, and so are
  * those that follow.
  */
+#include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
 #include "../lib/harness.h"
 
 #define PAGE  4096ul
-#define PAGES 6000ul /* memory_max has room for 4096 */
+#define PAGES 6000ul
 #define FEW   200ul
 
 static cairn_t *c;
 static uint8_t *area;
+static bool mirrored;
 
 static uint64_t taken(void)
 {
@@ -34,15 +38,23 @@ static void check(uint8_t few, uint8_t others)
 		CHECK(area[i * PAGE] == (i < FEW ? few : others));
 }
 
-static void outgrow(uint8_t byte)
+static void outgrow(uint8_t few, uint8_t others, uint8_t byte)
 {
 	uint64_t before = taken(), id;
 	int rc;
 
 	store_to(PAGES, byte);
-	CHECK_RC(cairn_rewind(c, before), CAIRN_EFAILED);
+	if (!mirrored)
+		CHECK_RC(cairn_rewind(c, before), CAIRN_EFAILED);
 	rc = cairn_checkpoint(c, &id);
 	CHECK(rc == CAIRN_TAKEN || rc == CAIRN_EMEMORY);
+	if (mirrored) { /* nothing is lost yet */
+		CHECK(rc == CAIRN_EMEMORY);
+		CHECK_OK(cairn_rewind(c, before));
+		check(few, others);
+		store_to(PAGES, byte);
+		CHECK_RC(cairn_checkpoint(c, &id), CAIRN_EMEMORY); /* another interval */
+	}
 	id = taken();
 	CHECK(cairn_rewind(c, before) < 0);
 	for (uint8_t n = 1; n < 20; n++) {
@@ -66,14 +78,16 @@ int main(int argc, char **argv)
 	options.tracker = argv[1];
 	options.strategy = argv[2];
 	options.surface = "none";
-	options.memory_max = 16 << 20;
+	mirrored = !strcmp(argv[1], "async");
+	options.memory_max = (mirrored ? 40 : 16) << 20; /* mirrors have 24 */
 	options.keep = 8;
 	area = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(area != MAP_FAILED);
+	store_to(PAGES, 1);
 	c = test_open(&options);
 	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
-	outgrow(50);
-	outgrow(100);
+	outgrow(1, 1, 50);
+	outgrow(66, 50, 100);
 	CHECK_OK(cairn_close(c));
 	return 0;
 }

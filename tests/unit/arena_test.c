@@ -63,6 +63,44 @@ static void limit_is_kept_and_nothing_is_lost(void **state)
 	crn_arena_check(arena);
 }
 
+/* One frame of three is free, then their neighbours, too. */
+static void frames_become_blocks(void **state)
+{
+	static char *frames[LIMIT / CRN_PAGE_SIZE], *small, *large;
+	size_t n = 0;
+
+	assert_int_equal(crn_blocks_from_frames(arena), 0);
+	while ((frames[n] = crn_frame_alloc(arena)))
+		n++;
+	while (crn_block_alloc(arena, 64)) /* what the blocks have left */
+		;
+	assert_int_equal(crn_blocks_from_frames(arena), CAIRN_EMEMORY);
+	for (size_t i = 0; i < n; i += 3)
+		crn_frame_free(arena, frames[i]);
+	assert_int_equal(crn_blocks_from_frames(arena), 1);
+	assert_int_equal(crn_blocks_from_frames(arena), 0);
+	assert_non_null(small = crn_block_alloc(arena, 64));
+	assert_int_equal(small[0] | small[63], 0);
+	assert_null(crn_block_alloc(arena, 4 * CRN_PAGE_SIZE));
+	assert_int_equal(crn_blocks_from_frames(arena), CAIRN_EMEMORY);
+	crn_arena_check(arena);
+	for (size_t i = n / 2; i < n; i++) {
+		if (i % 3 == 0)
+			continue;
+		memset(frames[i], 1, CRN_PAGE_SIZE);
+		crn_frame_free(arena, frames[i]);
+	}
+	assert_int_equal(crn_blocks_from_frames(arena), 1);
+	assert_non_null(large = crn_block_alloc(arena, 4 * CRN_PAGE_SIZE));
+	for (size_t i = 0; i < 4 * CRN_PAGE_SIZE; i++)
+		assert_int_equal(large[i], 0);
+	memset(large, 1, 4 * CRN_PAGE_SIZE);
+	crn_block_free(arena, large, 4 * CRN_PAGE_SIZE);
+	crn_block_free(arena, small, 64);
+	crn_arena_check(arena);
+	assert_ptr_equal(crn_block_alloc(arena, 4 * CRN_PAGE_SIZE), large);
+}
+
 static void blocks_are_zero_again(void **state)
 {
 	char *a = crn_block_alloc(arena, 5000), *b;
@@ -180,6 +218,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(frames_are_recycled_last_first, setup, teardown),
 		cmocka_unit_test_setup_teardown(limit_is_kept_and_nothing_is_lost, setup, teardown),
+		cmocka_unit_test_setup_teardown(frames_become_blocks, setup, teardown),
 		cmocka_unit_test_setup_teardown(blocks_are_zero_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(threads_never_share_a_frame, setup, teardown),
 		cmocka_unit_test_setup_teardown(ranges_are_cut_and_joined, setup, teardown),

@@ -307,16 +307,6 @@ static bool async_held(void *tracker, uintptr_t *begin, uintptr_t *end)
 
 /* ---- Page operations ----------------------------------------------------------------- */
 
-/* A program may empty the same pages again and again: they are joined before the list grows. */
-static void join_written(struct crn_async *t)
-{
-	if (t->dirty.count < t->dirty.capacity)
-		return;
-	crn_range_list_normalise(&t->dirty);
-	if (t->dirty.count > t->dirty.capacity / 2) /* or this would be done for each page */
-		(void)crn_range_list_reserve(&t->dirty, t->dirty.count);
-}
-
 static int async_unprotect(void *tracker, uintptr_t addr, size_t len)
 {
 	struct crn_async *t = tracker;
@@ -330,8 +320,7 @@ static int async_unprotect(void *tracker, uintptr_t addr, size_t len)
 		/* A sparse part has no slot: what appears there counts as written anyway. */
 		if (!crn_mirror_slot(&t->mirror, p))
 			continue;
-		join_written(t);
-		CRN_TRY(crn_range_list_add(&t->dirty, p, p + CRN_PAGE_SIZE));
+		CRN_TRY(crn_range_list_put(&t->dirty, p, p + CRN_PAGE_SIZE));
 	}
 	crn_hot_list_touch(&t->hot, crn_page_down(addr), crn_page_up(addr + len));
 	return 0;

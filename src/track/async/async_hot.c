@@ -139,7 +139,7 @@ static void evict(struct crn_async *t, struct crn_hot_entry *e)
 
 	e->slot = CRN_HOT_NO_SLOT;
 	/* Changed or not: another thread may write until it is protected. */
-	if (crn_range_list_add(&t->dirty, e->page, end) >= 0 &&
+	if (crn_range_list_put(&t->dirty, e->page, end) >= 0 &&
 		crn_range_list_add(&t->evicted, e->page, end) >= 0)
 		e->where = NULL;
 }

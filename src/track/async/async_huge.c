@@ -29,7 +29,7 @@ int crn_async_compare_huge(struct crn_async *t)
 		for (uintptr_t p = s->begin; p < s->end; p += CRN_PAGE_SIZE) {
 			if (!differs(t, p))
 				continue;
-			CRN_TRY(crn_range_list_add(&t->dirty, p, p + CRN_PAGE_SIZE));
+			CRN_TRY(crn_range_list_put(&t->dirty, p, p + CRN_PAGE_SIZE));
 			t->mixed = t->owed = true;
 		}
 	}

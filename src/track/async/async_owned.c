@@ -88,7 +88,7 @@ static int note_dropped(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
 	t->mixed = t->owed = true;
 	for (uintptr_t a = begin, b = end; crn_mirror_next(&t->mirror, &a, &b); a = b, b = end)
-		CRN_TRY(crn_range_list_add(&t->dirty, a, b));
+		CRN_TRY(crn_range_list_put(&t->dirty, a, b));
 	return 0;
 }
 

@@ -121,7 +121,7 @@ static int settle_guards(struct crn_async *t, uintptr_t begin, uintptr_t end, bo
 			uintptr_t at = runs[i].begin;
 
 			if (changed)
-				CRN_TRY(crn_range_list_add(&t->dirty, at, runs[i].end));
+				CRN_TRY(crn_range_list_put(&t->dirty, at, runs[i].end));
 			while (at < runs[i].end)
 				CRN_TRY((int)CRN_MIN(0, crn_pagemap_written(t->pagemap, &at,
 					runs[i].end, true, ignored, CRN_ARRAY_SIZE(ignored))));
@@ -176,7 +176,7 @@ static int each_populated(
 				CRN_TRY(crn_mirror_fill(
 					&t->mirror, runs[i].begin, runs[i].end, false));
 			else
-				CRN_TRY(crn_range_list_add(&t->dirty, runs[i].begin, runs[i].end));
+				CRN_TRY(crn_range_list_put(&t->dirty, runs[i].begin, runs[i].end));
 		}
 	}
 	return 0;
@@ -187,7 +187,7 @@ static int dirty_mirrored(struct crn_async *t, uintptr_t begin, uintptr_t end)
 	uintptr_t a = begin, b = end;
 
 	for (; crn_mirror_next(&t->mirror, &a, &b); a = b, b = end)
-		CRN_TRY(crn_range_list_add(&t->dirty, a, b));
+		CRN_TRY(crn_range_list_put(&t->dirty, a, b));
 	return 0;
 }
 
@@ -257,7 +257,7 @@ static int watch_backed(struct crn_async *t, struct crn_span *s, bool changed)
 	uintptr_t begin = s->begin, end = s->end;
 
 	if (changed)
-		CRN_TRY(crn_range_list_add(&t->dirty, begin, end));
+		CRN_TRY(crn_range_list_put(&t->dirty, begin, end));
 	if (!shared)
 		CRN_TRY(crn_async_swap_in(t, begin, end));
 	CRN_TRY(arm_backed(t, s));

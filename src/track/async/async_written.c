@@ -63,7 +63,7 @@ static int scan_run(struct crn_async *t, scan_fn *scan, struct crn_range_list *l
 		uintptr_t from = cursor;
 		long n;
 
-		if (crn_range_list_reserve(l, SCAN_ROOM) < 0 && l->count == l->capacity)
+		if (crn_range_list_room(l, SCAN_ROOM) < 0 && l->count == l->capacity)
 			return CAIRN_EMEMORY;
 		n = scan(t->pagemap, &cursor, end, protect, l->at + l->count,
 			CRN_MIN(l->capacity - l->count, SCAN_BATCH));
@@ -190,7 +190,7 @@ static int accept_fed(struct crn_async *t)
 				doubt = CRN_FEED_DOUBT;
 			if (fed != FED_WATCHED)
 				continue;
-			CRN_TRY(crn_range_list_add(&t->dirty, p, p + CRN_PAGE_SIZE));
+			CRN_TRY(crn_range_list_put(&t->dirty, p, p + CRN_PAGE_SIZE));
 			CRN_TRY(crn_async_note_owned(t, p));
 			t->mixed = t->owed = true;
 		}
@@ -393,7 +393,7 @@ static int compare_open(struct crn_async *t)
 				!crn_async_doubtful(t, p, p + CRN_PAGE_SIZE) &&
 				crn_guarded_same(*slot, (const void *)p))
 				continue;
-			CRN_TRY(crn_range_list_add(&t->dirty, p, p + CRN_PAGE_SIZE));
+			CRN_TRY(crn_range_list_put(&t->dirty, p, p + CRN_PAGE_SIZE));
 			t->mixed = t->owed = true;
 		}
 	}
@@ -474,7 +474,7 @@ int crn_async_after_adopt(struct crn_async *t)
 
 		for (uintptr_t p = run.begin; p < run.end; p += CRN_PAGE_SIZE) {
 			if (judge(t, p) == FED_WATCHED) {
-				CRN_TRY(crn_range_list_add(&t->dirty, p, p + CRN_PAGE_SIZE));
+				CRN_TRY(crn_range_list_put(&t->dirty, p, p + CRN_PAGE_SIZE));
 				continue;
 			}
 			bring_to_life(p);
