@@ -129,6 +129,11 @@ static bool on_evicted(struct crn_track_env *env, size_t i, uintptr_t *begin, ui
 	return true;
 }
 
+static size_t on_promotions(struct crn_track_env *env)
+{
+	return ((const cairn_t *)env)->promoted_count;
+}
+
 static bool on_promoted(struct crn_track_env *env, size_t i, uintptr_t *page, uint32_t *slot)
 {
 	const cairn_t *c = (cairn_t *)env;
@@ -174,6 +179,7 @@ static void fill_tables(cairn_t *c)
 		.decide = on_decide,
 		.cool = on_cool,
 		.evicted = on_evicted,
+		.promotions = on_promotions,
 		.promoted = on_promoted,
 		.refused = on_refused,
 	};

@@ -143,9 +143,11 @@ void crn_hot_evict(struct crn_speculation *s, struct crn_working_set *ws, uint32
 /* ---- Order ---------------------------------------------------------------------------- */
 
 /*
- * Heap sort by the first word of each item, in place: both lists can be long, and there is no
- * stack for a recursion. An item is two words.
+ * By the first word of each item, in place: short lists by insertion, others by a heap, for there
+ * is no stack for a recursion. Pages are promoted in order, mostly. An item is two words.
  */
+#define SHORT 64u
+
 struct item {
 	uintptr_t key, value;
 };
@@ -168,10 +170,24 @@ static void sift(struct item *at, size_t from, size_t count)
 	at[from] = moved;
 }
 
+static void insert(struct item *at, size_t i)
+{
+	struct item moved = at[i];
+
+	for (; i && at[i - 1].key > moved.key; i--)
+		at[i] = at[i - 1];
+	at[i] = moved;
+}
+
 static void sort(void *items, size_t count)
 {
 	struct item *at = items;
+	size_t sorted = 1;
 
+	while (sorted < count && (count <= SHORT || at[sorted].key >= at[sorted - 1].key))
+		insert(at, sorted++);
+	if (sorted >= count)
+		return;
 	for (size_t i = count / 2; i-- > 0;)
 		sift(at, i, count);
 	for (size_t i = count; i-- > 1;) {

@@ -40,17 +40,55 @@ struct crn_hot_entry *crn_hot_list_find(const struct crn_hot_list *l, uintptr_t 
 	return i < l->count && l->at[i].page == page ? &l->at[i] : NULL;
 }
 
-struct crn_hot_entry *crn_hot_list_add(struct crn_hot_list *l, uintptr_t page, void *where)
+static int room_for(struct crn_hot_list *l, size_t more)
 {
 	struct crn_arena *arena = l->env->arena;
-	size_t at = crn_hot_list_from(l, page);
 
-	if (at < l->count && l->at[at].page == page)
+	CRN_TRY(crn_table_grow(arena, (void **)&l->at, &l->capacity, l->count, l->count + more,
+		sizeof(*l->at)));
+	return crn_table_grow(arena, (void **)&l->copies, &l->copy_capacity, l->copy_count,
+		l->count + more, sizeof(*l->copies));
+}
+
+void crn_hot_list_spread(struct crn_hot_list *l, size_t count)
+{
+	size_t to;
+
+	if (count < 2 || room_for(l, count) < 0)
+		return;
+	for (to = l->capacity; l->count;)
+		l->at[--to] = l->at[--l->count];
+	l->tail = to;
+	l->spread = true;
+}
+
+void crn_hot_list_gather(struct crn_hot_list *l)
+{
+	if (l->spread)
+		while (l->tail < l->capacity)
+			l->at[l->count++] = l->at[l->tail++];
+	l->spread = false;
+}
+
+/* Where the page's entry is, or is to be. */
+static size_t place_of(struct crn_hot_list *l, uintptr_t page)
+{
+	if (!l->spread)
+		return crn_hot_list_from(l, page);
+	while (l->tail < l->capacity && l->at[l->tail].page <= page)
+		l->at[l->count++] = l->at[l->tail++];
+	return l->count && l->at[l->count - 1].page == page ? l->count - 1 : l->count;
+}
+
+struct crn_hot_entry *crn_hot_list_add(
+	struct crn_hot_list *l, uintptr_t page, void *where, bool *made)
+{
+	size_t at = place_of(l, page);
+
+	*made = at == l->count || l->at[at].page != page;
+	if (!*made)
 		return &l->at[at];
-	if (crn_table_grow(arena, (void **)&l->at, &l->capacity, l->count, l->count + 1,
-		    sizeof(*l->at)) < 0 ||
-		crn_table_grow(arena, (void **)&l->copies, &l->copy_capacity, l->copy_count,
-			l->count + 1, sizeof(*l->copies)) < 0)
+	if (!l->spread && room_for(l, 1) < 0)
 		return NULL;
 	for (size_t i = l->count; i > at; i--)
 		l->at[i] = l->at[i - 1];

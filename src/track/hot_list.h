@@ -63,6 +63,8 @@ struct crn_hot_list {
 	void *tracker;
 	struct crn_hot_entry *at;
 	size_t count, capacity;
+	size_t tail; /* spread: entries from here to the capacity follow the first `count` */
+	bool spread;
 	/*
 	 * At the end of an interval: the frames have changed hands and these have still to be
 	 * filled, all at once. In between the caches would lose the tables to each copy.
@@ -92,8 +94,19 @@ void crn_hot_list_close(struct crn_hot_list *l);
 /* The index of the first entry at or above the page, or count. */
 size_t crn_hot_list_from(const struct crn_hot_list *l, uintptr_t page);
 struct crn_hot_entry *crn_hot_list_find(const struct crn_hot_list *l, uintptr_t page); /* or NULL */
-/* The entry of the page, made if need be. NULL: no memory. */
-struct crn_hot_entry *crn_hot_list_add(struct crn_hot_list *l, uintptr_t page, void *where);
+/*
+ * The entry of the page, made if need be: then it has no slot, and counts as changed. NULL: no
+ * memory. The entry's address is good until the next call.
+ */
+struct crn_hot_entry *crn_hot_list_add(
+	struct crn_hot_list *l, uintptr_t page, void *where, bool *made);
+/*
+ * Up to `count` pages come now, in order: that moves each entry twice, not once for each page.
+ * Until the list is gathered again only crn_hot_list_add may be called. Without memory nothing is
+ * spread, and the pages are added one by one.
+ */
+void crn_hot_list_spread(struct crn_hot_list *l, size_t count);
+void crn_hot_list_gather(struct crn_hot_list *l);
 /* Take out the entries whose `where` is NULL. */
 void crn_hot_list_sweep(struct crn_hot_list *l);
 /* The entries of [begin, end) are touched, until the interval ends. */

@@ -3,6 +3,8 @@
 #include "base/copy.h"
 #include "base/status.h"
 
+#define SHORT 64 /* entries: sorted by insertion */
+
 void crn_range_list_open(struct crn_range_list *l, struct crn_arena *arena)
 {
 	crn_fill(l, 0, sizeof(*l));
@@ -112,21 +114,76 @@ static void sift_down(struct crn_page_run *a, size_t root, size_t count)
 	}
 }
 
-void crn_range_list_normalise(struct crn_range_list *l)
+static void sort_by_heap(struct crn_page_run *a, size_t count)
 {
-	struct crn_page_run *a = l->at, swap;
-	size_t kept = 0;
+	struct crn_page_run swap;
 
-	if (l->count < 2)
-		return;
-	for (size_t i = l->count / 2; i-- > 0;)
-		sift_down(a, i, l->count);
-	for (size_t n = l->count; n-- > 1;) {
+	for (size_t i = count / 2; i-- > 0;)
+		sift_down(a, i, count);
+	for (size_t n = count; n-- > 1;) {
 		swap = a[0];
 		a[0] = a[n];
 		a[n] = swap;
 		sift_down(a, 0, n);
 	}
+}
+
+static void sort_by_insertion(struct crn_page_run *a, size_t count)
+{
+	for (size_t n = 1; n < count; n++) {
+		struct crn_page_run moved = a[n];
+		size_t i = n;
+
+		for (; i && a[i - 1].begin > moved.begin; i--)
+			a[i] = a[i - 1];
+		a[i] = moved;
+	}
+}
+
+/* A sorted tail behind a sorted head: to its places. `spare` has room for it, and is zeros. */
+static void merge(struct crn_page_run *a, size_t head, size_t tail, struct crn_page_run *spare)
+{
+	size_t bytes = tail * sizeof(*a);
+
+	crn_copy(spare, a + head, bytes);
+	for (size_t to = head + tail, t = tail; t;) {
+		bool from_head = head && a[head - 1].begin > spare[t - 1].begin;
+
+		a[--to] = from_head ? a[--head] : spare[--t];
+	}
+	crn_fill(spare, 0, bytes);
+}
+
+/* Much of a list is in order already, or what has come since it was is short. */
+static void sort(struct crn_range_list *l)
+{
+	struct crn_page_run *a = l->at;
+	size_t head = 1, tail;
+
+	while (head < l->count && a[head - 1].begin <= a[head].begin)
+		head++;
+	tail = l->count - head;
+	if (!tail)
+		return;
+	if (l->capacity - l->count < tail) {
+		sort_by_heap(a, l->count);
+		return;
+	}
+	if (tail <= SHORT)
+		sort_by_insertion(a + head, tail);
+	else
+		sort_by_heap(a + head, tail);
+	merge(a, head, tail, a + l->count);
+}
+
+void crn_range_list_normalise(struct crn_range_list *l)
+{
+	struct crn_page_run *a = l->at;
+	size_t kept = 0;
+
+	if (l->count < 2)
+		return;
+	sort(l);
 	for (size_t i = 1; i < l->count; i++) {
 		if (a[i].begin <= a[kept].end)
 			a[kept].end = CRN_MAX(a[kept].end, a[i].end);

@@ -111,9 +111,10 @@ struct crn_predictor {
 	bool (*decide)(struct crn_track_env *env);
 	/* Memory is short: fills the list of evictions. False if nothing is hot. */
 	bool (*cool)(struct crn_track_env *env);
-	/* Entry i of the lists; false: there is none. Sorted by address. */
+	/* Entry i of the lists; false: there is none. Sorted by address. How many promotions. */
 	bool (*evicted)(struct crn_track_env *env, size_t i, uintptr_t *begin, uintptr_t *end);
 	bool (*promoted)(struct crn_track_env *env, size_t i, uintptr_t *page, uint32_t *slot);
+	size_t (*promotions)(struct crn_track_env *env);
 	void (*refused)(struct crn_track_env *env, uintptr_t page);
 	/*
 	 * At a write fault: which pages around it to save and open as well. NULL: none. Any

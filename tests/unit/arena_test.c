@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -181,6 +182,47 @@ static void ranges_are_cut_and_joined(void **state)
 	crn_range_list_close(&l);
 }
 
+#define PLACES 1000
+
+/* Each list begins in order; what follows is short or long, and may not fit beside it once more. */
+static void ranges_come_in_any_order(void **state)
+{
+	static bool wanted[PLACES + 2];
+	uint32_t seed = 1;
+
+	for (size_t n = 2; n < 300; n++) {
+		struct crn_range_list l;
+		size_t kept = 0;
+
+		crn_range_list_open(&l, arena);
+		memset(wanted, 0, sizeof(wanted));
+		for (size_t i = 0; i < n; i++) {
+			size_t at = i, pages = 1 + i % 2;
+
+			seed = seed * 1664525 + 1013904223;
+			if (i >= n * (n % 5) / 4)
+				at = (seed >> 16) % PLACES;
+			memset(wanted + at, true, pages);
+			if (n % 3)
+				assert_int_equal(crn_range_list_reserve(&l, n), 0);
+			assert_int_equal(crn_range_list_add(&l, at * CRN_PAGE_SIZE,
+						 (at + pages) * CRN_PAGE_SIZE), 0);
+		}
+		crn_range_list_normalise(&l);
+		for (size_t i = 0; i < l.count; i++) {
+			assert_true(!i || l.at[i - 1].end < l.at[i].begin);
+			for (uintptr_t at = l.at[i].begin; at < l.at[i].end; at += CRN_PAGE_SIZE)
+				assert_true(wanted[at / CRN_PAGE_SIZE]);
+		}
+		for (size_t i = 0; i < PLACES + 2; i++)
+			kept += wanted[i];
+		assert_int_equal(crn_range_list_pages(&l), kept);
+		for (size_t i = l.count; i < l.capacity; i++)
+			assert_int_equal(l.at[i].begin | l.at[i].end, 0);
+		crn_range_list_close(&l);
+	}
+}
+
 static void mirror_keeps_pages_apart(void **state)
 {
 	struct crn_track_env env = { .arena = arena };
@@ -222,6 +264,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(blocks_are_zero_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(threads_never_share_a_frame, setup, teardown),
 		cmocka_unit_test_setup_teardown(ranges_are_cut_and_joined, setup, teardown),
+		cmocka_unit_test_setup_teardown(ranges_come_in_any_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(mirror_keeps_pages_apart, setup, teardown),
 	};
 

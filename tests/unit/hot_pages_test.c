@@ -124,6 +124,11 @@ static bool on_promoted(struct crn_track_env *env, size_t i, uintptr_t *page, ui
 	return true;
 }
 
+static size_t on_promotions(struct crn_track_env *env)
+{
+	return (size_t)__builtin_popcountll(chooser.promote);
+}
+
 static void on_refused(struct crn_track_env *env, uintptr_t page)
 {
 	assert_true(chooser.hot & bit(page));
@@ -146,7 +151,8 @@ static struct rig *rig_with_chooser(const struct crn_tracker_ops *ops, uint32_t 
 	rig = r;
 	chooser = (struct chooser){ .predictor = {
 		.written = on_written, .granted = on_granted, .decide = on_decide, .cool = on_cool,
-		.evicted = on_evicted, .promoted = on_promoted, .refused = on_refused,
+		.evicted = on_evicted, .promoted = on_promoted, .promotions = on_promotions,
+		.refused = on_refused,
 	} };
 	chooser.predictor.changed = &chooser.changed;
 	r->env.predictor = &chooser.predictor;

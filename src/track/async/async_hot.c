@@ -147,12 +147,12 @@ static void evict(struct crn_async *t, struct crn_hot_entry *e)
 static void evict_listed(struct crn_async *t)
 {
 	uintptr_t begin, end;
-	size_t i = 0;
+	size_t i = 0, at = 0;
 
 	while (t->env->predictor->evicted(t->env, i++, &begin, &end))
-		for (size_t at = crn_hot_list_from(&t->hot, begin);
-			at < t->hot.count && t->hot.at[at].page < end; at++)
-			evict(t, &t->hot.at[at]);
+		for (; at < t->hot.count && t->hot.at[at].page < end; at++)
+			if (t->hot.at[at].page >= begin)
+				evict(t, &t->hot.at[at]);
 	if (i > 1)
 		crn_hot_list_sweep(&t->hot);
 }
@@ -167,22 +167,20 @@ static bool listed(const struct crn_range_list *l, uintptr_t page)
 
 static void promote(struct crn_async *t, uintptr_t page, uint32_t slot)
 {
-	struct crn_hot_entry *e = crn_hot_list_find(&t->hot, page);
 	void **where = crn_mirror_slot(&t->mirror, page);
+	struct crn_hot_entry *e = NULL;
+	bool made;
 
-	/* It could not be evicted once, and has stayed: it has been looked at. */
-	if (e) {
-		e->slot = slot;
-		return;
-	}
 	if (where && crn_async_steady(t, page))
-		e = crn_hot_list_add(&t->hot, page, where);
+		e = crn_hot_list_add(&t->hot, page, where, &made);
 	if (!e) {
 		if (t->refused_count < CRN_ARRAY_SIZE(t->refused))
 			t->refused[t->refused_count++] = page;
 		return;
 	}
 	e->slot = slot;
+	if (!made) /* it could not be evicted once, and has stayed: it has been looked at */
+		return;
 	e->old = *where;
 	e->changed = listed(&t->dirty, page);
 }
@@ -206,8 +204,10 @@ static struct tally heed(struct crn_async *t)
 
 	evict_listed(t);
 	crn_range_list_normalise(&t->dirty);
+	crn_hot_list_spread(&t->hot, t->env->predictor->promotions(t->env));
 	for (size_t i = 0; t->env->predictor->promoted(t->env, i, &page, &slot); i++)
 		promote(t, page, slot);
+	crn_hot_list_gather(&t->hot);
 	for (size_t i = 0; i < t->refused_count; i++)
 		t->env->predictor->refused(t->env, t->refused[i]);
 	t->refused_count = 0;

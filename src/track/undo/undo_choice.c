@@ -102,12 +102,12 @@ static void evict(struct crn_undo_pages *u, struct crn_hot_entry *e)
 static void evict_listed(struct crn_undo_pages *u)
 {
 	uintptr_t begin, end;
-	size_t i = 0;
+	size_t i = 0, at = 0;
 
 	while (u->env->predictor->evicted(u->env, i++, &begin, &end))
-		for (size_t at = crn_hot_list_from(&u->hot, begin);
-			at < u->hot.count && u->hot.at[at].page < end; at++)
-			evict(u, &u->hot.at[at]);
+		for (; at < u->hot.count && u->hot.at[at].page < end; at++)
+			if (u->hot.at[at].page >= begin)
+				evict(u, &u->hot.at[at]);
 	if (i > 1)
 		crn_hot_list_sweep(&u->hot);
 }
@@ -124,7 +124,8 @@ static void refuse(struct crn_undo_pages *u, uintptr_t page)
 static void list(struct crn_undo_pages *u, undo_word *w, uintptr_t page, uint32_t slot)
 {
 	uintptr_t word = undo_get(w);
-	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, page, w);
+	bool made;
+	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, page, w, &made);
 
 	if (!e) {
 		refuse(u, page);
@@ -144,6 +145,7 @@ void undo_heed(struct crn_undo_pages *u)
 	uint32_t slot;
 
 	evict_listed(u);
+	crn_hot_list_spread(&u->hot, u->env->predictor->promotions(u->env));
 	for (size_t i = 0; u->env->predictor->promoted(u->env, i, &page, &slot); i++) {
 		struct undo_area *a = undo_find(u, page);
 		uintptr_t word = a ? undo_get(undo_word_of(a, page)) : 0;
@@ -153,6 +155,7 @@ void undo_heed(struct crn_undo_pages *u)
 		else if (word & UNDO_OPEN)
 			list(u, undo_word_of(a, page), page, slot);
 	}
+	crn_hot_list_gather(&u->hot);
 }
 
 /*

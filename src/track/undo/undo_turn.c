@@ -151,7 +151,8 @@ static int hand(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct c
 /* A page that cannot be protected, or must not be, has become hot in this interval. */
 static bool list(struct crn_undo_pages *u, undo_word *w, uintptr_t page)
 {
-	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, page, w);
+	bool made;
+	struct crn_hot_entry *e = crn_hot_list_add(&u->hot, page, w, &made);
 
 	if (!e)
 		return false; /* it is found in saved[] again */
