@@ -26,6 +26,25 @@ _Static_assert(CRN_QUARTERS < CRN_HALVES && CRN_HALVES == 1 && CRN_HALVES < CRN_
 /* A restore may put it back: it was the same at every checkpoint. */
 uint8_t crn_guarded_registers;
 
+#define BMI1	     (1u << 3) /* in leaf 7 */
+#define AVX2	     (1u << 5)
+#define AVX2_STATE   0x6u /* all of these registers, in XCR0 */
+#define AVX512	     (BMI1 | 1u << 16 | 1u << 17 | 1u << 30) /* F, DQ and BW */
+#define AVX512_STATE 0xe6u
+
+/*
+ * Where the registers of whole lines exist but cannot be used (no DQ or BW), halves cannot either:
+ * to write one clears what lies above it.
+ */
+enum crn_registers crn_registers_for(unsigned features, unsigned state)
+{
+	if ((features & AVX512) == AVX512 && (state & AVX512_STATE) == AVX512_STATE)
+		return CRN_LINES_WHOLE;
+	if (features & AVX2 && (state & AVX512_STATE) == AVX2_STATE)
+		return CRN_HALVES;
+	return CRN_QUARTERS;
+}
+
 /* SAFETY: in a signal handler; addresses are compared. */
 uintptr_t crn_guarded_resume(uintptr_t pc)
 {

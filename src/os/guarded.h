@@ -52,6 +52,8 @@ enum crn_registers {
 	CRN_LINES_WHOLE, /* AVX-512F, DQ and BW */
 };
 extern uint8_t crn_guarded_registers __attribute__((visibility("hidden")));
+/* The widest that may be used. EBX of CPUID leaf 7, and what the kernel keeps (XCR0). */
+enum crn_registers crn_registers_for(unsigned features, unsigned state);
 
 /* `old` NULL: zeros. */
 bool crn_guarded_same(const void *old, const void *live);

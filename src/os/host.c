@@ -277,12 +277,6 @@ static uint64_t hardware_caps2(void)
 	return 0;
 }
 
-#define BMI1	     (1u << 3) /* in leaf 7 */
-#define AVX2	     (1u << 5)
-#define AVX2_STATE   0x6u /* all of these registers, in XCR0 */
-#define AVX512	     (BMI1 | 1u << 16 | 1u << 17 | 1u << 30) /* F, DQ and BW */
-#define AVX512_STATE 0xe6u
-
 /* What is switched on, and part of what the kernel saves. */
 static unsigned kept_state(void)
 {
@@ -294,21 +288,6 @@ static unsigned kept_state(void)
 	return a;
 }
 
-/*
- * `features`: EBX of leaf 7. Where the registers of whole lines exist but cannot be used (no DQ or
- * BW), halves cannot either: to write one clears what lies above it.
- */
-static enum crn_registers choose_registers(unsigned features)
-{
-	unsigned state = kept_state();
-
-	if ((features & AVX512) == AVX512 && (state & AVX512_STATE) == AVX512_STATE)
-		return CRN_LINES_WHOLE;
-	if (features & AVX2 && (state & AVX512_STATE) == AVX2_STATE)
-		return CRN_HALVES;
-	return CRN_QUARTERS;
-}
-
 static void probe_processor(struct crn_host *h)
 {
 	unsigned a, b, c, d;
@@ -316,7 +295,7 @@ static void probe_processor(struct crn_host *h)
 
 	if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
 		h->pkeys = c & 1u << 4; /* OSPKE: the kernel has switched them on */
-		crn_guarded_registers = choose_registers(b);
+		crn_guarded_registers = crn_registers_for(b, kept_state());
 	}
 	if (__get_cpuid_count(0xd, 0, &a, &b, &c, &d))
 		h->xsave_size = b;

@@ -318,6 +318,33 @@ static void half_registers_survive(void **state)
 	munmap(none, CRN_PAGE_SIZE);
 }
 
+/* Writing a half clears what lies above it: none may be written where that is not saved. */
+static void registers_fit_the_processor(void **state)
+{
+	enum { BMI1 = 1 << 3, AVX2 = 1 << 5, F = 1 << 16, DQ = 1 << 17, BW = 1 << 30 };
+	enum { X87 = 1, HALF_STATE = X87 | 6, WIDE_STATE = HALF_STATE | 0xe0 };
+	static const struct {
+		unsigned features, state;
+		enum crn_registers registers;
+	} rows[] = {
+		{ BMI1 | AVX2 | F | DQ | BW, WIDE_STATE, CRN_LINES_WHOLE },
+		{ BMI1 | AVX2 | F | DQ | BW, WIDE_STATE | 1 << 9, CRN_LINES_WHOLE },
+		{ BMI1 | AVX2 | F | BW, WIDE_STATE, CRN_QUARTERS },
+		{ BMI1 | AVX2 | F | DQ, WIDE_STATE, CRN_QUARTERS },
+		{ AVX2 | F | DQ | BW, WIDE_STATE, CRN_QUARTERS },
+		{ BMI1 | AVX2 | F | DQ | BW, HALF_STATE, CRN_HALVES },
+		{ BMI1 | AVX2 | F | DQ | BW, X87 | 2, CRN_QUARTERS },
+		{ BMI1 | AVX2, HALF_STATE, CRN_HALVES },
+		{ BMI1, HALF_STATE, CRN_QUARTERS },
+		{ BMI1 | AVX2, X87 | 2, CRN_QUARTERS },
+		{ BMI1 | AVX2, 0, CRN_QUARTERS },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(crn_registers_for(rows[i].features, rows[i].state),
+			rows[i].registers);
+}
+
 /* ---- Registers of a whole line ------------------------------------------------------------- */
 
 static bool has(enum crn_registers kind)
@@ -398,6 +425,7 @@ int main(void)
 		cmocka_unit_test(vector_registers_survive),
 		cmocka_unit_test(first_line_from_a_hint),
 		cmocka_unit_test(unreadable_pages_are_failures),
+		cmocka_unit_test(registers_fit_the_processor),
 		cmocka_unit_test(half_registers_survive),
 		cmocka_unit_test(wide_registers_survive),
 	};
