@@ -45,6 +45,7 @@ class Program(Needing):
     load: Callable[[Server, int], float]  # so many requests; requests per second
     full: int  # requests of a load as in the paper
     quick: int
+    privileges_dropped: bool = False  # before it starts: a user of its own runs it
 
 
 def _run(command: list[str], what: str) -> str:
@@ -141,6 +142,7 @@ PROGRAMS = {
             _transactions,
             5_000,
             500,
+            privileges_dropped=True,
         ),
         Program("bind", ("named", "dnsperf"), "queries", BindServer, _queries, 500_000, 20_000),
         Program(

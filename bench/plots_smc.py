@@ -9,7 +9,7 @@ from typing import Any
 
 from plots import BLACK, GREY, canvas, headline, legend_beside, look, save
 
-TRACKERS = ("async", "uffd", "mprotect")
+TRACKERS = ("async", "async+caps", "uffd", "mprotect")
 # Perfect by definition, for tests, or too like another one.
 UNSHOWN = ("oracle", "oracle-count", "random", "active-fifo")
 TICKS = (1, 1.5, 2, 3, 5, 8, 15, 30, 50, 100, 200)

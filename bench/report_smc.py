@@ -7,6 +7,8 @@ from collections.abc import Callable
 from math import exp, log
 from statistics import median
 
+from smc import FED
+
 MakeSection = Callable[..., object]
 
 DEFAULT = "decay"  # what strategy `auto` takes
@@ -149,6 +151,8 @@ def figure2(lines: list[dict], section: MakeSection) -> list[object]:
             "size) as multiples of the bare server's; what was taken. The best strategy of each "
             f"tracker and surface is marked. {HISTASE} {prices(mine)}"
         )
+        if any(line["tracker"] == FED for line in mine):
+            text += f" {FED}: the processes have the capabilities that a feed takes."
         title = f"SMC Figure 2: {program}"
         found.append(section(title, text.strip(), head, rows, f"smc_{program}.png", below))
     return found

@@ -162,7 +162,7 @@ def group_of(part: str) -> str:
 def steps_of(part: str, settings: smc.Settings) -> int:
     """How many runs it will report, for the estimate of the time that is left."""
     if part.startswith("smc."):
-        return smc.steps(settings)
+        return smc.steps(part.removeprefix("smc."), settings)
     if part in LMC:
         return lmc_parts.steps(part, settings)
     return hmmsearch.steps(settings) if part == hmmsearch.NAME else 1

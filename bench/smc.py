@@ -13,6 +13,7 @@ included. A variant that cannot be run is a line with its reason.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -30,6 +31,8 @@ from servers import Server, ServerError, processor_seconds
 from throughput import measured
 
 TRACKERS = ("async", "uffd", "mprotect")
+FED = "async+caps"  # async, where the processes would have no feed for want of capabilities
+CAPABILITIES = ("bpf", "perfmon", "sys_admin")
 SURFACES = ("program", "all")
 STRATEGIES = ("none", "last", "active-rnd", "active-fifo", "active-cks", "gspec", "histase",
               "decay")  # fmt: skip
@@ -69,7 +72,7 @@ class Variant:
     def under(self, cairn: str, profile: Path) -> list[str]:
         if self.bare:
             return []
-        tracker = "auto" if self.tracker == "any" else self.tracker
+        tracker = "auto" if self.tracker == "any" else self.tracker.split("+")[0]
         options = ["--at", "wait", "--tracker", tracker, "--surface", self.surface]
         strategy = self.strategy + (f":profile={profile}" if self.strategy == BOUND else "")
         return [cairn, "run", "--stats=json", *options, "--strategy", strategy, "--"]
@@ -88,18 +91,25 @@ def strategies(settings: Settings) -> list[str]:
     return known
 
 
-def variants(settings: Settings) -> list[Variant]:
+def trackers(settings: Settings, program: Program) -> tuple[str, ...]:
+    if settings.toy:
+        return ("async",)
+    feed = program.privileges_dropped and os.geteuid() == 0 and "async" in settings.trackers
+    return (*settings.trackers, FED) if feed else settings.trackers
+
+
+def variants(settings: Settings, program: Program) -> list[Variant]:
     found = [Variant("", "", "")]
     names = strategies(settings)
     for surface in ("all",) if settings.toy else settings.surfaces:
-        for tracker in ("async",) if settings.toy else settings.trackers:
+        for tracker in trackers(settings, program):
             found += [Variant(surface, tracker, name) for name in names]
         found.append(Variant(surface, "any", BOUND))
     return found
 
 
-def steps(settings: Settings) -> int:
-    return settings.rounds * len(variants(settings))
+def steps(name: str, settings: Settings) -> int:
+    return settings.rounds * len(variants(settings, PROGRAMS[name]))
 
 
 # ---- one run
@@ -141,6 +151,8 @@ def one_run(
     cairn = settings.cairn()
     # One folder for all: a database is filled once, by the bare server, which comes first.
     server = program.make(folder / "server", variant.under(cairn, folder / "profile"))
+    if variant.tracker == FED:
+        server.capabilities = CAPABILITIES
     made: list[int] = []
 
     def once(count: int) -> float:
@@ -215,7 +227,7 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     requests = requests if settings.toy or settings.quick else program.full
     folder = Path(tempfile.mkdtemp(prefix="cairn-bench-"))
     folder.chmod(0o755)
-    found = Found(variants(settings))
+    found = Found(variants(settings, program))
 
     def make(variant: Variant) -> dict[str, Any]:
         if variant.strategy == BOUND and not (folder / "profile").exists():

@@ -113,6 +113,7 @@ class Server:
     program = ""
     stop_signal = signal.SIGTERM
     user: str | None = None  # who runs it; None: the caller
+    capabilities: tuple[str, ...] = ()  # that it keeps as that user
     kills_its_group = False  # a session of its own, or our process would be killed with it
 
     def __init__(self, folder: Path, under: list[str], port: int | None = None) -> None:
@@ -137,18 +138,29 @@ class Server:
         program = shutil.which(self.program, path=search_path()) or self.program
         return [*self.under, program, *self.arguments()]
 
+    def _starting(self) -> tuple[list[str], str | None]:
+        """The command, and who starts it: it is root that gives capabilities away."""
+        command = tied(self.command())
+        if not self.user or not self.capabilities:
+            return command, self.user
+        names = ",".join(f"+{name}" for name in self.capabilities)
+        who = [f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
+        kept = [f"--inh-caps={names}", f"--ambient-caps={names}"]
+        return ["setpriv", *who, *kept, "--", *command], None
+
     def start(self, patience: float = PATIENCE) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)  # servers that drop privileges read from here
         self.prepare()
+        command, user = self._starting()
         with self.log.open("ab") as out, self.errors.open("ab") as err:
             self.process = subprocess.Popen(
-                tied(self.command()),
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                user=self.user,
-                group=self.user,
+                user=user,
+                group=user,
                 start_new_session=self.kills_its_group,
             )
         end = time.monotonic() + patience
