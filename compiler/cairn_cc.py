@@ -332,6 +332,8 @@ def check_narrow(command: Command) -> None:
         if moves:
             raise Wrong(f"{moves[0]}: a 32-bit program with hooks lies at a fixed place (the "
                         "tags of its shadow are below it)")
+    for word in sorted(w for w in command.flags if re.fullmatch("-mregparm=0*[1-9].*", w)):
+        raise Wrong(f"{word} is not supported: libc and the run-time have arguments on the stack")
     if command.own["region"] == "1":
         raise Wrong("-fcairn-region=1 is not for -m32: tags would take a third of the addresses")
     loops = "profile the 64-bit build, and name the site by -fcairn-site"

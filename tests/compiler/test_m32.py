@@ -97,6 +97,7 @@ class Narrow(unittest.TestCase):
             ("-pie", "fixed place"), ("-Wl,-pie", "fixed place"), ("-static-pie", "fixed place"),
             ("-fcairn-region=1", "-fcairn-region=1 is not for -m32"),
             ("-fcairn-threads", "-fcairn-threads is not for -m32"),
+            ("-mregparm=3", "-mregparm=3 is not supported"),
             ("-fcairn-profile", "-fcairn-profile is not for -m32"),
             ("-fcairn-complete", "-fcairn-complete is not for -m32"),
             ("-fcairn-hybrid", "-fcairn-hybrid is not for -m32: there is no tracker of pages"),
