@@ -48,7 +48,7 @@ def _hot(lines: list[dict]) -> list[list[str]]:
     found = []
     for line in lines:
         # The aims are of the best feed that async has here; its others are in the table.
-        if line["table"] != "hot" or line.get("strategy") != "decay" or "+" in line["row"]:
+        if line["table"] != "hot" or line.get("strategy") != DEFAULT or "+" in line["row"]:
             continue
         one, what, cold = line["cycles"], line["what"], line["cold"]
         if what == "checkpoint" and cold == 0:

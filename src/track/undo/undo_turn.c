@@ -92,11 +92,11 @@ static inline void renew(
 }
 
 /*
- * Nothing but the difference is handed over, and the frame stays; or the sink has taken it, and
- * another replaces it. -EFAULT: the page cannot be read, nothing has happened.
+ * What the sink's absorb has said: it has the difference, and the frame stays; or it has taken the
+ * frame, and another replaces it. -EFAULT: the page cannot be read, nothing has happened.
  */
-static int turn_absorbing(struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *frame,
-	int absorbed, struct crn_sink *sink)
+static int note_absorbed(
+	struct crn_undo_pages *u, undo_word *w, uintptr_t page, void *frame, int absorbed)
 {
 	void *fresh;
 
@@ -119,8 +119,8 @@ int undo_turn(struct crn_undo_pages *u, undo_word *w, uintptr_t page, struct crn
 	int err = -EFAULT;
 
 	if (frame && sink->absorb)
-		err = turn_absorbing(u, w, page, frame,
-			sink->absorb(sink, page, frame, (const void *)page), sink);
+		err = note_absorbed(u, w, page, frame,
+			sink->absorb(sink, page, frame, (const void *)page));
 	if (err != -EFAULT)
 		return err;
 	err = 0;
@@ -214,7 +214,7 @@ static int turn_hot(
 	void *undo_pages, struct crn_hot_entry *e, int absorbed, struct crn_sink *sink)
 {
 	struct crn_undo_pages *u = undo_pages;
-	int err = turn_absorbing(u, e->where, e->page, e->old, absorbed, sink);
+	int err = note_absorbed(u, e->where, e->page, e->old, absorbed);
 
 	if (err == -EFAULT)
 		err = undo_turn(u, e->where, e->page, sink);
