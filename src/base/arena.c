@@ -12,6 +12,7 @@
 
 #define CRN_COMMIT_STEP (2ul << 20)
 #define CRN_COMMIT_MIN  (64ul << 10)
+#define CRN_STEPS_LEAST 32 /* in which memory_max is committed */
 #define CRN_BLOCK_ALIGN 64ul
 /* What open blocks may take of the reserve: a tracker 24 bytes a page, the agent megabytes. */
 #define CRN_OPEN_SHARE 4
@@ -66,8 +67,12 @@ static size_t step_size(struct crn_arena *a, size_t need, size_t room, size_t un
 {
 	uint64_t used = atomic_load(&a->committed);
 	uint64_t left = used < a->memory_max ? a->memory_max - used : 0;
-	size_t step = (need + unit - 1) & ~(unit - 1);
+	size_t step;
 
+	/* What one end takes too much of, the other misses. */
+	while (unit > CRN_COMMIT_MIN && unit > a->memory_max / CRN_STEPS_LEAST)
+		unit /= 2;
+	step = (need + unit - 1) & ~(unit - 1);
 	left = crn_page_down(CRN_MIN(left, room));
 	need = crn_page_up(need);
 	if (need > left) /* if at all, then no more than that */

@@ -80,9 +80,12 @@ int crn_frame_reserve(struct crn_arena *a, size_t count);
 /*
  * What frames have been given is no room for blocks. If a block was refused for want of room, make
  * such blocks of frames that nobody has, for good: 1. CAIRN_EMEMORY: of more free ones, perhaps; 0:
- * that is not what is missing. Only where nobody counts on reserved frames.
+ * that is not what is missing. Only where nobody counts on reserved frames, and with write-fault
+ * handlers kept out, which would find none.
  */
 int crn_blocks_from_frames(struct crn_arena *a);
+/* From now on. */
+void crn_blocks_forget_refusal(struct crn_arena *a);
 /* For who can do without: is half of memory_max not in use? Any context. */
 bool crn_frames_plenty(const struct crn_arena *a);
 

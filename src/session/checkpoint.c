@@ -108,7 +108,7 @@ int crn_marks_push(cairn_t *c, uint64_t id)
 	return 0;
 }
 
-static void drop_oldest(cairn_t *c)
+void crn_marks_drop_oldest(cairn_t *c)
 {
 	c->marks.first = (c->marks.first + 1) & (c->marks.capacity - 1);
 	c->marks.count--;
@@ -119,7 +119,7 @@ void crn_past_forget(cairn_t *c, size_t marks_left)
 	while (c->journal && crn_journal_evict(c->journal))
 		;
 	while (c->marks.count > marks_left)
-		drop_oldest(c);
+		crn_marks_drop_oldest(c);
 }
 
 void crn_marks_truncate(cairn_t *c, uint64_t id)
@@ -131,42 +131,14 @@ void crn_marks_truncate(cairn_t *c, uint64_t id)
 static void drop_unusable(cairn_t *c)
 {
 	while (c->marks.count > c->keep || !has_content(c, crn_mark_at(c, 0)))
-		drop_oldest(c);
-}
-
-/*
- * Memory that frames have once had is no room for a table or an image: then the oldest checkpoint
- * makes room for the new one, or none would be taken any more. False if there is but one.
- */
-static bool give_up_oldest(cairn_t *c)
-{
-	uint64_t oldest;
-
-	if (c->marks.count < 2)
-		return false;
-	if (c->journal && crn_journal_oldest(c->journal, &oldest) &&
-		oldest <= crn_mark_at(c, 0)->id)
-		crn_journal_evict(c->journal);
-	drop_oldest(c);
-	return true;
-}
-
-bool crn_blocks_made(cairn_t *c, uint64_t id)
-{
-	int got;
-
-	for (size_t n = 1; (got = crn_blocks_from_frames(c->arena)) == CAIRN_EMEMORY; n *= 2)
-		for (size_t i = 0; i < n; i++)
-			if (!c->marks.count || crn_mark_at(c, 0)->id >= id || !give_up_oldest(c))
-				return false;
-	return got;
+		crn_marks_drop_oldest(c);
 }
 
 static int marks_make_room(cairn_t *c)
 {
 	int err = marks_reserve(c);
 
-	return err == CAIRN_EMEMORY && give_up_oldest(c) ? 0 : err;
+	return err == CAIRN_EMEMORY && crn_give_up_oldest(c) ? 0 : err;
 }
 
 /* ---- The active stack ------------------------------------------------------------------------ */
@@ -279,7 +251,7 @@ static int image_room(cairn_t *c, struct crn_mark *m, size_t len)
 		m->stack_size = m->stack ? size : 0;
 		if (m->stack)
 			break;
-		if (!give_up_oldest(c))
+		if (!crn_give_up_oldest(c))
 			return CAIRN_EMEMORY;
 		m->stack = old.stack;
 		m->stack_size = old.stack_size;
@@ -350,7 +322,7 @@ static void note_failed(cairn_t *c, uint64_t id)
 static int end_interval(cairn_t *c, int *lost)
 {
 	struct crn_sink *sink;
-	bool discards = c->last_id && c->outgrown == c->last_id;
+	bool discards = c->outgrown;
 	uint64_t pages;
 	int err;
 
@@ -361,8 +333,7 @@ static int end_interval(cairn_t *c, int *lost)
 	err = c->ops->interval_end(c->tracker, crn_tracing_wrap(c->tracing, sink));
 	if (err < 0) {
 		crn_journal_abort(c->journal);
-		if (*lost || err == CAIRN_EMEMORY)
-			c->outgrown = c->last_id + 1;
+		c->outgrows |= *lost || err == CAIRN_EMEMORY;
 		return err;
 	}
 	if (discards)
@@ -469,18 +440,31 @@ void crn_id_told(cairn_t *c, const struct crn_mark *m, uint64_t *to)
 	*to = m->id;
 }
 
+/* What memory_max has no room for is tried again when some has been made. */
+static int take_in_bounds(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
+{
+	int err;
+
+	for (unsigned i = 0; i < CRN_BLOCK_TRIES; i++) {
+		crn_blocks_forget_refusal(c->arena);
+		err = take(c, id, jump);
+		if (err != CAIRN_EMEMORY ||
+			(!crn_blocks_made(c, c->last_id + 1) && !crn_give_up_open(c)))
+			break;
+	}
+	if (err >= 0)
+		c->outgrows = false;
+	c->outgrown = c->outgrows;
+	return err;
+}
+
 int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 {
 	uint64_t start = crn_timing_begin(&c->timing, &c->host.clock);
 	int err = crn_in_flight_begin(c);
 
 	if (err >= 0)
-		err = take(c, id, jump);
-	for (unsigned i = 0; err == CAIRN_EMEMORY && i < CRN_BLOCK_TRIES; i++) {
-		if (!crn_blocks_made(c, c->last_id + 1))
-			break;
-		err = take(c, id, jump);
-	}
+		err = take_in_bounds(c, id, jump);
 	crn_in_flight_end(c);
 	c->last_id++;
 	c->figures.checkpoints++;

@@ -200,10 +200,11 @@ struct cairn {
 	uint64_t failed[CRN_FAILED_KEPT];
 	size_t failed_count;
 	/*
-	 * The checkpoint that failed since memory has no room for the open interval, or 0. The next
-	 * one gives up the past, or all would fail for ever.
+	 * A checkpoint has failed because memory has no room for the open interval: the next one
+	 * gives up the past, or all would fail for ever.
 	 */
-	uint64_t outgrown;
+	bool outgrown;
+	bool outgrows; /* the same, in the checkpoint that is being taken */
 
 	/* the newest thread asked for its stack, and the answer */
 	uintptr_t stack_thread, stack_low, stack_top;
@@ -411,12 +412,26 @@ void crn_marks_truncate(cairn_t *c, uint64_t id); /* drop all newer ones */
 int crn_marks_push(cairn_t *c, uint64_t id);
 /* What was kept is lost; so many marks are left, for what they note of mappings. */
 void crn_past_forget(cairn_t *c, size_t marks_left);
+void crn_marks_drop_oldest(cairn_t *c);
+
+/* ---- making_room.c: when memory_max is reached ---- */
 /*
- * Was a small block missing, and is there room for it now? If need be it comes from a checkpoint
- * older than `id`. A call that ended with CAIRN_EMEMORY may be tried again then.
+ * Memory that frames have once had is no room for a table or an image: then the oldest checkpoint
+ * makes room for the new one, or none would be taken any more. False if there is but one.
+ */
+bool crn_give_up_oldest(cairn_t *c);
+/*
+ * Was a block missing, and is there room for it now? If need be it comes from checkpoints older
+ * than `id`. A call that ended with CAIRN_EMEMORY may be tried again then.
  */
 bool crn_blocks_made(cairn_t *c, uint64_t id);
-#define CRN_BLOCK_TRIES 8 /* in one call: it may miss blocks of several sizes */
+/*
+ * If nobody can go back behind the open interval any more, what it holds is of no use: it ends, and
+ * nothing of it is kept. False if somebody can, or if that fails.
+ */
+bool crn_give_up_open(cairn_t *c);
+#define CRN_BLOCK_TRIES 8 /* in one call: blocks of several sizes may be missing */
+
 int crn_checkpoint_take(cairn_t *c, uint64_t *id, const struct crn_jump *jump);
 /* The same, locked already, with its figures; NULL: memory alone. Not while the session rests. */
 int crn_checkpoint_timed(cairn_t *c, uint64_t *id, const struct crn_jump *jump);

@@ -292,7 +292,7 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 	marks = c->marks.count;
 	crn_marks_truncate(c, id);
 	crn_strategy_restored(c, marks - c->marks.count);
-	c->outgrown = 0;
+	c->outgrown = c->outgrows = false;
 	c->figures.pages_restored += c->put;
 	c->figures.restores++;
 	return 0;
@@ -301,12 +301,13 @@ static int restore_memory(cairn_t *c, uint64_t id, const struct crn_range *skip)
 static int restore_timed(cairn_t *c, uint64_t id, const struct crn_range *skip)
 {
 	uint64_t start = crn_clock_ns(&c->host.clock);
-	int err = restore_memory(c, id, skip);
+	int err;
 
-	for (unsigned i = 0; err == CAIRN_EMEMORY && i < CRN_BLOCK_TRIES; i++) {
-		if (!crn_blocks_made(c, id))
-			break;
+	for (unsigned i = 0; i < CRN_BLOCK_TRIES; i++) {
+		crn_blocks_forget_refusal(c->arena);
 		err = restore_memory(c, id, skip);
+		if (err != CAIRN_EMEMORY || !crn_blocks_made(c, id))
+			break;
 	}
 	c->skip = NULL;
 	if (err >= 0)
