@@ -3,8 +3,9 @@
  * outgrown TRACKER STRATEGY: an interval writes more than memory_max has room for. Its past is
  * lost, and what is older: at the stores, or (async, whose mirror has it) by the second checkpoint
  * that has no room for it. One checkpoint may fail for that; the next one is good again, and so are
- * those that follow.
+ * those that follow, even if their stack is deeper than any before.
  */
+#include <alloca.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,10 +14,21 @@
 #define PAGE  4096ul
 #define PAGES 6000ul
 #define FEW   200ul
+#define DEEP  100000ul
 
 static cairn_t *c;
 static uint8_t *area;
 static bool mirrored;
+
+static __attribute__((noinline)) int take(size_t depth, uint64_t *id)
+{
+	volatile uint8_t *frame = alloca(depth);
+	int got;
+
+	frame[0] = 1;
+	got = cairn_checkpoint(c, id);
+	return got + 0 * frame[0];
+}
 
 static uint64_t taken(void)
 {
@@ -38,7 +50,7 @@ static void check(uint8_t few, uint8_t others)
 		CHECK(area[i * PAGE] == (i < FEW ? few : others));
 }
 
-static void outgrow(uint8_t few, uint8_t others, uint8_t byte)
+static void outgrow(uint8_t few, uint8_t others, uint8_t byte, size_t depth)
 {
 	uint64_t before = taken(), id;
 	int rc;
@@ -46,7 +58,7 @@ static void outgrow(uint8_t few, uint8_t others, uint8_t byte)
 	store_to(PAGES, byte);
 	if (!mirrored)
 		CHECK_RC(cairn_rewind(c, before), CAIRN_EFAILED);
-	rc = cairn_checkpoint(c, &id);
+	rc = take(depth, &id);
 	CHECK(rc == CAIRN_TAKEN || rc == CAIRN_EMEMORY);
 	if (mirrored) { /* nothing is lost yet */
 		CHECK(rc == CAIRN_EMEMORY);
@@ -86,8 +98,8 @@ int main(int argc, char **argv)
 	store_to(PAGES, 1);
 	c = test_open(&options);
 	CHECK_OK(cairn_area_add(c, area, PAGES * PAGE));
-	outgrow(1, 1, 50);
-	outgrow(66, 50, 100);
+	outgrow(1, 1, 50, 64);
+	outgrow(66, 50, 100, DEEP);
 	CHECK_OK(cairn_close(c));
 	return 0;
 }
