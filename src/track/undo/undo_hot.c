@@ -212,6 +212,21 @@ static int open_if_room(
 	return undo_open_range(u, a, begin, end);
 }
 
+/*
+ * The agent can tell nobody: the program's system call would fail. As at a store, what there is no
+ * room for is lost.
+ */
+static int open_for_kernel(
+	struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end)
+{
+	int err = open_if_room(u, a, begin, end);
+
+	if (err != CAIRN_EMEMORY || !u->env->faults_forwarded)
+		return err;
+	CRN_TRY(save_sealed(u, a, begin, end));
+	return undo_open_range(u, a, begin, end);
+}
+
 /* Call fn for the part of each area that lies in the range. */
 static int each_part(struct crn_undo_pages *u, uintptr_t addr, size_t len,
 	int (*fn)(struct crn_undo_pages *u, struct undo_area *a, uintptr_t begin, uintptr_t end))
@@ -238,7 +253,7 @@ int undo_unprotect(void *t, uintptr_t addr, size_t len)
 	int err;
 
 	undo_gate_close(u);
-	err = each_part(u, addr, len, open_if_room);
+	err = each_part(u, addr, len, open_for_kernel);
 	/* Under the agent nothing is freed lazily, and each system call comes here. */
 	if (!u->env->faults_forwarded)
 		crn_hot_list_touch(&u->hot, crn_page_down(addr), crn_page_up(addr + len));
