@@ -314,6 +314,7 @@ static bool take(struct crn_call *call, bool entry)
 		a->effects->let_go = false;
 		crn_effects_cannot_undo("the last checkpoint failed");
 		crn_effects_unlock();
+		crn_stat_update(a->sites, false);
 		return false;
 	}
 	crn_context_capture(t, &t->context);

@@ -11,7 +11,9 @@
  *	control +8	struct pollfd { 0, POLLIN, 0 }
  *	control +16	int32_t line_fd: the waiting end of a lifeline (os/lifeline.h), or negative
  *
- * Its descriptors: 0 is what it waits for, 1 its pagemap, for whom /proc does not name it.
+ * Its descriptors: 0 is what it waits for, 1 its pagemap, for whom /proc does not name it. The
+ * program's are never its own: until it has a table for those two it shares the program's, whose
+ * other threads run on, and what they close must be closed.
  *
  * Returns the child's pid or -errno, in the parent only.
  */
@@ -26,8 +28,8 @@ crn_frozen_clone:
 	pushq	%r13
 	movq	%rdi, %rbx
 	movq	%rsi, %r12
-	movl	$56, %eax		/* clone: a copy of everything, no SIGCHLD */
-	xorl	%edi, %edi
+	movl	$56, %eax		/* clone: a copy of everything else, no SIGCHLD */
+	movl	$0x400, %edi		/* CLONE_FILES */
 	xorl	%esi, %esi		/* the same stack pointer; the child never uses it */
 	xorl	%edx, %edx
 	xorl	%r10d, %r10d
@@ -43,7 +45,16 @@ crn_frozen_clone:
 1:	movl	$112, %eax		/* setsid: no terminal, no process group of the program */
 	syscall
 	movl	16(%rbx), %r13d
+	movl	$436, %eax		/* close_range(CLOSE_RANGE_UNSHARE): all, */
 	xorl	%edi, %edi
+	leal	-1(%r13), %esi		/* or those below the lifeline */
+	movl	$0xffffffff, %ecx
+	testl	%r13d, %r13d
+	cmovsl	%ecx, %esi
+	movl	$2, %edx
+	syscall
+	testq	%rax, %rax
+	js	2f
 	testl	%r13d, %r13d
 	js	5f
 	movl	$33, %eax		/* dup2: the lifeline becomes descriptor 0 */
@@ -52,17 +63,15 @@ crn_frozen_clone:
 	syscall
 	testq	%rax, %rax
 	js	2f
+	movl	$436, %eax		/* close_range: it, and what is above it */
 	movl	$1, %edi
-/* close_range: locks, pipes, sockets are the program's alone */
-5:	movl	$436, %eax
 	movl	$0xffffffff, %esi
 	xorl	%edx, %edx
 	syscall
 	testq	%rax, %rax
 	js	2f
-	testl	%r13d, %r13d
-	jns	6f
-	movl	$434, %eax		/* pidfd_open(parent): gets descriptor 0 */
+	jmp	6f
+5:	movl	$434, %eax		/* pidfd_open(parent): gets descriptor 0 */
 	movq	%r12, %rdi
 	xorl	%esi, %esi
 	syscall

@@ -428,6 +428,25 @@ def test_memory_limit() -> None:
         expect(right, f"nothing to go back to under {tracker}", got)
 
 
+GROWN = """
+import os, select, subprocess, sys
+select.select([], [], [], 0)
+memory = os.urandom(40 << 20)
+for _ in range(5):
+    select.select([], [], [], 0)
+print(subprocess.run([*sys.argv[1:], str(os.getpid())], stdout=subprocess.PIPE).stdout.decode())
+"""
+
+
+def test_stat_of_failures() -> None:
+    """`cairn stat` counts checkpoints that fail while they do."""
+    options = ("--at=wait", "--tracker=async", "--strategy=none", "--memory-max=24M")
+    stat = (CAIRN, "stat", "--json")
+    got = run(*options, "--", sys.executable, "-c", GROWN, *stat)
+    figures = json.loads(got[1] or "{}")
+    expect(figures.get("failed", 0) >= 5 and figures["hits"] > 5, "stat of a run that fails", got)
+
+
 LAST_WORDS = """
 import ctypes, os, select, signal, sys
 select.select([], [], [], 0)
@@ -546,6 +565,7 @@ def main() -> None:
         test_functions()
         test_nested()
         test_memory_limit()
+        test_stat_of_failures()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(1 if failures else 0)
