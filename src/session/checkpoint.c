@@ -385,6 +385,14 @@ static void tell_of_memory(cairn_t *c, uint64_t id, int err)
 	c->memory_told = true;
 }
 
+/* It was good when it was taken; what is older is evicted. */
+static void lost_to_memory(cairn_t *c, uint64_t id)
+{
+	tell_of_memory(c, id, CAIRN_EMEMORY);
+	note_failed(c, id);
+	c->figures.failed++;
+}
+
 static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 {
 	struct crn_mark *m;
@@ -414,10 +422,10 @@ static int take(cairn_t *c, uint64_t *id_out, const struct crn_jump *jump)
 		return err;
 	}
 	if (crn_unlikely(past_lost)) {
-		if (lost == CAIRN_EMEMORY)
-			tell_of_memory(c, crn_mark_newest(c)->id, lost);
 		struct crn_mark keep = *m;
 
+		if (lost == CAIRN_EMEMORY)
+			lost_to_memory(c, crn_mark_newest(c)->id);
 		/* The interval that just ended cannot be undone: neither can all before it. */
 		crn_past_forget(c, 0);
 		m = next_slot(c);

@@ -52,8 +52,12 @@ static void check(uint8_t few, uint8_t others)
 
 static void outgrow(uint8_t few, uint8_t others, uint8_t byte, size_t depth)
 {
-	uint64_t before = taken(), id;
+	uint64_t before = taken(), id, failed;
+	struct cairn_stats stats = { .size = sizeof(stats) };
 	int rc;
+
+	CHECK_OK(cairn_stats(c, &stats));
+	failed = stats.failed;
 
 	store_to(PAGES, byte);
 	if (!mirrored)
@@ -68,7 +72,9 @@ static void outgrow(uint8_t few, uint8_t others, uint8_t byte, size_t depth)
 		CHECK_RC(cairn_checkpoint(c, &id), CAIRN_EMEMORY); /* another interval */
 	}
 	id = taken();
-	CHECK(cairn_rewind(c, before) < 0);
+	CHECK_RC(cairn_rewind(c, before), CAIRN_EFAILED);
+	CHECK_OK(cairn_stats(c, &stats));
+	CHECK(stats.failed > failed);
 	for (uint8_t n = 1; n < 20; n++) {
 		store_to(FEW, byte + n);
 		check(byte + n, byte);
