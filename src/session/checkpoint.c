@@ -333,7 +333,7 @@ static int end_interval(cairn_t *c, int *lost)
 	err = c->ops->interval_end(c->tracker, crn_tracing_wrap(c->tracing, sink));
 	if (err < 0) {
 		crn_journal_abort(c->journal);
-		c->outgrows |= *lost || err == CAIRN_EMEMORY;
+		c->outgrows = *lost || err == CAIRN_EMEMORY;
 		return err;
 	}
 	if (discards)
@@ -448,21 +448,30 @@ void crn_id_told(cairn_t *c, const struct crn_mark *m, uint64_t *to)
 	*to = m->id;
 }
 
-/* What memory_max has no room for is tried again when some has been made. */
+/*
+ * What memory_max has no room for is tried again when some has been made. An interval that has none
+ * itself lets one checkpoint fail.
+ */
 static int take_in_bounds(cairn_t *c, uint64_t *id, const struct crn_jump *jump)
 {
+	bool outgrown = c->outgrown;
 	int err;
 
 	for (unsigned i = 0; i < CRN_BLOCK_TRIES; i++) {
+		c->outgrows = false;
 		crn_blocks_forget_refusal(c->arena);
 		err = take(c, id, jump);
-		if (err != CAIRN_EMEMORY ||
-			(!crn_blocks_made(c, c->last_id + 1) && !crn_give_up_open(c)))
+		outgrown |= c->outgrows;
+		if (err != CAIRN_EMEMORY)
+			break;
+		if (crn_blocks_made(c, c->last_id + 1))
+			continue;
+		if (c->outgrows && !c->outgrown)
+			break;
+		if (!crn_give_up_open(c) || !crn_blocks_made(c, c->last_id + 1))
 			break;
 	}
-	if (err >= 0)
-		c->outgrows = false;
-	c->outgrown = c->outgrows;
+	c->outgrown = err < 0 && outgrown;
 	return err;
 }
 

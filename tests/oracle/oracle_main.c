@@ -18,7 +18,7 @@
 
 #define BIG_PAGES  1000ul
 #define MEMORY_MAX        (3ul << 20)  /* 768 frames */
-#define MEMORY_MAX_IMAGES (10ul << 20) /* 2 MiB are slots, which no record can have */
+#define MEMORY_MAX_IMAGES (6ul << 20) /* 2 MiB are slots, which no record can have */
 
 static bool verbose, explicit_areas, protect;
 static const char *strategy, *feed, *record;

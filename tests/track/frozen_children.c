@@ -6,6 +6,7 @@
  */
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -388,14 +389,14 @@ static void case_file(void)
 
 /* ---- No child to be had -------------------- */
 
-/* From now on a clone without flags (no libc makes one) fails with this error. */
+/* From now on a clone with no flag but CLONE_FILES (no libc makes one) fails with this error. */
 static void refuse_clone(int err)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, CLONE_FILES, 0, 1),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)err),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
