@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from plots import BLACK, GREY, canvas, headline, legend_beside, look, save
+from smc import FED
 
-TRACKERS = ("async", "async+caps", "uffd", "mprotect")
+TRACKERS = ("async", FED, "uffd", "mprotect")
 # Perfect by definition, for tests, or too like another one.
 UNSHOWN = ("oracle", "oracle-count", "random", "active-fifo")
 TICKS = (1, 1.5, 2, 3, 5, 8, 15, 30, 50, 100, 200)

@@ -42,7 +42,7 @@ struct crn_arena {
 	/* Frames: lock-free. Usable memory is [frames_committed, end). */
 	_Atomic uintptr_t frames_begin, frames_committed;
 	_Atomic uint64_t free_head; /* tag << 32 | frame number + 1 */
-	_Atomic int64_t free_count; /* never more than there are; see take_free */
+	_Atomic int64_t free_count; /* never more than there are; see crn_frame_take_free */
 
 	/* The session's lock. Committed since the last close: [frames_committed, fresh_end) */
 	crn_seal_fn seal; /* or NULL */
