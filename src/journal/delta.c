@@ -97,7 +97,7 @@ static size_t make_by_words(void *out, uint64_t lines, void *frame, const void *
 
 size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now)
 {
-	bool wide = crn_guarded_registers == CRN_LINES_WHOLE;
+	bool wide = crn_guarded_registers >= CRN_LINES_WHOLE;
 
 	return (wide ? crn_delta_make_wide : make_by_words)(out, lines, frame, now);
 }

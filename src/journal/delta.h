@@ -35,7 +35,7 @@ size_t crn_delta_plan(uint64_t lines, const void *frame, const void *now);
  * more is written than crn_delta_bound, and no more than a line beyond the delta.
  */
 size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now);
-/* A part of it: by whole lines, where the registers are CRN_LINES_WHOLE (delta_wide.S). */
+/* A part of it: by whole lines, where there are such registers (delta_wide.S). */
 size_t crn_delta_make_wide(void *out, uint64_t lines, void *frame, const void *now)
 	__attribute__((visibility("hidden")));
 

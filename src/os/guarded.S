@@ -5,9 +5,9 @@
  * leaves the upper halves of ymm and zmm alone, so that saving the xmm registers that are used is
  * enough: the engine may not disturb the vector state of the program.
  *
- * Where crn_guarded_registers says so pages are compared by whole lines, in zmm16, which no legacy
- * instruction reaches: the upper halves of the lower registers stay as clean as they were. Or they
- * are compared and copied by halves of lines, in ymm: BORROW_HALVES to RETURN_HALVES.
+ * Where crn_guarded_registers says so pages are compared by whole lines, in zmm16 and above, which
+ * no legacy instruction reaches: the upper halves of the lower ones stay as clean as they were. Or
+ * they are compared and copied by halves of lines, in ymm: BORROW_HALVES to RETURN_HALVES.
  */
 .macro GUARDED name
 	.globl \name, \name\()_begin, \name\()_end, \name\()_failed
@@ -65,7 +65,7 @@
 9:	addq $136, %rsp
 .endm
 
-	.hidden crn_guarded_registers
+	.hidden crn_guarded_registers, crn_guarded_keys
 	.text
 /* int crn_guarded_copy(void *to, const void *from, size_t len) */
 	GUARDED crn_guarded_copy
@@ -483,4 +483,72 @@ crn_guarded_line_wide_end:
 crn_guarded_line_wide_failed:
 	jmp 2b
 	.size crn_guarded_line_wide, . - crn_guarded_line_wide
+
+/*
+ * int crn_guarded_hash(const void *page, uint64_t hash[2], const void *next)
+ *
+ * zmm20 and zmm21 are the sums of products, as polynomials, of the first keys and the second. Two
+ * lines a turn: one instruction adds both products of a key. In the end the quarters of each sum
+ * are added up and reduced by x^64 = x^4 + x^3 + x + 1, twice, because the first time leaves four
+ * bits above.
+ */
+#define X_64 0x1b
+	GUARDED crn_guarded_hash
+	subq $392, %rsp
+	vmovdqu64 %zmm16, (%rsp)
+	vmovdqu64 %zmm17, 64(%rsp)
+	vmovdqu64 %zmm18, 128(%rsp)
+	vmovdqu64 %zmm19, 192(%rsp)
+	vmovdqu64 %zmm20, 256(%rsp)
+	vmovdqu64 %zmm21, 320(%rsp)
+	leaq crn_guarded_keys(%rip), %r8
+	vpxorq %zmm20, %zmm20, %zmm20
+	vpxorq %zmm21, %zmm21, %zmm21
+	xorl %ecx, %ecx
+	.balign 16
+crn_guarded_hash_begin:
+1:	prefetcht0 (%rdx,%rcx)
+	prefetcht0 64(%rdx,%rcx)
+	vmovdqa64 (%rdi,%rcx), %zmm16
+	vmovdqa64 64(%rdi,%rcx), %zmm18
+	vpxorq (%r8,%rcx), %zmm16, %zmm17
+	vpxorq 4096(%r8,%rcx), %zmm16, %zmm16
+	vpxorq 64(%r8,%rcx), %zmm18, %zmm19
+	vpxorq 4096 + 64(%r8,%rcx), %zmm18, %zmm18
+	vpclmulqdq $1, %zmm17, %zmm17, %zmm17 /* one word of each pair by the other */
+	vpclmulqdq $1, %zmm16, %zmm16, %zmm16
+	vpclmulqdq $1, %zmm19, %zmm19, %zmm19
+	vpclmulqdq $1, %zmm18, %zmm18, %zmm18
+	vpternlogq $0x96, %zmm17, %zmm19, %zmm20 /* xor of all three */
+	vpternlogq $0x96, %zmm16, %zmm18, %zmm21
+	subl $-128, %ecx
+	cmpl $4096, %ecx
+	jne 1b
+crn_guarded_hash_end:
+	movl $X_64, %ecx
+	vmovq %rcx, %xmm19
+.irp sum, 20, 21
+	vextracti64x4 $1, %zmm\sum, %ymm16
+	vpxorq %ymm16, %ymm\sum, %ymm\sum
+	vextracti64x2 $1, %ymm\sum, %xmm16
+	vpxorq %xmm16, %xmm\sum, %xmm\sum
+	vpclmulqdq $1, %xmm19, %xmm\sum, %xmm16
+	vpclmulqdq $1, %xmm19, %xmm16, %xmm17
+	vpternlogq $0x96, %xmm16, %xmm17, %xmm\sum
+.endr
+	vmovq %xmm20, (%rsi)
+	vmovq %xmm21, 8(%rsi)
+	xorl %eax, %eax
+2:	vmovdqu64 (%rsp), %zmm16
+	vmovdqu64 64(%rsp), %zmm17
+	vmovdqu64 128(%rsp), %zmm18
+	vmovdqu64 192(%rsp), %zmm19
+	vmovdqu64 256(%rsp), %zmm20
+	vmovdqu64 320(%rsp), %zmm21
+	addq $392, %rsp
+	ret
+crn_guarded_hash_failed:
+	movl $-14, %eax
+	jmp 2b
+	.size crn_guarded_hash, . - crn_guarded_hash
 	.section .note.GNU-stack, "", @progbits

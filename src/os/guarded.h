@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/bits.h"
 #include "base/sink.h"
 
 /* 0, or -EFAULT with `to` undefined. Either side may be the program's. */
@@ -50,10 +51,24 @@ enum crn_registers {
 	CRN_QUARTERS, /* of a line: SSE2, which is always there */
 	CRN_HALVES,   /* AVX2 */
 	CRN_LINES_WHOLE, /* AVX-512F, DQ and BW */
+	CRN_LINES_HASHED, /* and VL and VPCLMULQDQ, and there are keys: crn_guarded_hash */
 };
 extern uint8_t crn_guarded_registers __attribute__((visibility("hidden")));
-/* The widest that may be used. EBX of CPUID leaf 7, and what the kernel keeps (XCR0). */
-enum crn_registers crn_registers_for(unsigned features, unsigned state);
+/* The widest that may be used. EBX and ECX of CPUID leaf 7, and what the kernel keeps (XCR0). */
+enum crn_registers crn_registers_for(unsigned features, unsigned more, unsigned state);
+
+/*
+ * The hash of a page: two sums over its pairs of words (v, w), each with random keys of its own, of
+ * (v + k) * (w + l) in GF(2^64) (NH of UMAC, in that field as CLHASH has it). Pages that differ in
+ * a word have equal sums for one value only of the other word's key. So two different pages, chosen
+ * by whoever does not know the keys, have the same hash with a probability of 2^-128.
+ *
+ * 0, or -EFAULT with `hash` as it was. The page at `next` is fetched meanwhile. Only where the
+ * registers are CRN_LINES_HASHED.
+ */
+int crn_guarded_hash(const void *page, uint64_t hash[2], const void *next);
+/* Random, drawn once for the process, by crn_host_probe. */
+extern uint8_t crn_guarded_keys[2 * CRN_PAGE_SIZE] __attribute__((visibility("hidden")));
 
 /* `old` NULL: zeros. */
 bool crn_guarded_same(const void *old, const void *live);

@@ -288,6 +288,20 @@ static unsigned kept_state(void)
 	return a;
 }
 
+/* Where there are no random keys pages are compared with each other. */
+static void choose_registers(unsigned features, unsigned more)
+{
+	enum crn_registers widest = crn_registers_for(features, more, kept_state());
+	long drawn = sizeof(crn_guarded_keys);
+
+	if (crn_guarded_registers == widest)
+		return; /* by another session */
+	if (widest == CRN_LINES_HASHED)
+		drawn = crn_sys3(SYS_getrandom, crn_guarded_keys, sizeof(crn_guarded_keys),
+			1 /* GRND_NONBLOCK */);
+	crn_guarded_registers = drawn == sizeof(crn_guarded_keys) ? widest : CRN_LINES_WHOLE;
+}
+
 static void probe_processor(struct crn_host *h)
 {
 	unsigned a, b, c, d;
@@ -295,7 +309,7 @@ static void probe_processor(struct crn_host *h)
 
 	if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
 		h->pkeys = c & 1u << 4; /* OSPKE: the kernel has switched them on */
-		crn_guarded_registers = crn_registers_for(b, kept_state());
+		choose_registers(b, c);
 	}
 	if (__get_cpuid_count(0xd, 0, &a, &b, &c, &d))
 		h->xsave_size = b;

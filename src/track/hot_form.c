@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "track/hot_form.h"
 #include "base/bits.h"
+#include "os/guarded.h"
 
 /* Of a smaller part of the cost nobody can tell whether it is one. */
 #define NOISE 16u
@@ -49,4 +50,9 @@ void crn_hot_form_note(struct crn_hot_form *f, uint32_t cost)
 		end_trial(f);
 	else
 		use(f, !f->differences, true);
+}
+
+bool crn_hot_form_hashes(size_t count)
+{
+	return count >= CRN_HOT_FORM_MANY && crn_guarded_registers == CRN_LINES_HASHED;
 }

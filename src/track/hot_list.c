@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include "base/arena.h"
+#include "base/check.h"
 #include "base/sink.h"
 #include "os/clock.h"
 #include "os/guarded.h"
@@ -95,7 +96,6 @@ struct crn_hot_entry *crn_hot_list_add(
 	l->count++;
 	l->at[at] = (struct crn_hot_entry){
 		.page = page, .where = where, .slot = CRN_HOT_NO_SLOT, .changed = true,
-		.exact = l->exact,
 	};
 	return &l->at[at];
 }
@@ -108,6 +108,13 @@ void crn_hot_list_sweep(struct crn_hot_list *l)
 		if (l->at[i].where)
 			l->at[kept++] = l->at[i];
 	l->count = kept;
+}
+
+void crn_hot_list_rebased(struct crn_hot_list *l, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = crn_hot_list_from(l, begin); i < l->count && l->at[i].page < end; i++)
+		l->at[i].hashed = false;
+	l->stale = true;
 }
 
 void crn_hot_list_touch(struct crn_hot_list *l, uintptr_t begin, uintptr_t end)
@@ -128,8 +135,6 @@ static uint8_t longer_streak(struct crn_hot_entry *e)
 {
 	unsigned blind;
 
-	if (e->exact)
-		return 0;
 	if (e->streak + 1u < CRN_HOT_STREAK)
 		return (uint8_t)(e->streak + 1u);
 	if (e->streak < CRN_HOT_STREAK) {
@@ -141,22 +146,55 @@ static uint8_t longer_streak(struct crn_hot_entry *e)
 	return (uint8_t)(CRN_HOT_DUE - blind);
 }
 
+/* The line in which the page differs from `old`, or CRN_LINES. */
+static unsigned line_of(
+	const struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next)
+{
+	const void *live = (const void *)e->page, *next_live = (const void *)next->page;
+
+	if (crn_guarded_line_differs(old, live, e->line))
+		return e->line;
+	return crn_guarded_line(
+		old, live, e->line, next->hashed ? next_live : next->old, next_live);
+}
+
+static bool hash_differs(const struct crn_hot_entry *e, const struct crn_hot_entry *next)
+{
+	uint64_t now[2];
+
+	return crn_guarded_hash((const void *)e->page, now, (const void *)next->page) < 0 ||
+		now[0] != e->hash[0] || now[1] != e->hash[1];
+}
+
+/* The page was found to be as `old`, which is hashed: others may write to the page itself. */
+static bool hash(const struct crn_hot_list *l, struct crn_hot_entry *e, const void *old,
+	const struct crn_hot_entry *next)
+{
+	return crn_hot_form_hashes(l->count) &&
+		crn_guarded_hash(old, e->hash, (const void *)next->page) >= 0;
+}
+
 bool crn_hot_compare(
-	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next)
+	const struct crn_hot_list *l, struct crn_hot_entry *e, const void *old)
 {
 	static const uint8_t zeros[CRN_PAGE_SIZE] __attribute__((aligned(64)));
-	const void *live = (const void *)e->page;
+	const struct crn_hot_entry *next = e + (e + 1 < l->at + l->count);
+	unsigned line;
 
-	e->changed = true;
 	old = old ? old : zeros;
-	if (!crn_guarded_line_differs(old, live, e->line)) {
-		unsigned line = crn_guarded_line(
-			old, live, e->line, next->old, (const void *)next->page);
-
+	if (e->hashed) {
+		e->hashed = !hash_differs(e, next);
+		e->changed = !e->hashed;
+		/* Unless somebody has written just now. */
+		CRN_XASSERT(e->changed || crn_guarded_same(old, (const void *)e->page) ||
+			hash_differs(e, next));
+	} else {
+		line = line_of(e, old, next);
 		e->changed = line != CRN_LINES;
-		e->line = e->changed ? line & (CRN_LINES - 1) : e->line;
+		e->line = e->changed ? line % CRN_LINES : e->line;
+		e->hashed = !e->changed && hash(l, e, old, next);
 	}
-	e->streak = e->changed ? longer_streak(e) : 0;
+	e->streak = e->changed && !l->exact ? longer_streak(e) : 0;
 	e->trust = e->changed ? e->trust : 0;
 	return e->changed;
 }
@@ -164,6 +202,7 @@ bool crn_hot_compare(
 /* Has the page's frame to be handed over, and can the page be copied as it is? */
 static inline bool is_plain(const struct crn_hot_list *l, const struct crn_hot_entry *e)
 {
+	CRN_DASSERT(!e->changed || !e->hashed);
 	return e->changed && crn_likely(e->old) && !crn_page_closed(l->env, e->page);
 }
 

@@ -6,6 +6,7 @@
  * that changed many times in a row is compared only every 32nd time, and otherwise taken for
  * changed, which costs a copy if it is not. If it has changed each time, it is compared every 64th
  * time from then on, and then every 128th. These comparisons are spread over different intervals.
+ * A page that was found to be the same may be known by its hash from then on (hot_form.h).
  *
  * Invariant: at[i].page < at[i + 1].page. Thread-safety: the session's lock is held.
  */
@@ -40,7 +41,8 @@ struct crn_hot_entry {
 	bool pinned : 1; /* stays, whatever a strategy says (the kernel writes it) */
 	/* In this interval: a restore stores to it, changed or not (MADV_FREE would take it). */
 	bool touched : 1;
-	bool exact : 1; /* as its list */
+	bool hashed : 1; /* and not changed: */
+	uint64_t hash[2]; /* of its content at interval_begin */
 };
 
 /* The tracker's side of its list: where it notes which frames its pages have. */
@@ -109,26 +111,25 @@ void crn_hot_list_spread(struct crn_hot_list *l, size_t count);
 void crn_hot_list_gather(struct crn_hot_list *l);
 /* Take out the entries whose `where` is NULL. */
 void crn_hot_list_sweep(struct crn_hot_list *l);
+/* The content that pages of [begin, end) had at interval_begin is another one from now on. */
+void crn_hot_list_rebased(struct crn_hot_list *l, uintptr_t begin, uintptr_t end);
 /* The entries of [begin, end) are touched, until the interval ends. */
 void crn_hot_list_touch(struct crn_hot_list *l, uintptr_t begin, uintptr_t end);
 void crn_hot_list_forget_touched(struct crn_hot_list *l);
 
-/*
- * Has the page changed? `old` is its content at interval_begin, NULL: zeros. Sets *e. `next` will
- * be asked for after it (e: none will).
- */
+/* Has this page of l changed? `old` is its content at interval_begin, NULL: zeros. Sets *e. */
 bool crn_hot_compare(
-	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next);
+	const struct crn_hot_list *l, struct crn_hot_entry *e, const void *old);
 /* The same, but from time to time only; never false for a page that differs. */
 static inline bool crn_hot_look(
-	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next)
+	const struct crn_hot_list *l, struct crn_hot_entry *e, const void *old)
 {
 	if (crn_likely((uint8_t)(e->streak - CRN_HOT_STREAK) < CRN_HOT_DUE - CRN_HOT_STREAK)) {
 		e->streak++;
 		e->changed = true;
 		return true;
 	}
-	return crn_hot_compare(e, old, next);
+	return crn_hot_compare(l, e, old);
 }
 
 /*

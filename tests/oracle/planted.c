@@ -263,14 +263,14 @@ bool __wrap_crn_pagemap_tells_guards(int pagemap, void *page)
 }
 
 bool __real_crn_hot_compare(
-	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next);
+	const struct crn_hot_list *l, struct crn_hot_entry *e, const void *old);
 bool __wrap_crn_hot_compare(
-	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next);
+	const struct crn_hot_list *l, struct crn_hot_entry *e, const void *old);
 
 bool __wrap_crn_hot_compare(
-	struct crn_hot_entry *e, const void *old, const struct crn_hot_entry *next)
+	const struct crn_hot_list *l, struct crn_hot_entry *e, const void *old)
 {
-	bool changed = __real_crn_hot_compare(e, old, next);
+	bool changed = __real_crn_hot_compare(l, e, old);
 
 	if (plant == LYING_LOOK && changed && ++P->looks % 5 == 0)
 		changed = e->changed = false;

@@ -213,7 +213,7 @@ static void unreadable_pages_are_failures(void **state)
 {
 	struct sigaction action = { .sa_sigaction = resume, .sa_flags = SA_SIGINFO }, before;
 	void *none = mmap(NULL, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint64_t lines;
+	uint64_t lines, hash[2];
 
 	assert_true(none != MAP_FAILED);
 	sigaction(SIGSEGV, &action, &before);
@@ -221,6 +221,8 @@ static void unreadable_pages_are_failures(void **state)
 	assert_int_equal(crn_guarded_line(a, none, 5, a, none), 5);
 	assert_int_equal(crn_guarded_copy_lines(out, none, 0x8000000000000010), -EFAULT);
 	assert_int_equal(crn_guarded_copy_lines(out, none, 0), 0);
+	if (crn_guarded_registers == CRN_LINES_HASHED)
+		assert_int_equal(crn_guarded_hash(none, hash, a), -EFAULT);
 	pages_before_it_are_copied(none);
 	sigaction(SIGSEGV, &before, NULL);
 	munmap(none, CRN_PAGE_SIZE);
@@ -322,26 +324,31 @@ static void half_registers_survive(void **state)
 static void registers_fit_the_processor(void **state)
 {
 	enum { BMI1 = 1 << 3, AVX2 = 1 << 5, F = 1 << 16, DQ = 1 << 17, BW = 1 << 30 };
-	enum { X87 = 1, HALF_STATE = X87 | 6, WIDE_STATE = HALF_STATE | 0xe0 };
-	static const struct {
-		unsigned features, state;
+	enum { VPCLMUL = 1 << 10, X87 = 1, HALF_STATE = X87 | 6, WIDE_STATE = HALF_STATE | 0xe0 };
+	const unsigned VL = 1u << 31;
+	const struct {
+		unsigned features, more, state;
 		enum crn_registers registers;
 	} rows[] = {
-		{ BMI1 | AVX2 | F | DQ | BW, WIDE_STATE, CRN_LINES_WHOLE },
-		{ BMI1 | AVX2 | F | DQ | BW, WIDE_STATE | 1 << 9, CRN_LINES_WHOLE },
-		{ BMI1 | AVX2 | F | BW, WIDE_STATE, CRN_QUARTERS },
-		{ BMI1 | AVX2 | F | DQ, WIDE_STATE, CRN_QUARTERS },
-		{ AVX2 | F | DQ | BW, WIDE_STATE, CRN_QUARTERS },
-		{ BMI1 | AVX2 | F | DQ | BW, HALF_STATE, CRN_HALVES },
-		{ BMI1 | AVX2 | F | DQ | BW, X87 | 2, CRN_QUARTERS },
-		{ BMI1 | AVX2, HALF_STATE, CRN_HALVES },
-		{ BMI1, HALF_STATE, CRN_QUARTERS },
-		{ BMI1 | AVX2, X87 | 2, CRN_QUARTERS },
-		{ BMI1 | AVX2, 0, CRN_QUARTERS },
+		{ BMI1 | AVX2 | F | DQ | BW | VL, VPCLMUL, WIDE_STATE, CRN_LINES_HASHED },
+		{ BMI1 | AVX2 | F | DQ | BW | VL, 0, WIDE_STATE, CRN_LINES_WHOLE },
+		{ BMI1 | AVX2 | F | DQ | BW, VPCLMUL, WIDE_STATE, CRN_LINES_WHOLE },
+		{ BMI1 | AVX2 | F | DQ | BW, 0, WIDE_STATE, CRN_LINES_WHOLE },
+		{ BMI1 | AVX2 | F | DQ | BW, 0, WIDE_STATE | 1 << 9, CRN_LINES_WHOLE },
+		{ BMI1 | AVX2 | F | BW | VL, VPCLMUL, WIDE_STATE, CRN_QUARTERS },
+		{ BMI1 | AVX2 | F | DQ, 0, WIDE_STATE, CRN_QUARTERS },
+		{ AVX2 | F | DQ | BW, 0, WIDE_STATE, CRN_QUARTERS },
+		{ BMI1 | AVX2 | F | DQ | BW | VL, VPCLMUL, HALF_STATE, CRN_HALVES },
+		{ BMI1 | AVX2 | F | DQ | BW, 0, X87 | 2, CRN_QUARTERS },
+		{ BMI1 | AVX2, 0, HALF_STATE, CRN_HALVES },
+		{ BMI1, 0, HALF_STATE, CRN_QUARTERS },
+		{ BMI1 | AVX2, 0, X87 | 2, CRN_QUARTERS },
+		{ BMI1 | AVX2, 0, 0, CRN_QUARTERS },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		assert_int_equal(crn_registers_for(rows[i].features, rows[i].state),
+		assert_int_equal(
+			crn_registers_for(rows[i].features, rows[i].more, rows[i].state),
 			rows[i].registers);
 }
 
@@ -349,35 +356,44 @@ static void registers_fit_the_processor(void **state)
 
 static bool has(enum crn_registers kind)
 {
-	if (kind == CRN_LINES_WHOLE)
+	if (kind == CRN_LINES_HASHED && !(__builtin_cpu_supports("avx512vl") &&
+						__builtin_cpu_supports("vpclmulqdq")))
+		return false;
+	if (kind >= CRN_LINES_WHOLE)
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
 			__builtin_cpu_supports("avx512bw");
 	return kind != CRN_HALVES || __builtin_cpu_supports("avx2");
 }
 
+#define WIDE 6 /* from zmm16 on: more are not used */
+
 /* What fn, called with these four, leaves of the registers that it uses. */
 __attribute__((target("avx512f,avx512bw"))) static void call_wide(void *fn, const void *const of[4],
-	uint8_t before[2][64], uint8_t after[2][64], uint64_t *mask)
+	uint8_t before[WIDE][64], uint8_t after[WIDE][64], uint64_t *mask)
 {
 	__asm__ volatile("vmovdqu64 (%[in]), %%zmm16\n\tvmovdqu64 64(%[in]), %%zmm17\n\t"
+			 "vmovdqu64 128(%[in]), %%zmm18\n\tvmovdqu64 192(%[in]), %%zmm19\n\t"
+			 "vmovdqu64 256(%[in]), %%zmm20\n\tvmovdqu64 320(%[in]), %%zmm21\n\t"
 			 "kmovq (%[mask]), %%k1\n\t"
 			 "mov %%rsp, %%r12\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
 			 "mov (%[of]), %%rdi\n\tmov 8(%[of]), %%rsi\n\t"
 			 "mov 16(%[of]), %%rdx\n\tmov 24(%[of]), %%rcx\n\tmov %%rsi, %%r8\n\t"
 			 "call *%[fn]\n\tmov %%r12, %%rsp\n\t"
 			 "vmovdqu64 %%zmm16, (%[out])\n\tvmovdqu64 %%zmm17, 64(%[out])\n\t"
+			 "vmovdqu64 %%zmm18, 128(%[out])\n\tvmovdqu64 %%zmm19, 192(%[out])\n\t"
+			 "vmovdqu64 %%zmm20, 256(%[out])\n\tvmovdqu64 %%zmm21, 320(%[out])\n\t"
 			 "kmovq %%k1, (%[mask])\n\t"
 			 :
 			 : [in] "a"(before), [out] "b"(after), [fn] "r"(fn), [mask] "r"(mask),
 			 [of] "r"(of)
 			 : "rcx", "rdx", "rdi", "rsi", "r8", "r9", "r10", "r11", "r12", "xmm16",
-			 "xmm17", "k1", "memory", "cc");
+			 "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "k1", "memory", "cc");
 }
 
 static void try_wide(const void *live)
 {
-	uint64_t lines = 0, mask = 0xfedcba9876543210;
-	uint8_t before[2][64], after[2][64];
+	uint64_t lines = 0, mask = 0xfedcba9876543210, hash[2];
+	uint8_t before[WIDE][64], after[WIDE][64];
 	const struct {
 		void *fn;
 		const void *of[4];
@@ -386,11 +402,13 @@ static void try_wide(const void *live)
 		{ (void *)crn_guarded_line, { a, live, NULL, a } },
 		{ (void *)crn_guarded_copy_lines, { out, live, (void *)0x8000000000000004 } },
 		{ (void *)crn_delta_make, { out, (void *)0x8000000000000004, a, b } },
+		{ (void *)crn_guarded_hash, { live, hash, a } },
 	};
+	size_t count = CRN_ARRAY_SIZE(calls) - (crn_guarded_registers != CRN_LINES_HASHED);
 
 	for (unsigned i = 0; i < sizeof(before); i++)
 		before[i / 64][i % 64] = (uint8_t)(i * 37 + 11);
-	for (size_t i = 0; i < CRN_ARRAY_SIZE(calls); i++) {
+	for (size_t i = 0; i < count; i++) {
 		call_wide(calls[i].fn, calls[i].of, before, after, &mask);
 		assert_memory_equal(before, after, sizeof(before));
 		assert_true(mask == 0xfedcba9876543210);
@@ -402,7 +420,7 @@ static void wide_registers_survive(void **state)
 	struct sigaction action = { .sa_sigaction = resume, .sa_flags = SA_SIGINFO }, segv;
 	void *none = mmap(NULL, CRN_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (crn_guarded_registers != CRN_LINES_WHOLE)
+	if (crn_guarded_registers < CRN_LINES_WHOLE)
 		skip();
 	fill();
 	b[17] = ~b[17];
@@ -411,6 +429,78 @@ static void wide_registers_survive(void **state)
 	try_wide(none);
 	sigaction(SIGSEGV, &segv, NULL);
 	munmap(none, CRN_PAGE_SIZE);
+}
+
+/* ---- Hashes --------------------------------------------------------------------------------- */
+
+/* In GF(2^64), bit by bit. */
+static uint64_t times(uint64_t x, uint64_t y)
+{
+	uint64_t sum = 0;
+
+	for (; y; y >>= 1) {
+		sum ^= y & 1 ? x : 0;
+		x = x << 1 ^ (x >> 63 ? 0x1b : 0);
+	}
+	return sum;
+}
+
+static void hash_slowly(const uint64_t *page, uint64_t hash[2])
+{
+	for (unsigned h = 0; h < 2; h++) {
+		const uint64_t *keys = (const uint64_t *)(crn_guarded_keys + h * CRN_PAGE_SIZE);
+
+		hash[h] = 0;
+		for (unsigned i = 0; i < WORDS; i += 2)
+			hash[h] ^= times(page[i] ^ keys[i], page[i + 1] ^ keys[i + 1]);
+	}
+}
+
+static void assert_hash(const uint64_t *page)
+{
+	uint64_t hash[2] = { 0, 0 }, slow[2];
+
+	hash_slowly(page, slow);
+	assert_int_equal(crn_guarded_hash(page, hash, page), 0);
+	assert_memory_equal(hash, slow, sizeof(hash));
+}
+
+static void draw(void *to, size_t size)
+{
+	static uint64_t state = 88172645463325252;
+
+	for (size_t i = 0; i < size / 8; i++) {
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		((uint64_t *)to)[i] = state;
+	}
+}
+
+/* As its definition has it, and with it for each bit of the page. */
+static void hash_is_the_sum_of_products(void **state)
+{
+	uint64_t was[2], now[2];
+
+	if (crn_guarded_registers != CRN_LINES_HASHED)
+		skip();
+	for (unsigned round = 0; round < 50; round++) {
+		draw(crn_guarded_keys, sizeof(crn_guarded_keys));
+		draw(a, sizeof(a));
+		assert_hash(a);
+	}
+	memset(a, 0, sizeof(a));
+	assert_hash(a);
+	memset(a, 0xff, sizeof(a));
+	assert_hash(a);
+	fill();
+	assert_int_equal(crn_guarded_hash(a, was, a), 0);
+	for (unsigned bit = 0; bit < WORDS * 64; bit++) {
+		b[bit / 64] ^= 1ull << bit % 64;
+		assert_int_equal(crn_guarded_hash(b, now, a), 0);
+		assert_true(now[0] != was[0] && now[1] != was[1]);
+		b[bit / 64] ^= 1ull << bit % 64;
+	}
 }
 
 int main(void)
@@ -428,10 +518,11 @@ int main(void)
 		cmocka_unit_test(registers_fit_the_processor),
 		cmocka_unit_test(half_registers_survive),
 		cmocka_unit_test(wide_registers_survive),
+		cmocka_unit_test(hash_is_the_sum_of_products),
 	};
 	int failed = 0;
 
-	for (uint8_t kind = CRN_QUARTERS; kind <= CRN_LINES_WHOLE; kind++) {
+	for (uint8_t kind = CRN_QUARTERS; kind <= CRN_LINES_HASHED; kind++) {
 		if (!has(kind))
 			continue;
 		crn_guarded_registers = kind;

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include "os/guarded.h"
 #include "track/hot_form.h"
 
 /* How many of n checkpoints asked for differences. Every `noisy`th sample is ten times as dear. */
@@ -74,6 +75,19 @@ static void a_change_is_noticed(void **state)
 	assert_true(run(&f, 10000, 200, 250, 0) < 1000);
 }
 
+/* Many, and where they can be made. */
+static void hashes(void **state)
+{
+	uint8_t was = crn_guarded_registers;
+
+	crn_guarded_registers = CRN_LINES_HASHED;
+	assert_false(crn_hot_form_hashes(CRN_HOT_FORM_MANY - 1));
+	assert_true(crn_hot_form_hashes(CRN_HOT_FORM_MANY));
+	crn_guarded_registers = CRN_LINES_WHOLE;
+	assert_false(crn_hot_form_hashes(CRN_HOT_FORM_MANY));
+	crn_guarded_registers = was;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -82,6 +96,7 @@ int main(void)
 		cmocka_unit_test(equals_stay),
 		cmocka_unit_test(noise_decides_nothing),
 		cmocka_unit_test(a_change_is_noticed),
+		cmocka_unit_test(hashes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -285,7 +285,7 @@ static int async_rebase(void *tracker, uintptr_t page, const void *content)
 {
 	struct crn_async *t = tracker;
 
-	t->hot.stale = true;
+	crn_hot_list_rebased(&t->hot, page, page + CRN_PAGE_SIZE);
 	return crn_mirror_put(&t->mirror, page, content);
 }
 

@@ -82,10 +82,12 @@ static struct tally look(struct crn_async *t)
 	for (; e < end; e++) {
 		if (crn_unlikely(stale))
 			e->old = *(void **)e->where;
-		if (crn_page_closed(t->env, e->page))
+		if (crn_page_closed(t->env, e->page)) {
 			e->changed = closed_differs(t, e->page, e->old);
-		else
-			(void)crn_hot_look(e, e->old, e + (e + 1 < end));
+			e->hashed = false;
+		} else {
+			(void)crn_hot_look(&t->hot, e, e->old);
+		}
 		if (!e->changed)
 			continue;
 		tally.changed++;

@@ -280,6 +280,7 @@ static int watch(struct crn_async *t, struct crn_span span, bool changed)
 	t->has_cuttable |= crn_span_cuttable(&span);
 	t->mixed |= changed;
 	t->owed |= changed;
+	crn_hot_list_rebased(&t->hot, span.begin, span.end);
 	CRN_TRY(spans_reserve(t, 1));
 	CRN_TRY(crn_mirror_cover(&t->mirror, span.begin, span.end));
 	err = backed ? watch_backed(t, &span, changed)

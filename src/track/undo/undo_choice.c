@@ -15,11 +15,12 @@
 
 /* One without a frame: the old content is zeros, or lost. */
 static bool bare_has_changed(
-	struct crn_hot_entry *e, const struct crn_hot_entry *next, struct undo_look *look)
+	const struct crn_hot_list *l, struct crn_hot_entry *e, struct undo_look *look)
 {
 	uintptr_t word = undo_get(e->where);
 
-	e->changed = word & UNDO_LOST || crn_hot_look(e, NULL, next);
+	e->hashed &= !(word & UNDO_LOST);
+	e->changed = word & UNDO_LOST || crn_hot_look(l, e, NULL);
 	look->bare += e->changed && !undo_frame(word);
 	return e->changed;
 }
@@ -34,12 +35,10 @@ void undo_hot_look(struct crn_undo_pages *u, struct undo_look *look)
 	size_t count = 0;
 
 	for (; e < end; e++) {
-		const struct crn_hot_entry *next = e + (e + 1 < end);
-
 		if (crn_unlikely(stale))
 			e->old = undo_old(e->where);
-		if (!(crn_likely(e->old) ? crn_hot_look(e, e->old, next)
-					 : bare_has_changed(e, next, look))) {
+		if (!(crn_likely(e->old) ? crn_hot_look(&u->hot, e, e->old)
+					 : bare_has_changed(&u->hot, e, look))) {
 			/* If it is evicted it stays open all the same, and is handed over. */
 			count += undo_in_flight(u, e->page);
 			continue;

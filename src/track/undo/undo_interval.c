@@ -273,6 +273,7 @@ int undo_rebase(void *t, uintptr_t page, const void *content)
 			err = undo_open_range(u, a, page, page + CRN_PAGE_SIZE);
 		if (err >= 0)
 			err = rewrite(u, undo_word_of(a, page), content);
+		crn_hot_list_rebased(&u->hot, page, page + CRN_PAGE_SIZE);
 		if (err >= 0 && a->hot) {
 			size_t i = crn_pages(page - a->begin);
 
