@@ -474,7 +474,8 @@ struct cairn_stats {
 	char feed_why[48];       /* a better feed that "auto" did not take, and why; or empty */
 	/*
 	 * What the strategy reckons with, in cycles per page, as measured so far: a first store to
-	 * a cold page, an eager copy, a protection, and making a protected page hot. 0: `none`.
+	 * a cold page, a hot page that is not written, a protection, and making a protected page
+	 * hot. 0: `none`.
 	 */
 	uint64_t price_fault, price_copy, price_protect, price_open;
 };

@@ -17,7 +17,7 @@
 #include "os/thread.h"
 #include "session/engine.h"
 
-#define PRICE_MIN 50u /* cycles: no page is copied in less */
+#define PRICE_MIN 50u /* cycles: no page is looked at in less */
 #define PRICE_MAX (1u << 20)
 /*
  * A hot page more drives others from the caches, which is paid for where they are missed: as much

@@ -34,9 +34,9 @@ typedef __SIZE_TYPE__ size_t;
 
 /*
  * What this host charges, in cycles per page, measured by whoever opens the session. Only ratios
- * matter. `fault`: the first write of a cold page, its copy included. `copy`: an eager copy at the
- * checkpoint. `protect`: making an open page cold again. `open`: making a page hot that is
- * protected, beside its copy.
+ * matter. `fault`: the first write of a cold page, its copy included. `copy`: an eager copy of a
+ * page that was not written, or whatever else keeping it hot costs. `protect`: making an open page
+ * cold again. `open`: making a page hot that is protected, beside its copy.
  */
 struct crn_costs {
 	uint32_t fault, copy, protect, open;

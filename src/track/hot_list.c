@@ -301,11 +301,9 @@ uint32_t crn_hot_meter_end(struct crn_hot_list *l, uint64_t begin, const struct 
 	if (crn_likely(!begin) || !l->count)
 		return 0;
 	l->cycles += crn_clock_ticks() - begin;
-	if (!last)
-		return 0;
 	price = (uint32_t)(l->cycles / l->count);
 	/* There may have been too many pages for the form that was asked for. */
-	if (!last->absorb != l->form.differences)
+	if (last && !last->absorb != l->form.differences)
 		crn_hot_form_note(&l->form, price);
 	return price;
 }

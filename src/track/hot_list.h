@@ -184,9 +184,9 @@ static inline bool crn_hot_wants_differences(const struct crn_hot_list *l)
 }
 
 /*
- * What a hot page costs, changed or not, with the caches that the program leaves: begin and end
- * around each part of the work. The end of the last one has the sink that got the pages, else NULL,
- * and answers the cycles per page, or 0.
+ * What a hot page costs, with the caches that the program leaves: begin and end around each part of
+ * the work, of which looking at them is the first. The end of the last one has the sink that got
+ * the pages, else NULL. The result is the cycles per page so far, or 0.
  */
 uint64_t crn_hot_meter_begin(struct crn_hot_list *l, bool first);
 uint32_t crn_hot_meter_end(

@@ -102,7 +102,7 @@ struct crn_predictor {
 	 * caches are as they are. Set now and then, at the end of an interval; 0: not measured.
 	 * price_serve lies apart: a checkpoint of hot pages alone asks for the others only.
 	 */
-	uint32_t price_hot;     /* copied at the checkpoint, or compared in vain */
+	uint32_t price_hot;     /* looked at; what has changed costs the same as elsewhere */
 	uint32_t price_protect; /* protected again */
 	size_t dummies;    /* CRN_TRACK_NOTHING: pages to copy now; set by `decide` */
 	void (*written)(struct crn_track_env *env, uintptr_t page);

@@ -96,7 +96,7 @@ static struct tally look(struct crn_async *t)
 	}
 	crn_hot_bits_flush(&bits);
 	t->hot.stale = false;
-	(void)crn_hot_meter_end(&t->hot, begin, NULL);
+	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, begin, NULL);
 	return tally;
 }
 
@@ -293,7 +293,7 @@ static void copy_hot(struct crn_async *t, const struct crn_sink *sink)
 	uint64_t meter = crn_hot_meter_begin(&t->hot, false);
 
 	crn_hot_copy_now(&t->hot);
-	t->env->predictor->price_hot = crn_hot_meter_end(&t->hot, meter, sink);
+	(void)crn_hot_meter_end(&t->hot, meter, sink);
 }
 
 /* As crn_mirror_prepare does for the others. */

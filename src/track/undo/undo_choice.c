@@ -33,6 +33,7 @@ void undo_hot_look(struct crn_undo_pages *u, struct undo_look *look)
 	struct crn_hot_entry *e = u->hot.at, *end = e + u->hot.count;
 	bool stale = u->hot.stale;
 	size_t count = 0;
+	uint32_t price;
 
 	for (; e < end; e++) {
 		if (crn_unlikely(stale))
@@ -49,7 +50,9 @@ void undo_hot_look(struct crn_undo_pages *u, struct undo_look *look)
 	crn_hot_bits_flush(&bits);
 	look->count += count;
 	u->hot.stale = false;
-	(void)crn_hot_meter_end(&u->hot, begin, NULL);
+	price = crn_hot_meter_end(&u->hot, begin, NULL);
+	if (crn_likely(u->env->predictor))
+		u->env->predictor->price_hot = price;
 }
 
 bool undo_unchanged(uintptr_t word, uintptr_t page)

@@ -238,8 +238,7 @@ int undo_hand_over_hot(struct crn_undo_pages *u, struct crn_sink *sink)
 		err = crn_hot_turn(
 			&u->hot, u->hot.at, u->hot.at + u->hot.count, sink, &u->eager);
 	crn_hot_copy_now(&u->hot);
-	if (crn_likely(u->env->predictor))
-		u->env->predictor->price_hot = crn_hot_meter_end(&u->hot, begin, sink);
+	(void)crn_hot_meter_end(&u->hot, begin, sink);
 	return err;
 }
 
