@@ -8,7 +8,8 @@ form, in about an hour:
 
     table1 trackers restore empty handover keep hot protect tax backtrack alternate
                                                     native, against libcairn
-    redis nginx lighttpd redis-1 redis-pipeline    servers at a checkpoint per wake-up
+    redis nginx lighttpd redis-1 redis-pipeline redis-key redis-key-1 redis-key-pipeline
+                                                    servers at a checkpoint per wake-up
     smc             the SMC paper's evaluation: smc.PROGRAM, hmmsearch, recovery
     traces          recorded runs through every strategy: traces.PROGRAM
     lmc             programs built by cairn-cc: lmc.stores, lmc.PROGRAM (fetches and builds them),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
 Servers at a checkpoint per wake-up: requests per second of redis, nginx and lighttpd under each
-tracker, beside the bare server; redis with one connection and with pipelined requests where it
-recovers. All variants of a server run at the same time and are loaded turn by turn, in an order
+tracker, beside the bare server; redis with one connection, with pipelined requests, and with a
+single key, where it recovers. All variants of a server run at the same time and are loaded turn by turn, in an order
 that rotates, so that each round is one pair per variant with the bare server; figures are medians
 over the rounds. The server's processor time per request tells what checkpoints cost even where the
 load generator limits the rate. Checkpoints are counted by `cairn stat` before and after a load.
@@ -49,8 +49,16 @@ VARIANTS: dict[str, list[str]] = {
 # What is compared where recovery is the question: nobody is told what may be undone.
 RECOVERY = ("bare", "async", "recover", "recover, each")
 
-# Redis by part: connections and requests sent before the first answer is waited for.
-REDIS_LOADS = {"redis": (50, 1), "redis-1": (1, 1), "redis-pipeline": (50, 16)}
+# Redis by part: connections, requests sent before the first answer is waited for, and keys, of
+# which each request draws one. redis-benchmark, unless told otherwise, always sets the same key.
+REDIS_LOADS = {
+    "redis": (50, 1, 10000),
+    "redis-1": (1, 1, 10000),
+    "redis-pipeline": (50, 16, 10000),
+    "redis-key": (50, 1, 1),
+    "redis-key-1": (1, 1, 1),
+    "redis-key-pipeline": (50, 16, 1),
+}
 
 PARTS = (*REDIS_LOADS, "nginx", "lighttpd")
 PROGRAMS = {
@@ -83,10 +91,10 @@ def missing(part: str, build: Path) -> str | None:
 
 
 def redis_load(part: str) -> Callable[[int, int], float]:
-    connections, pipeline = REDIS_LOADS[part]
+    connections, pipeline, keys = REDIS_LOADS[part]
 
     def load(port: int, requests: int) -> float:
-        return requests_per_second(port, "set", requests, connections, pipeline)
+        return requests_per_second(port, "set", requests, connections, pipeline, keys)
 
     return load
 

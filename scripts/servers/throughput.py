@@ -20,10 +20,11 @@ class BenchmarkError(ServerError):
 
 
 def benchmark_command(
-    port: int, tests: str, requests: int, connections: int, pipeline: int = 1
+    port: int, tests: str, requests: int, connections: int, pipeline: int = 1, keys: int = 10000
 ) -> list[str]:
-    sizes = ["-n", str(requests), "-c", str(connections), "-r", "10000", "-d", "64"]
-    sizes += ["-P", str(pipeline)]
+    sizes = ["-n", str(requests), "-c", str(connections), "-d", "64", "-P", str(pipeline)]
+    if keys > 1:
+        sizes += ["-r", str(keys)]
     command = ["redis-benchmark", "-h", "127.0.0.1", "-p", str(port), "-t", tests, "--csv", *sizes]
     return tied(command)
 
@@ -37,9 +38,9 @@ def check_benchmark(status: int, output: str) -> None:
 
 
 def requests_per_second(
-    port: int, test: str, requests: int, connections: int = 50, pipeline: int = 1
+    port: int, test: str, requests: int, connections: int = 50, pipeline: int = 1, keys: int = 10000
 ) -> float:
-    command = benchmark_command(port, test, requests, connections, pipeline)
+    command = benchmark_command(port, test, requests, connections, pipeline, keys)
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200
     )
