@@ -2,10 +2,11 @@
 """
 Servers at a checkpoint per wake-up: requests per second of redis, nginx and lighttpd under each
 tracker, beside the bare server; redis with one connection, with pipelined requests, and with a
-single key, where it recovers. All variants of a server run at the same time and are loaded turn by turn, in an order
-that rotates, so that each round is one pair per variant with the bare server; figures are medians
-over the rounds. The server's processor time per request tells what checkpoints cost even where the
-load generator limits the rate. Checkpoints are counted by `cairn stat` before and after a load.
+single key, where it recovers. All variants of a server run at the same time and are loaded turn by
+turn, in an order that rotates, so that each round is one pair per variant with the bare server;
+figures are medians over the rounds. The server's processor time per request tells what checkpoints
+cost even where the load generator limits the rate. Checkpoints are counted by `cairn stat` before
+and after a load.
 """
 
 from __future__ import annotations
