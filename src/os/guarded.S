@@ -489,7 +489,7 @@ crn_guarded_line_wide_failed:
  *
  * zmm20 and zmm21 are the sums of products, as polynomials, of the first keys and the second. Two
  * lines a turn: one instruction adds both products of a key. In the end the quarters of each sum
- * are added up and reduced by x^64 = x^4 + x^3 + x + 1, twice, because the first time leaves four
+ * are added up and reduced by x^64 = x^4 + x^3 + x + 1, twice, because the first time leaves three
  * bits above.
  */
 #define X_64 0x1b

@@ -288,18 +288,27 @@ static unsigned kept_state(void)
 	return a;
 }
 
+#define DRAW 256 /* bytes: as many come in one piece, whatever signals do */
+
+static bool draw_keys(void)
+{
+	for (size_t i = 0; i < sizeof(crn_guarded_keys); i += DRAW)
+		if (crn_sys3(SYS_getrandom, crn_guarded_keys + i, DRAW, 1 /* GRND_NONBLOCK */) !=
+			DRAW)
+			return false;
+	return true;
+}
+
 /* Where there are no random keys pages are compared with each other. */
 static void choose_registers(unsigned features, unsigned more)
 {
 	enum crn_registers widest = crn_registers_for(features, more, kept_state());
-	long drawn = sizeof(crn_guarded_keys);
 
 	if (crn_guarded_registers == widest)
 		return; /* by another session */
-	if (widest == CRN_LINES_HASHED)
-		drawn = crn_sys3(SYS_getrandom, crn_guarded_keys, sizeof(crn_guarded_keys),
-			1 /* GRND_NONBLOCK */);
-	crn_guarded_registers = drawn == sizeof(crn_guarded_keys) ? widest : CRN_LINES_WHOLE;
+	if (widest == CRN_LINES_HASHED && !draw_keys())
+		widest = CRN_LINES_WHOLE;
+	crn_guarded_registers = (uint8_t)widest;
 }
 
 static void probe_processor(struct crn_host *h)

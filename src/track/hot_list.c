@@ -158,12 +158,13 @@ static unsigned line_of(
 		old, live, e->line, next->hashed ? next_live : next->old, next_live);
 }
 
-static bool hash_differs(const struct crn_hot_entry *e, const struct crn_hot_entry *next)
+static bool hash_differs(
+	const struct crn_hot_entry *e, const void *content, const struct crn_hot_entry *next)
 {
-	uint64_t now[2];
+	uint64_t hash[2];
 
-	return crn_guarded_hash((const void *)e->page, now, (const void *)next->page) < 0 ||
-		now[0] != e->hash[0] || now[1] != e->hash[1];
+	return crn_guarded_hash(content, hash, (const void *)next->page) < 0 ||
+		hash[0] != e->hash[0] || hash[1] != e->hash[1];
 }
 
 /* The page was found to be as `old`, which is hashed: others may write to the page itself. */
@@ -183,11 +184,9 @@ bool crn_hot_compare(
 
 	old = old ? old : zeros;
 	if (e->hashed) {
-		e->hashed = !hash_differs(e, next);
+		CRN_XASSERT(!hash_differs(e, old, next));
+		e->hashed = !hash_differs(e, (const void *)e->page, next);
 		e->changed = !e->hashed;
-		/* Unless somebody has written just now. */
-		CRN_XASSERT(e->changed || crn_guarded_same(old, (const void *)e->page) ||
-			hash_differs(e, next));
 	} else {
 		line = line_of(e, old, next);
 		e->changed = line != CRN_LINES;

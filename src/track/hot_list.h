@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The hot pages of a tracker, sorted by address: a checkpoint walks this list instead of tables by
- * address. Each entry remembers the line in which the page was last seen to differ; that line is
+ * address. Each entry remembers the line in which the page was last found to differ; that line is
  * compared first. If another line has changed, finding it costs half as much as a copy. So a page
  * that changed many times in a row is compared only every 32nd time, and otherwise taken for
  * changed, which costs a copy if it is not. If it has changed each time, it is compared every 64th

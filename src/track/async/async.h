@@ -118,6 +118,12 @@ struct crn_async {
  * `protect` the kernel starts to watch them anew, and they are known here only. 0 or negative.
  */
 int crn_async_find_written(struct crn_async *t, bool protect);
+/* crn_pagemap_written, or crn_pagemap_stored where a feed would have told of what is emptied. */
+typedef long crn_scan_fn(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect,
+	struct crn_page_run *runs, size_t max);
+/* Append the written pages of one run to `l`; with `protect` the kernel forgets them. */
+int crn_async_scan_run(struct crn_async *t, crn_scan_fn *scan, struct crn_range_list *l,
+	uintptr_t begin, uintptr_t end, bool protect);
 
 /*
  * Bring [begin, end) under watch. `changed`: what is there now was written in this interval; else
@@ -139,6 +145,13 @@ const struct crn_span *crn_async_span_above(const struct crn_async *t, uintptr_t
  * is hot or open. 0; CAIRN_EMEMORY: it stays in the lists.
  */
 int crn_async_protect_written(struct crn_async *t);
+/*
+ * Parts of that: protect dirty, evicted and once open pages, but for what is open still, or hot.
+ * What is written meanwhile may be in `dirty` then, hot or not. 0 or negative.
+ */
+int crn_async_protect_found(struct crn_async *t);
+/* So many runs that protecting all that is written in one scan costs less, feed or not? */
+bool crn_async_scan_is_cheaper(const struct crn_async *t);
 /* `to` becomes `from`, which is sorted, without the pages that are hot. */
 int crn_async_without_hot(
 	struct crn_async *t, struct crn_range_list *to, const struct crn_range_list *from);

@@ -2,9 +2,9 @@
 /*
  * Hot pages under async. A hot page is left open for writing, so the kernel reports nothing about
  * it. Whether it has changed is found by comparing it with the mirror, in every call that asks what
- * was written. A page that becomes hot while it is protected stays protected until its next store,
- * which the kernel lets through. An evicted page is protected in one run with the pages that were
- * written.
+ * was written. A page that becomes hot while it is protected, or is protected along with others
+ * around it, stays so until its next store, which the kernel lets through. An evicted page is
+ * protected in one run with the pages that were written.
  *
  * There are none in memory of a file that somebody may cut short, because it may vanish while it is
  * compared.

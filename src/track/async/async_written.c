@@ -15,10 +15,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "os/clock.h"
 #include "os/guarded.h"
 #include "os/keeper.h"
-#include "os/userfault.h"
 #include "track/async/async.h"
 
 /* Room that a scan should find in the dirty list; it does with less when memory is short. */
@@ -29,13 +27,6 @@
 #define REPAIRS_MAX 64
 /* Every so many drains without doubt the feed is compared with a scan. */
 #define AUDIT_EVERY 1024
-/* Runs in one piece of 2 MiB from which on one scan of it is cheaper than a call for each. */
-#define DENSE_RUNS 4
-/* Cycles: a call for one run more; what a whole scan takes for a page and for a mapping. */
-#define RUN_PRICE  900
-#define PAGE_PRICE 2
-#define SPAN_PRICE 650
-#define FEW_RUNS   16 /* not worth counting */
 
 /* ---- The scan ---------------------------------------------------------------------------- */
 
@@ -49,13 +40,8 @@ static size_t count_reported(const struct crn_range_list *l)
 	return n;
 }
 
-/* crn_pagemap_written, or crn_pagemap_stored where a feed would have told of what is emptied. */
-typedef long scan_fn(int pagemap, uintptr_t *cursor, uintptr_t end, bool protect,
-	struct crn_page_run *runs, size_t max);
-
-/* Append the written pages of one run to `l`; with `protect` the kernel forgets them. */
-static int scan_run(struct crn_async *t, scan_fn *scan, struct crn_range_list *l, uintptr_t begin,
-	uintptr_t end, bool protect)
+int crn_async_scan_run(struct crn_async *t, crn_scan_fn *scan, struct crn_range_list *l,
+	uintptr_t begin, uintptr_t end, bool protect)
 {
 	uintptr_t cursor = begin;
 
@@ -100,7 +86,8 @@ again:
 	for (size_t i = 0; i < t->runs.count; i++) {
 		struct crn_page_run run = t->runs.at[i];
 
-		err = scan_run(t, crn_pagemap_written, &t->dirty, run.begin, run.end, protect);
+		err = crn_async_scan_run(
+			t, crn_pagemap_written, &t->dirty, run.begin, run.end, protect);
 		if (err == -EPERM && repairs++ < REPAIRS_MAX) {
 			t->mixed = true; /* the run is scanned again */
 			err = crn_async_repair(t, run.begin, run.end);
@@ -277,91 +264,6 @@ static int drain(struct crn_async *t)
 	return err < 0 ? err : doubt | err;
 }
 
-/* ---- Protecting again -------------------------------------------------------------------- */
-
-/*
- * May one scan protect both this run and the next one? It must meet nothing foreign, and no hot
- * page between them, which it would protect as well.
- */
-static bool goes_with_next(struct crn_async *t, const struct crn_range_list *l, size_t i)
-{
-	const struct crn_span *span = crn_async_span_above(t, l->at[i].begin);
-	uintptr_t from = l->at[i].end, to = l->at[i + 1].begin;
-	size_t hot = crn_hot_list_from(&t->hot, from);
-
-	return span && l->at[i + 1].end <= span->end &&
-		(hot == t->hot.count || t->hot.at[hot].page >= to);
-}
-
-/*
- * Runs that are close together are protected by one scan, which reports them once more, and what
- * else is written among them just now, into `dirty`.
- */
-static int protect_list(struct crn_async *t, const struct crn_range_list *l)
-{
-	for (size_t i = 0, j; i < l->count; i = j) {
-		uintptr_t limit = (l->at[i].begin & ~(CRN_ASYNC_CHUNK - 1)) + CRN_ASYNC_CHUNK;
-
-		for (j = i + 1; j < l->count && l->at[j].end <= limit; j++)
-			if (!goes_with_next(t, l, j - 1))
-				break;
-		if (j - i >= DENSE_RUNS) {
-			t->mixed = true;
-			CRN_TRY(scan_run(t, crn_pagemap_stored, &t->dirty, l->at[i].begin,
-				l->at[j - 1].end, true));
-			continue;
-		}
-		for (size_t k = i; k < j; k++)
-			CRN_TRY(crn_uffd_protect(
-				t->uffd, l->at[k].begin, l->at[k].end - l->at[k].begin, true));
-	}
-	return 0;
-}
-
-/* So many runs that protecting all that is written in one scan costs less, feed or not? */
-static bool scan_is_cheaper(const struct crn_async *t)
-{
-	uint64_t scan = 0;
-
-	if (crn_likely(t->dirty.count <= FEW_RUNS) || t->hot.count)
-		return false;
-	for (size_t i = 0; i < t->span_count; i++) {
-		if (t->spans[i].watched)
-			scan += SPAN_PRICE +
-				PAGE_PRICE * crn_pages(t->spans[i].end - t->spans[i].begin);
-	}
-	return t->dirty.count * RUN_PRICE > scan;
-}
-
-/* Dirty, evicted and once open pages, but for what is open still, or hot. */
-static int protect_found(struct crn_async *t)
-{
-	const struct crn_range_list *from[] = { &t->dirty, &t->evicted, &t->were_open };
-	struct crn_range_list *l = &t->turn;
-	uint64_t begin;
-	int err;
-
-	crn_range_list_shrink(l, 0);
-	for (size_t k = 0; k < CRN_ARRAY_SIZE(from); k++)
-		for (size_t i = 0; i < from[k]->count; i++)
-			CRN_TRY(crn_range_list_add(l, from[k]->at[i].begin, from[k]->at[i].end));
-	if (!l->count)
-		return 0;
-	for (size_t i = 0; i < t->open.count; i++)
-		CRN_TRY(crn_range_list_cut(l, t->open.at[i].begin, t->open.at[i].end));
-	crn_range_list_normalise(l);
-	CRN_TRY(crn_async_without_hot(t, &t->protect, l));
-	begin = crn_clock_ticks();
-	crn_async_own(t, true);
-	err = protect_list(t, &t->protect);
-	crn_async_own(t, false);
-	/* What is done for all hot pages is no price of protecting another one. */
-	if (err >= 0 && t->protect.count && t->env->predictor)
-		t->env->predictor->price_protect = (uint32_t)((crn_clock_ticks() - begin) /
-			crn_range_list_pages(&t->protect));
-	return err;
-}
-
 /* ---- Together ---------------------------------------------------------------------------- */
 
 /*
@@ -427,7 +329,7 @@ static int audit(struct crn_async *t)
 	crn_range_list_shrink(found, 0);
 	crn_async_own(t, true);
 	for (size_t i = 0; i < t->runs.count && err >= 0; i++)
-		err = scan_run(t, crn_pagemap_stored, found, t->runs.at[i].begin,
+		err = crn_async_scan_run(t, crn_pagemap_stored, found, t->runs.at[i].begin,
 			t->runs.at[i].end, false);
 	crn_async_own(t, false);
 	if (err < 0)
@@ -558,7 +460,7 @@ int crn_async_find_written(struct crn_async *t, bool protect)
 	if (!doubt && crn_async_owns_cuttable(t))
 		doubt = crn_async_check_owned(t, false);
 	if (!doubt && protect)
-		doubt = scan_is_cheaper(t) ? CRN_FEED_DOUBT : protect_found(t);
+		doubt = crn_async_scan_is_cheaper(t) ? CRN_FEED_DOUBT : crn_async_protect_found(t);
 	if (doubt < 0 && doubt != CAIRN_EMEMORY)
 		doubt = CRN_FEED_DOUBT; /* a mapping is not what it was */
 	CRN_TRY(doubt);
@@ -583,7 +485,7 @@ int crn_async_protect_written(struct crn_async *t)
 
 	if (!t->dirty.count && !t->evicted.count && !t->were_open.count)
 		return 0;
-	err = protect_found(t);
+	err = crn_async_protect_found(t);
 	if (err < 0 && err != CAIRN_EMEMORY) {
 		/* A mapping is not what it was: a scan of everything finds out. */
 		t->mixed = true;

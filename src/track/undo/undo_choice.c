@@ -249,6 +249,12 @@ bool undo_cool(struct crn_undo_pages *u)
 {
 	size_t count, kept = 0;
 
+	/*
+	 * With a feed (images.c) a fault that was reported before may open a page that has been
+	 * protected, unnoticed, and the kernel's next copy of one that is opened again is too new.
+	 */
+	if (u->feed)
+		return false;
 	if (u->env->predictor->cool(u->env))
 		evict_listed(u);
 	count = atomic_load(&u->saved_count);

@@ -435,7 +435,7 @@ void undo_open_promoted(struct crn_undo_pages *u);
 /*
  * There is no memory for the checkpoint: all hot pages become cold. Unchanged ones, and those that
  * were opened with others in vain, give their frames back at once. The gate is closed. False if
- * that gained nothing.
+ * that gained nothing; with a feed nothing is done.
  */
 bool undo_cool(struct crn_undo_pages *u);
 
