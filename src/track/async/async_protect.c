@@ -19,6 +19,12 @@
 #define SPAN_PRICE 650
 #define FEW_RUNS   16 /* not worth counting */
 
+/* Where no streaks are kept, one interval has to do. */
+static bool is_busy(const struct crn_hot_list *l, const struct crn_hot_entry *e)
+{
+	return l->exact ? e->changed : e->streak > 1;
+}
+
 /*
  * May one scan protect both this run and the next one? It must meet nothing foreign. Hot pages
  * between them are protected as well, and fault once more if they are written (async_hot.c): there
@@ -33,7 +39,7 @@ static bool goes_with_next(struct crn_async *t, const struct crn_range_list *l, 
 	if (!span || l->at[i + 1].end > span->end)
 		return false;
 	for (size_t h = first; h < t->hot.count && t->hot.at[h].page < to; h++)
-		if (h - first == IDLE_PAGES || t->hot.at[h].streak > 1)
+		if (h - first == IDLE_PAGES || is_busy(&t->hot, &t->hot.at[h]))
 			return false;
 	return true;
 }
