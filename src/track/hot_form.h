@@ -22,7 +22,7 @@
 #define CRN_HOT_FORM_TRIAL 3u   /* samples; the first one finds the other form's caches */
 #define CRN_HOT_FORM_REST  4u   /* samples from one trial to the next, at first */
 #define CRN_HOT_FORM_RARE  256u /* at last */
-#define CRN_HOT_FORM_MANY  64u	/* pages: half a MiB, with their frames */
+#define CRN_HOT_FORM_MANY  64u  /* pages: half a MiB, with their frames */
 
 struct crn_hot_form {
 	bool differences; /* the form in use; else whole pages */
