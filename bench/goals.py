@@ -148,9 +148,9 @@ def rows(lines: list[dict]) -> list[list[str]]:
     for row in ("async", "uffd", "mprotect"):
         rewind = _cycles(lines, "empty", row, what="rewind, hot")
         found += _ratio(f"rewind of 28 hot pages, {row}, beside memcpy", rewind, floor, 1.2, False)
-    recovering = {"redis": 1 / 1.35, "redis-pipeline": 1 / 1.08}
-    recovering |= {part.replace("redis", "redis-key"): goal for part, goal in recovering.items()}
-    for part, limit in recovering.items():
+    recovering = (("", 1 / 1.35), ("-pipeline", 1 / 1.08))
+    parts = ("redis", "redis-key")
+    for part, limit in [(part + load, limit) for part in parts for load, limit in recovering]:
         for line in lines:
             if line["table"] == part and line["row"] == "recover" and "ratio" in line:
                 found += _ratio(f"{part}, recovering, beside bare", line["ratio"], 1, limit, True)

@@ -32,7 +32,7 @@ from servers import (
     search_path,
     tied,
 )
-from throughput import measured, requests_per_second
+from throughput import KEYS, measured, requests_per_second
 
 # Under Cairn, by name: the options of `cairn run`.
 VARIANTS: dict[str, list[str]] = {
@@ -53,9 +53,9 @@ RECOVERY = ("bare", "async", "recover", "recover, each")
 # Redis by part: connections, requests sent before the first answer is waited for, and keys, of
 # which each request draws one. redis-benchmark, unless told otherwise, always sets the same key.
 REDIS_LOADS = {
-    "redis": (50, 1, 10000),
-    "redis-1": (1, 1, 10000),
-    "redis-pipeline": (50, 16, 10000),
+    "redis": (50, 1, KEYS),
+    "redis-1": (1, 1, KEYS),
+    "redis-pipeline": (50, 16, KEYS),
     "redis-key": (50, 1, 1),
     "redis-key-1": (1, 1, 1),
     "redis-key-pipeline": (50, 16, 1),

@@ -19,8 +19,11 @@ class BenchmarkError(ServerError):
     """redis-benchmark was told an error or lost a connection."""
 
 
+KEYS = 10000  # each request draws one of them
+
+
 def benchmark_command(
-    port: int, tests: str, requests: int, connections: int, pipeline: int = 1, keys: int = 10000
+    port: int, tests: str, requests: int, connections: int, pipeline: int = 1, keys: int = KEYS
 ) -> list[str]:
     sizes = ["-n", str(requests), "-c", str(connections), "-d", "64", "-P", str(pipeline)]
     if keys > 1:
@@ -38,7 +41,7 @@ def check_benchmark(status: int, output: str) -> None:
 
 
 def requests_per_second(
-    port: int, test: str, requests: int, connections: int = 50, pipeline: int = 1, keys: int = 10000
+    port: int, test: str, requests: int, connections: int = 50, pipeline: int = 1, keys: int = KEYS
 ) -> float:
     command = benchmark_command(port, test, requests, connections, pipeline, keys)
     done = subprocess.run(

@@ -65,6 +65,24 @@
 9:	addq $136, %rsp
 .endm
 
+/* `count` registers from zmm16 on. Flags change; %rsp is 64 * count + 8 lower in between. */
+.macro BORROW_LINES count
+	subq $64 * \count + 8, %rsp
+.irp register, 16, 17, 18, 19, 20, 21
+.if \register < 16 + \count
+	vmovdqu64 %zmm\register, 64 * \register - 1024(%rsp)
+.endif
+.endr
+.endm
+.macro RETURN_LINES count
+.irp register, 16, 17, 18, 19, 20, 21
+.if \register < 16 + \count
+	vmovdqu64 64 * \register - 1024(%rsp), %zmm\register
+.endif
+.endr
+	addq $64 * \count + 8, %rsp
+.endm
+
 	.hidden crn_guarded_registers, crn_guarded_keys
 	.text
 /* int crn_guarded_copy(void *to, const void *from, size_t len) */
@@ -414,12 +432,7 @@ crn_guarded_line_halves_failed:
 	 * meanwhile: the processor's own fetching begins anew with each page.
 	 */
 	GUARDED crn_guarded_line_wide
-	subq $328, %rsp
-	vmovdqu64 %zmm16, (%rsp)
-	vmovdqu64 %zmm17, 64(%rsp)
-	vmovdqu64 %zmm18, 128(%rsp)
-	vmovdqu64 %zmm19, 192(%rsp)
-	vmovdqu64 %zmm20, 256(%rsp)
+	BORROW_LINES 5
 	kmovq %k1, %r9
 	movq %rcx, %r10
 	movq %r8, %r11
@@ -463,12 +476,7 @@ crn_guarded_line_wide_begin:
 crn_guarded_line_wide_end:
 	movl $4096, %ecx
 2:	kmovq %r9, %k1
-	vmovdqu64 (%rsp), %zmm16
-	vmovdqu64 64(%rsp), %zmm17
-	vmovdqu64 128(%rsp), %zmm18
-	vmovdqu64 192(%rsp), %zmm19
-	vmovdqu64 256(%rsp), %zmm20
-	addq $328, %rsp
+	RETURN_LINES 5
 	movl %ecx, %eax
 	shrl $6, %eax
 	ret
@@ -494,13 +502,7 @@ crn_guarded_line_wide_failed:
  */
 #define X_64 0x1b
 	GUARDED crn_guarded_hash
-	subq $392, %rsp
-	vmovdqu64 %zmm16, (%rsp)
-	vmovdqu64 %zmm17, 64(%rsp)
-	vmovdqu64 %zmm18, 128(%rsp)
-	vmovdqu64 %zmm19, 192(%rsp)
-	vmovdqu64 %zmm20, 256(%rsp)
-	vmovdqu64 %zmm21, 320(%rsp)
+	BORROW_LINES 6
 	leaq crn_guarded_keys(%rip), %r8
 	vpxorq %zmm20, %zmm20, %zmm20
 	vpxorq %zmm21, %zmm21, %zmm21
@@ -539,13 +541,7 @@ crn_guarded_hash_end:
 	vmovq %xmm20, (%rsi)
 	vmovq %xmm21, 8(%rsi)
 	xorl %eax, %eax
-2:	vmovdqu64 (%rsp), %zmm16
-	vmovdqu64 64(%rsp), %zmm17
-	vmovdqu64 128(%rsp), %zmm18
-	vmovdqu64 192(%rsp), %zmm19
-	vmovdqu64 256(%rsp), %zmm20
-	vmovdqu64 320(%rsp), %zmm21
-	addq $392, %rsp
+2:	RETURN_LINES 6
 	ret
 crn_guarded_hash_failed:
 	movl $-14, %eax

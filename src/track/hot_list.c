@@ -110,6 +110,13 @@ void crn_hot_list_sweep(struct crn_hot_list *l)
 	l->count = kept;
 }
 
+void crn_hot_list_drop(struct crn_hot_list *l, uintptr_t begin, uintptr_t end)
+{
+	for (size_t i = crn_hot_list_from(l, begin); i < l->count && l->at[i].page < end; i++)
+		l->at[i].where = NULL;
+	crn_hot_list_sweep(l);
+}
+
 void crn_hot_list_rebased(struct crn_hot_list *l, uintptr_t begin, uintptr_t end)
 {
 	for (size_t i = crn_hot_list_from(l, begin); i < l->count && l->at[i].page < end; i++)

@@ -109,8 +109,9 @@ struct crn_hot_entry *crn_hot_list_add(
  */
 void crn_hot_list_spread(struct crn_hot_list *l, size_t count);
 void crn_hot_list_gather(struct crn_hot_list *l);
-/* Take out the entries whose `where` is NULL. */
+/* Take out the entries whose `where` is NULL; and those of [begin, end). */
 void crn_hot_list_sweep(struct crn_hot_list *l);
+void crn_hot_list_drop(struct crn_hot_list *l, uintptr_t begin, uintptr_t end);
 /* The content that pages of [begin, end) had at interval_begin is another one from now on. */
 void crn_hot_list_rebased(struct crn_hot_list *l, uintptr_t begin, uintptr_t end);
 /* The entries of [begin, end) are touched, until the interval ends. */

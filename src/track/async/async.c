@@ -206,7 +206,7 @@ static void async_area_drop(void *tracker, struct crn_area *area)
 	struct crn_async *t = tracker;
 	size_t len = area->end - area->begin;
 
-	crn_async_hot_drop(t, area->begin, area->end);
+	crn_hot_list_drop(&t->hot, area->begin, area->end);
 	drop_tables(t, area);
 	crn_async_own(t, true);
 	crn_uffd_unregister(t->uffd, area->begin, len); /* fails where the mapping is gone: fine */
@@ -218,7 +218,7 @@ static int async_area_gone(void *tracker, struct crn_area *area)
 	struct crn_async *t = tracker;
 
 	CRN_TRY(crn_range_list_reserve(&t->gone, 1));
-	crn_async_hot_drop(t, area->begin, area->end);
+	crn_hot_list_drop(&t->hot, area->begin, area->end);
 	CRN_TRY(cut_written(t, area->begin, area->end));
 	/* Or its own copies would count as dropped, and be handed over twice. */
 	CRN_TRY(cut_owned(t, area->begin, area->end));

@@ -241,7 +241,5 @@ int crn_async_hot_filter(struct crn_async *t);
 /* Show the sink the hot pages that have changed; or count them. */
 int crn_async_hot_show(struct crn_async *t, struct crn_sink *sink);
 size_t crn_async_hot_count(struct crn_async *t, uintptr_t begin, uintptr_t end);
-/* [begin, end) is not tracked any more. */
-void crn_async_hot_drop(struct crn_async *t, uintptr_t begin, uintptr_t end);
 
 #endif

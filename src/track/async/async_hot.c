@@ -17,14 +17,6 @@
 
 /* ---- Lists ----------------------------------------------------------------------------- */
 
-void crn_async_hot_drop(struct crn_async *t, uintptr_t begin, uintptr_t end)
-{
-	for (size_t i = crn_hot_list_from(&t->hot, begin);
-		i < t->hot.count && t->hot.at[i].page < end; i++)
-		t->hot.at[i].where = NULL;
-	crn_hot_list_sweep(&t->hot);
-}
-
 int crn_async_without_hot(
 	struct crn_async *t, struct crn_range_list *to, const struct crn_range_list *from)
 {

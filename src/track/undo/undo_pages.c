@@ -370,10 +370,7 @@ static void drop_pages(struct crn_undo_pages *u, uintptr_t begin, uintptr_t end)
 		if (u->saved[i] < begin || u->saved[i] >= end)
 			u->saved[kept++] = u->saved[i];
 	atomic_store(&u->saved_count, kept);
-	for (size_t i = crn_hot_list_from(&u->hot, begin);
-		i < u->hot.count && u->hot.at[i].page < end; i++)
-		u->hot.at[i].where = NULL;
-	crn_hot_list_sweep(&u->hot);
+	crn_hot_list_drop(&u->hot, begin, end);
 }
 
 /* None of its pages is listed any more, and their frames are free. */
