@@ -29,6 +29,7 @@
 #include <sys/uio.h>
 #include "cairn/cairn.h"
 #include "os/signal.h"
+#include "intercept/layout.h"
 
 /* General registers of a thread at a system call, as the program sees them. Order is the stub's. */
 struct crn_regs {
@@ -123,6 +124,7 @@ struct crn_thread {
 	/* sent at a bad time; given when the program unblocks them or the agent's handler ends */
 	uint64_t held;
 	uint8_t *stacks; /* the agent's, for signals and hooks, lie from here to stack_top */
+	uint8_t passes[CRN_PASSING_END]; /* by number: 1: such a call is made without its hooks */
 
 	/* The rest is C's. */
 	int32_t tid;
@@ -199,7 +201,12 @@ struct crn_thread *crn_thread_slot(uint32_t i);
 /* Is the thread gone for the kernel, too, and not only about to end? Asks the kernel. */
 bool crn_thread_is_over(const struct crn_thread *t);
 
-/* effects/calls.c. Called by intercept/ for every system call of the program. */
+/* effects/passing_calls.c: which calls need no hook as things stand, as in struct crn_thread. */
+void crn_calls_passing(uint8_t *out);
+/* intercept/threads.c: that has changed; all threads obey from their next call on. */
+void crn_threads_let_pass(void);
+
+/* effects/calls.c. Called by intercept/ for every other system call of the program. */
 enum crn_verdict crn_call_before(struct crn_call *call);
 void crn_call_after(struct crn_call *call);
 /* Instead of it, for a call that the before-hook has answered; the registers are past it. */

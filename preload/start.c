@@ -173,6 +173,7 @@ void crn_agent_start(int argc, char **argv, char **envp)
 	crn_here.sites_patched = crn_patch_objects(plan, objects);
 	crn_functions_init(plan, objects);
 	crn_timer_start();
+	crn_threads_let_pass();
 	if (crn_here.debug)
 		crn_warn("%u system call sites patched, the rest by dispatch (%s)",
 			crn_here.sites_patched, crn_here.sud ? "on" : "not available");

@@ -86,7 +86,7 @@ static bool did_nothing(long result)
 	return false;
 }
 
-static bool site_configured(enum crn_site_kind kind)
+bool crn_site_configured(enum crn_site_kind kind)
 {
 	const struct crn_config *config = &crn_agent->config;
 
@@ -96,12 +96,11 @@ static bool site_configured(enum crn_site_kind kind)
 	return false;
 }
 
-/* Is this row's return something that takes (or may take) a checkpoint, recovery aside? */
-static bool is_site(const struct crn_row *row)
+bool crn_row_is_site(const struct crn_row *row)
 {
 	if (row->site == CRN_CALL_WAIT)
-		return site_configured(CRN_SITE_WAIT);
-	return row->site == CRN_CALL_SEND && site_configured(CRN_SITE_OUTPUT);
+		return crn_site_configured(CRN_SITE_WAIT);
+	return row->site == CRN_CALL_SEND && crn_site_configured(CRN_SITE_OUTPUT);
 }
 
 /* Does anything ask for a session at all? If not, the program keeps io_uring and the rest. */
@@ -185,7 +184,7 @@ static void finish(struct crn_call *call, const struct crn_row *row)
 	bool open = e && e->open;
 
 	crn_timer_turn(call);
-	if (is_site(row) && call->result >= 0) {
+	if (crn_row_is_site(row) && call->result >= 0) {
 		if (row->site == CRN_CALL_WAIT) {
 			if (crn_call_waits(call, row))
 				crn_site_hit(call, CRN_SITE_WAIT);
@@ -389,10 +388,10 @@ enum crn_verdict crn_call_before(struct crn_call *call)
 	if (verdict == CRN_CALL_RUN && writes_memory(call, row))
 		verdict = CRN_CALL_RUN_THEN;
 	if (verdict == CRN_CALL_RUN && call->nr != SYS_rt_sigreturn &&
-		(site_configured(CRN_SITE_TIMER) || others_may_recover()))
+		(crn_site_configured(CRN_SITE_TIMER) || others_may_recover()))
 		verdict = CRN_CALL_RUN_THEN;
 	if (verdict == CRN_CALL_RUN &&
-		(is_site(row) || changes_root(call) || asks_to_be_traced(call) ||
+		(crn_row_is_site(row) || changes_root(call) || asks_to_be_traced(call) ||
 			(row->site == CRN_CALL_MAPS && crn_agent->session)))
 		verdict = CRN_CALL_RUN_THEN;
 	return verdict;

@@ -3,6 +3,7 @@
  * What the program's calls did to the world in the open interval, and how to take it back.
  *
  *	calls.c         one call: its row of effects.def, its hook, the sites that it is
+ *	passing_calls.c which calls need no hook at present
  *	output_memory.c opens the memory that the kernel is about to write (signal trackers)
  *	in_flight.c     keeps it open while the call lasts
  *	descriptor_table.c  what each descriptor is

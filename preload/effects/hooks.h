@@ -77,6 +77,12 @@ bool crn_break_overlaps(uintptr_t addr, size_t len);
  */
 void crn_memory_marked(const struct crn_call *call);
 
+/* ---- calls.c */
+/* Was a site of this kind asked for? */
+bool crn_site_configured(enum crn_site_kind kind);
+/* Is this row's return something that takes (or may take) a checkpoint, recovery aside? */
+bool crn_row_is_site(const struct crn_row *row);
+
 /* ---- hooks_process.c, address_space.c */
 /*
  * Answer a call that Cairn cannot follow (io_uring, aio, userfaultfd, shadow stacks): true, with

@@ -88,8 +88,8 @@
 	/*
 	 * From a stub, before the call. %rcx: the stub. On a stack of the agent's own, or in a
 	 * hook, it is a debugger's call of a function: with what lies there, and what this thread
-	 * has locked, another hook must not begin. It is made without one. Unwinders may come by
-	 * here: its caller is the stub's.
+	 * has locked, another hook must not begin. It is made without one, as are the calls that
+	 * pass (effects/passing_calls.c). Unwinders may come by here: its caller is the stub's.
 	 */
 	function crn_enter
 	.cfi_startproc simple
@@ -110,7 +110,11 @@
 	ja	1f
 	cmpq	%rsp, %gs:CRN_T_STACK_TOP
 	jae	2f
-1:	addb	$0x7f, %al /* the overflow flag */
+1:	cmpq	$CRN_PASSING_END, %r11
+	jae	3f
+	cmpb	$0, %gs:CRN_T_PASSES(%r11)
+	jne	2f
+3:	addb	$0x7f, %al /* the overflow flag */
 	sahf
 	movq	%r11, %rax
 	.cfi_endproc

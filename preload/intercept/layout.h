@@ -45,6 +45,9 @@
 #define CRN_T_BLOCKED     48
 #define CRN_T_HELD        56
 #define CRN_T_STACKS      64
+#define CRN_T_PASSES      72
+
+#define CRN_PASSING_END 336 /* no call from this number on passes the gate without a hook */
 
 /* SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS: CRN_SIG_RESERVED, for gate.S */
 #define CRN_RESERVED_MASK 0x400004d8

@@ -37,6 +37,7 @@ _Static_assert(
 
 static uint32_t slots_max, slots_used; /* slots below slots_used have been committed */
 static uint32_t slots_lock;
+static uint8_t passing[CRN_PASSING_END]; /* under slots_lock: what new threads let pass */
 
 static struct crn_thread *slot_thread(uint32_t i)
 {
@@ -144,6 +145,7 @@ struct crn_thread *crn_thread_new(void)
 		if (t->live)
 			list_remove(t);
 		slot_format(t, (uint32_t)(((uint8_t *)t - crn_here.slots) / SLOT_SIZE));
+		crn_copy(t->passes, passing, sizeof(t->passes));
 		t->live = true;
 		t->next = crn_here.agent.threads;
 		crn_here.agent.threads = t;
@@ -151,6 +153,15 @@ struct crn_thread *crn_thread_new(void)
 	}
 	crn_spin_unlock(&slots_lock);
 	return t;
+}
+
+void crn_threads_let_pass(void)
+{
+	crn_spin_lock(&slots_lock);
+	crn_calls_passing(passing);
+	for (struct crn_thread *t = crn_here.agent.threads; t; t = t->next)
+		crn_copy(t->passes, passing, sizeof(t->passes));
+	crn_spin_unlock(&slots_lock);
 }
 
 static void drop(struct crn_thread *t)
@@ -377,6 +388,7 @@ static void forked(struct crn_thread *t)
 	crn_here.agent.frozen_children = crn_here.agent.quiet_children = false;
 	t->pending_count = 0;
 	t->held = 0; /* the parent's, as are all that wait */
+	crn_threads_let_pass();
 }
 
 void crn_hook_child(struct crn_regs *regs, const uint8_t *stub, struct crn_thread *t, unsigned kind)

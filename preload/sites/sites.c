@@ -203,8 +203,10 @@ static bool session_ready(void)
 		ret = open_tables();
 	crn_maps_release();
 	end_opening();
-	if (ret == 0)
+	if (ret == 0) {
+		crn_threads_let_pass();
 		return true;
+	}
 	crn_agent->session_refused = true;
 	crn_error("no checkpoints: %s%s", cairn_strerror(ret), reason_behind(ret));
 	return false;
@@ -463,6 +465,7 @@ static void end(void)
 	/* Other threads may be on their way out of the tables: those stay. */
 	if (session && protects)
 		cairn_close(session);
+	crn_threads_let_pass();
 }
 
 void crn_sites_end(const char *why, const char *else_what)
