@@ -28,17 +28,21 @@ static void reach(struct crn_effects *e, uint32_t chunks)
 		;
 }
 
-static struct crn_fd *entry(int fd, bool make)
+static __attribute__((noinline)) void make_chunk(struct crn_effects *e, uint32_t chunk)
+{
+	e->fds[chunk] = crn_effects_alloc(CRN_FD_CHUNK * sizeof(struct crn_fd));
+	reach(e, chunk + 1);
+}
+
+static inline struct crn_fd *entry(int fd, bool make)
 {
 	struct crn_effects *e = crn_agent->effects;
 	uint32_t chunk = (uint32_t)fd / CRN_FD_CHUNK;
 
 	if (!e->fds || fd < 0 || chunk >= CRN_FD_CHUNKS_MAX) /* no table without --recover */
 		return NULL;
-	if (!e->fds[chunk] && make) {
-		e->fds[chunk] = crn_effects_alloc(CRN_FD_CHUNK * sizeof(struct crn_fd));
-		reach(e, chunk + 1);
-	}
+	if (!e->fds[chunk] && make)
+		make_chunk(e, chunk);
 	return e->fds[chunk] ? &e->fds[chunk][fd % CRN_FD_CHUNK] : NULL;
 }
 

@@ -5,6 +5,7 @@
  */
 #include <fcntl.h>
 #include <sys/stat.h>
+#include "base/check.h"
 #include "base/copy.h"
 #include "base/log.h"
 #include "effects/hold.h"
@@ -19,10 +20,16 @@
  * Held for a few microseconds at most, never across a call of the program: spinning, and giving
  * way, is enough.
  */
+/* A thread that is alone stays so while it holds the lock: no atomic exchange, for which it waits. */
 void crn_effects_lock(void)
 {
 	uint32_t *lock = &crn_agent->effects->lock;
 
+	if (crn_agent->thread_count == 1) {
+		CRN_DASSERT(!*lock);
+		__atomic_store_n(lock, 1, __ATOMIC_RELAXED);
+		return;
+	}
 	for (unsigned spins = 0; __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); spins++)
 		spins < 100 ? crn_pause() : crn_yield();
 }

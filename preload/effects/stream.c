@@ -250,13 +250,13 @@ void crn_stream_keep(struct crn_call *call, int fd, const struct crn_taken *take
 		return;
 	p = crn_piece_at(at);
 	/* SAFETY: the kernel has just written all these bytes, so they are there. */
-	crn_copy(p->text, taken->name, taken->name_len);
-	crn_copy(crn_piece_control(p), taken->control, taken->control_len);
+	crn_copy_short(p->text, taken->name, taken->name_len);
+	crn_copy_short(crn_piece_control(p), taken->control, taken->control_len);
 	to = crn_piece_data(p);
 	for (size_t i = 0; i < taken->count && left; i++) {
 		size_t n = CRN_MIN(left, taken->iov[i].iov_len);
 
-		crn_copy(to, taken->iov[i].iov_base, n);
+		crn_copy_short(to, taken->iov[i].iov_base, n);
 		to += n;
 		left -= n;
 	}

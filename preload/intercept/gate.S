@@ -293,16 +293,30 @@ reserved:
 	.quad	CRN_RESERVED_MASK
 
 	/*
-	 * int crn_user_copy(void *dst, const void *src, size_t n); a fault in it goes to
-	 * crn_user_copy_failed.
+	 * int crn_user_copy(void *dst, const void *src, size_t n); a fault between its begin and its
+	 * end goes to crn_user_copy_failed.
 	 */
-	.globl	crn_user_copy_insn, crn_user_copy_failed
-	.hidden	crn_user_copy_insn, crn_user_copy_failed
+	.globl	crn_user_copy_begin, crn_user_copy_end, crn_user_copy_failed
+	.hidden	crn_user_copy_begin, crn_user_copy_end, crn_user_copy_failed
 	function crn_user_copy
 	movq	%rdx, %rcx
-crn_user_copy_insn:
-	rep movsb
-	xorl	%eax, %eax
+	cmpq	$128, %rdx /* from here on `rep movsb` is quicker */
+	ja	3f
+	shrl	$3, %ecx
+	jz	2f
+crn_user_copy_begin:
+1:	movq	(%rsi), %rax
+	movq	%rax, (%rdi)
+	addq	$8, %rsi
+	addq	$8, %rdi
+	decl	%ecx
+	jnz	1b
+2:	movl	%edx, %ecx
+	andl	$7, %ecx
+	jz	4f
+3:	rep movsb
+crn_user_copy_end:
+4:	xorl	%eax, %eax
 	ret
 crn_user_copy_failed:
 	movl	$-14, %eax

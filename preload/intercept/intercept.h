@@ -28,7 +28,7 @@
 extern uint8_t crn_stubs[], crn_stubs_end[];
 extern const uint8_t crn_exit_begin[], crn_exit_jump[], crn_exit_undefined[];
 extern const uint8_t crn_signal_end[], crn_signal_over[];
-extern const uint8_t crn_user_copy_insn[], crn_user_copy_failed[];
+extern const uint8_t crn_user_copy_begin[], crn_user_copy_end[], crn_user_copy_failed[];
 void crn_enter(void);
 void crn_leave(void);
 void crn_enter_function(void);

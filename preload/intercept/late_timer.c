@@ -16,7 +16,7 @@
 #define COOKIE    0x6361697268ul /* not timer.c's */
 #define PERIOD_NS 8000000
 
-void crn_late_timer_start(struct crn_thread *t)
+static void start(struct crn_thread *t)
 {
 	struct crn_thread_event ev = { .value.sival_ptr = (void *)COOKIE,
 		.signo = SIGSYS,
@@ -25,8 +25,6 @@ void crn_late_timer_start(struct crn_thread *t)
 	struct itimerspec every = { { 0, PERIOD_NS }, { 0, PERIOD_NS } };
 	int id;
 
-	if (t->late_timer_pid == crn_agent->pid || crn_fault_handled_at(t, t->regs->rsp))
-		return;
 	t->late_timer_pid = crn_agent->pid;
 	t->late_timer = -1;
 	if (crn_sys3(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &ev, &id) < 0) {
@@ -35,6 +33,12 @@ void crn_late_timer_start(struct crn_thread *t)
 	}
 	t->late_timer = id;
 	crn_sys4(SYS_timer_settime, id, 0, &every, 0);
+}
+
+void crn_late_timer_start(struct crn_thread *t)
+{
+	if (t->late_timer_pid != crn_agent->pid && !crn_fault_handled_at(t, t->regs->rsp))
+		start(t);
 }
 
 void crn_late_timer_stop(struct crn_thread *t)

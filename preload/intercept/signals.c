@@ -341,7 +341,8 @@ static bool solved(int sig, siginfo_t *info, ucontext_t *uc)
 	if ((sig == SIGSEGV || sig == SIGBUS) && crn_faults_serve &&
 		crn_faults_serve(sig, info, uc))
 		return true;
-	if ((uintptr_t)g[REG_RIP] == (uintptr_t)crn_user_copy_insn && info->si_code > 0) {
+	if ((uintptr_t)g[REG_RIP] >= (uintptr_t)crn_user_copy_begin &&
+		(uintptr_t)g[REG_RIP] < (uintptr_t)crn_user_copy_end && info->si_code > 0) {
 		g[REG_RIP] = (greg_t)(uintptr_t)crn_user_copy_failed;
 		return true;
 	}

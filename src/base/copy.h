@@ -51,8 +51,14 @@ static inline void crn_copy_short(void *dst, const void *src, size_t n)
 		src = (const char *)src + WORD;
 		dst = (char *)dst + WORD;
 	}
-	if (n)
-		crn_copy(dst, src, n);
+	for (; n; n--) {
+		__asm__ volatile("movb (%[src]), %b[a]\n\tmovb %b[a], (%[dst])"
+				 : [a] "=&q"(a)
+				 : [src] "r"(src), [dst] "r"(dst)
+				 : "memory");
+		src = (const char *)src + 1;
+		dst = (char *)dst + 1;
+	}
 }
 
 static inline void crn_fill(void *dst, int byte, size_t n)
