@@ -293,8 +293,8 @@ reserved:
 	.quad	CRN_RESERVED_MASK
 
 	/*
-	 * int crn_user_copy(void *dst, const void *src, size_t n); a fault between its begin and its
-	 * end goes to crn_user_copy_failed.
+	 * int crn_user_copy(void *dst, const void *src, size_t n); a fault between its begin and
+	 * its end goes to crn_user_copy_failed.
 	 */
 	.globl	crn_user_copy_begin, crn_user_copy_end, crn_user_copy_failed
 	.hidden	crn_user_copy_begin, crn_user_copy_end, crn_user_copy_failed
