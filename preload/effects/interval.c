@@ -18,9 +18,8 @@
 
 /*
  * Held for a few microseconds at most, never across a call of the program: spinning, and giving
- * way, is enough.
+ * way, is enough. A thread that is alone stays so while it holds it: it needs no atomic exchange.
  */
-/* A thread that is alone stays so while it holds the lock: there is no exchange to wait for. */
 void crn_effects_lock(void)
 {
 	uint32_t *lock = &crn_agent->effects->lock;
