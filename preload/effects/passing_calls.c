@@ -5,7 +5,7 @@
  * back, rows and a struct crn_pending fetched into the cache.
  *
  * Listed are calls of which intercept/ and crn_call_before want nothing, whatever their arguments,
- * but for what crn_call_passes asks. So they pass in a vfork child and in a handler as well.
+ * but for what `passes` asks. So they pass in a vfork child and in a handler as well.
  */
 #include "base/check.h"
 #include "base/copy.h"
