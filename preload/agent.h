@@ -124,6 +124,7 @@ struct crn_thread {
 	/* sent at a bad time; given when the program unblocks them or the agent's handler ends */
 	uint64_t held;
 	uint8_t *stacks; /* the agent's, for signals and hooks, lie from here to stack_top */
+	long last_nr; /* of the last system call that was begun */
 	uint8_t passes[CRN_PASSING_END]; /* by number: 1: such a call is made without its hooks */
 
 	/* The rest is C's. */
@@ -154,7 +155,6 @@ struct crn_thread {
 	uintptr_t descriptor; /* the thread pointer it was born with; 0: the first thread */
 	/* about to end; the slot is free when the kernel no longer knows tid */
 	bool exiting;
-	long last_nr;                /* of the last system call that was begun */
 	uint64_t r11;                /* of the program, at the entry of a function that is a site */
 	uint32_t interrupted_spec;   /* the site at which crn_enter_interrupted runs */
 	int32_t timers[CRN_SITES_MAX]; /* timer.c: its timers by site, plus 1; 0: none */

@@ -60,6 +60,10 @@
 	 */
 	.macro	save
 	movl	$1, %gs:CRN_T_IN_AGENT
+	save_registers
+	.endm
+
+	.macro	save_registers
 	movq	%rsp, %gs:CRN_T_PROGRAM_RSP
 	movq	%gs:CRN_T_STACK_TOP, %rsp
 	pushq	$0
@@ -113,21 +117,26 @@
 1:	cmpq	$CRN_PASSING_END, %r11
 	jae	3f
 	cmpb	$0, %gs:CRN_T_PASSES(%r11)
-	jne	2f
-3:	addb	$0x7f, %al /* the overflow flag */
+	je	3f
+	movq	%r11, %gs:CRN_T_LAST_NR
+2:	addb	$0x7f, %al /* the overflow flag */
 	sahf
 	movq	%r11, %rax
+	leaq	CRN_STUB_BARE(%rcx), %rcx
+	.cfi_remember_state
+	.cfi_escape 0x10, 16, 2, 0x72, CRN_STUB_BACK - CRN_STUB_BARE
+	jmp	*%rcx
+	.cfi_restore_state
+3:	addb	$0x7f, %al
+	sahf
+	movq	%r11, %rax
+	movl	$1, %gs:CRN_T_IN_AGENT
 	.cfi_endproc
-	save
+	save_registers
 	movq	%rsp, %rdi
 	movq	%rcx, %rsi
 	call	crn_hook_before
 	jmp	crn_exit
-2:	addb	$0x7f, %al
-	sahf
-	movq	%r11, %rax
-	leaq	CRN_STUB_BARE(%rcx), %rcx
-	jmp	*%rcx
 
 	/* From a stub, after the call. %rcx: the stub. */
 	function crn_leave

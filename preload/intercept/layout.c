@@ -14,6 +14,7 @@ AT(crn_thread, put_off, CRN_T_PUT_OFF);
 AT(crn_thread, program_blocked, CRN_T_BLOCKED);
 AT(crn_thread, held, CRN_T_HELD);
 AT(crn_thread, stacks, CRN_T_STACKS);
+AT(crn_thread, last_nr, CRN_T_LAST_NR);
 AT(crn_thread, passes, CRN_T_PASSES);
 AT(crn_regs, r15, CRN_R_R15);
 AT(crn_regs, r12, CRN_R_R12);

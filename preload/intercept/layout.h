@@ -45,7 +45,8 @@
 #define CRN_T_BLOCKED     48
 #define CRN_T_HELD        56
 #define CRN_T_STACKS      64
-#define CRN_T_PASSES      72
+#define CRN_T_LAST_NR     72
+#define CRN_T_PASSES      80
 
 #define CRN_PASSING_END 336 /* no call from this number on passes the gate without a hook */
 
