@@ -25,13 +25,13 @@ from lmc_recipes import NOTHING, Recipe
 from lmc_services import SERVICES, Service
 from rounds import Found, RunLog, spread
 from servers import Server, ServerError, processor_seconds
+from serving import NEVER
 from smc import Settings, memory_kib, summaries
 
 TABLE = "lmc.servers"
 PAGES = ("fork", "mprotect", "softdirty", "async")
 ROWS = ("plain", "undolog", "shadow", NOTHING, *PAGES)
 EVERY = (10, 100)  # requests per checkpoint, for the memory (Table II)
-NEVER = 1 << 31  # no site comes so often: no session is opened
 KEPT = ("undolog", "shadow", "mprotect")
 FIGURES = ("rate", "cpu_us", "memory_kib", "per_request", "saved", "checkpoint_us", "stack_bytes")
 

@@ -25,6 +25,7 @@ from lmc_recipes import CLONES, IDLE_LOG, REGIONS, SWITCHED
 from lmc_services import SERVICES
 from lmc_works import WORKS
 from rounds import Found, RunLog, spread
+from serving import NEVER
 from smc import Settings
 
 KINDS = {"switches": SWITCHED, "regions": REGIONS, "clones": CLONES}
@@ -76,7 +77,7 @@ def measure_one(kind: str, name: str, settings: Settings, log: RunLog) -> Iterat
     found = Found(["plain", *rows_of(kind)])
 
     def run(row: str) -> dict[str, Any]:
-        every = lmc_servers.NEVER if kind == "clones" or row == IDLE_LOG else 1
+        every = NEVER if kind == "clones" or row == IDLE_LOG else 1
         if work:
             command = [str(programs[row]), *arguments]
             typed, rare = folder / work.typed, every if every > 1 else 0

@@ -124,13 +124,14 @@
 	movq	%r11, %rax
 	leaq	CRN_STUB_BARE(%rcx), %rcx
 	.cfi_remember_state
+	/* the same, as seen from the stub's bare call */
 	.cfi_escape 0x10, 16, 2, 0x72, CRN_STUB_BACK - CRN_STUB_BARE
 	jmp	*%rcx
 	.cfi_restore_state
 3:	addb	$0x7f, %al
 	sahf
 	movq	%r11, %rax
-	movl	$1, %gs:CRN_T_IN_AGENT
+	movl	$1, %gs:CRN_T_IN_AGENT /* behind it signals wait, and nobody unwinds */
 	.cfi_endproc
 	save_registers
 	movq	%rsp, %rdi
