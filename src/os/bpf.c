@@ -21,6 +21,11 @@ union bpf_arg {
 		uint64_t key, value, flags;
 	} element;
 	struct {
+		uint64_t from, to, keys, values;
+		uint32_t count, map;
+		uint64_t element_flags, flags;
+	} batch;
+	struct {
 		uint32_t number, next;
 	} object;
 	struct {
@@ -56,6 +61,7 @@ enum {
 	MAP_BY_NUMBER = 14,
 	OBJECT_INFO = 15,
 	RAW_TRACEPOINT_OPEN = 17,
+	MAP_DELETE_BATCH = 27,
 	LINK_BY_NUMBER = 30,
 };
 
@@ -171,9 +177,21 @@ int crn_bpf_table_put(int table, uint64_t key, int array)
 	return element(MAP_UPDATE, table, &key, &array);
 }
 
-int crn_bpf_table_drop(int table, uint64_t key)
+int crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count)
 {
-	return element(MAP_DELETE, table, &key, NULL);
+	union bpf_arg arg = { .all = { 0 } };
+	int err;
+
+	if (!count)
+		return 0;
+	arg.batch.keys = (uintptr_t)keys;
+	arg.batch.count = count;
+	arg.batch.map = (uint32_t)table;
+	err = bpf(MAP_DELETE_BATCH, &arg);
+	/* Some kernels have it for simpler tables only. */
+	for (uint32_t i = 0; err < 0 && i < count; i++)
+		(void)element(MAP_DELETE, table, &keys[i], NULL);
+	return err;
 }
 
 int crn_bpf_table_next(int table, uint64_t *key, bool first)

@@ -94,7 +94,11 @@ int crn_bpf_run(int program);
 int crn_bpf_table(const char *name, uint32_t entries, int like);
 /* After this all programs see the entry. -E2BIG: there is no room. Waits for the kernel: 10 ms. */
 int crn_bpf_table_put(int table, uint64_t key, int array);
-int crn_bpf_table_drop(int table, uint64_t key);
+/*
+ * Take these out, as far as they are there, which waits once for all of them; one by one, if the
+ * answer is negative.
+ */
+int crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count);
 /* The key behind *key, or the first one (`first`): 0, or -ENOENT behind the last. */
 int crn_bpf_table_next(int table, uint64_t *key, bool first);
 /* The number of the array there, or -ENOENT. */

@@ -140,19 +140,23 @@ static int add_written(cairn_t *c, const struct crn_mapping *m, const struct crn
  * [begin, end) of a mapping is new, or in doubt. Small ones are not divided: the kernel would have
  * to divide them as well, each look at the map would see them all, and each scan would take a call
  * for every part. For the same reason parts that lie close together are one: of the code of libc
- * the agent patches a page here and there.
+ * the agent patches a page here and there, and whose they are is asked once for all.
  */
 static int add_scanned(cairn_t *c, const struct crn_mapping *m, const struct crn_piece *p,
 	uintptr_t begin, uintptr_t end)
 {
 	struct crn_page_run runs[32], written = { .begin = begin, .end = begin };
+	bool asked = false, program_s = false;
 	uintptr_t at = begin;
 
 	(void)open_pagemap(c);
 	for (uintptr_t cursor = begin; cursor < end;) {
 		long n = own_pages(c, &cursor, end, runs, CRN_ARRAY_SIZE(runs));
 
-		for (long i = 0; i < n && is_program_s(p, runs[i].begin); i++) {
+		if (n && !asked)
+			program_s = is_program_s(p, begin);
+		asked |= n > 0;
+		for (long i = 0; i < n && program_s; i++) {
 			if (end - begin <= UNDIVIDED)
 				return crn_surface_add(c, m, p->flags, begin, end);
 			if (written.begin == written.end || runs[i].begin - written.end > CLOSE) {

@@ -267,8 +267,10 @@ static int watch_backed(struct crn_async *t, struct crn_span *s, bool changed)
 			crn_async_find_owned(t, begin, end, &t->owned)));
 		crn_range_list_normalise(&t->owned);
 	}
-	return changed ? 0
-		       : disarm_if(t, begin, end, crn_mirror_fill(&t->mirror, begin, end, true));
+	if (changed)
+		return 0;
+	return disarm_if(t, begin, end,
+		crn_mirror_fill(&t->mirror, begin, end, shared || crn_flags_cuttable(s->flags)));
 }
 
 static int watch(struct crn_async *t, struct crn_span span, bool changed)

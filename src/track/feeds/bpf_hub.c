@@ -15,7 +15,7 @@
 /* Until whoever makes a hub, or holds its lock, is taken for dead. */
 #define PATIENCE_NS 5000000000ull
 #define NAP_MAX	    16
-#define SWEEP_MAX   4 /* entries that a session removes when it joins: 10 ms each */
+#define SWEEP_MAX   64 /* entries that are removed together: 10 ms for all */
 
 /* In the page that the record begins with. */
 struct record {
@@ -206,7 +206,7 @@ static int is_free(const struct hub *h, uint64_t key)
 static void sweep(struct hub *h)
 {
 	uint64_t over[SWEEP_MAX], key = 0;
-	size_t count = 0;
+	uint32_t count = 0;
 
 	for (bool first = true; count < SWEEP_MAX; first = false) {
 		if (crn_bpf_table_next(h->table, &key, first) < 0)
@@ -214,8 +214,7 @@ static void sweep(struct hub *h)
 		if (key != CRN_HUB_RECORD && is_free(h, key) > 0)
 			over[count++] = key;
 	}
-	while (count--)
-		(void)crn_bpf_table_drop(h->table, over[count]);
+	(void)crn_bpf_table_drop(h->table, over, count);
 }
 
 static int enter(struct hub *h, uint64_t mm, int array)
@@ -223,10 +222,15 @@ static int enter(struct hub *h, uint64_t mm, int array)
 	int err;
 
 	CRN_TRY(lock(h));
-	sweep(h);
+	if (h->record->turns % CRN_HUB_DEAD == 0)
+		sweep(h);
 	err = is_free(h, mm);
 	if (err >= 0)
 		err = err ? crn_bpf_table_put(h->table, mm, array) : -EEXIST;
+	if (err == -E2BIG) {
+		sweep(h);
+		err = crn_bpf_table_put(h->table, mm, array);
+	}
 	unlock(h);
 	return err == -E2BIG ? -ENOSPC : err;
 }

@@ -17,8 +17,9 @@
  * fault is noted in the array of the address space that it belongs to.
  *
  * An entry is dead when its address space has gone, or its session has been closed. Both are noted
- * in its array (`over`), the first by the programs. A session that joins removes some dead entries;
- * if the kernel has given it the address of a dead address space, it replaces that entry.
+ * in its array (`over`), the first by the programs. Now and then a session that joins removes the
+ * dead entries, many at a time, because the kernel waits as long for one. If it has given a session
+ * the address of a dead address space, that entry is replaced.
  *
  * The record has a lock for changes of the table. Its holder may have been killed, or the maker of
  * the hub been stopped: who sees nothing happen for too long retires the hub. A retired hub serves
@@ -31,6 +32,7 @@
 
 #define CRN_HUB_RECORD  1ull /* the address of no address space */
 #define CRN_HUB_MEMBERS 1024u
+#define CRN_HUB_DEAD	16u /* sessions that join between two that look for dead entries */
 /*
  * Change it with the layout of the record, or with what a holder of the lock may do: versions that
  * disagree must not find each other's hubs.
