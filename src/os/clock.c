@@ -47,13 +47,10 @@ static void moment(uint64_t *tsc, uint64_t *ns)
 	}
 }
 
-void crn_clock_init(struct crn_clock *c)
+static void calibrate(struct crn_clock *c)
 {
 	uint64_t tsc = 0, ns = 0;
 
-	c->mult = 0;
-	if (!usable())
-		return;
 	moment(&c->tsc, &c->ns);
 	do
 		moment(&tsc, &ns);
@@ -64,4 +61,18 @@ void crn_clock_init(struct crn_clock *c)
 	 */
 	if (tsc > c->tsc && ns - c->ns < 1ull << 32)
 		c->mult = ((ns - c->ns) << 32) / (tsc - c->tsc);
+}
+
+void crn_clock_init(struct crn_clock *c)
+{
+	/* A child of fork has the same counter: it need not measure again. */
+	static struct crn_clock known;
+
+	*c = known;
+	if (!usable()) {
+		c->mult = 0;
+	} else if (!c->mult) {
+		calibrate(c);
+		known = *c;
+	}
 }

@@ -14,7 +14,7 @@ struct crn_clock {
 	uint64_t mult;    /* nanoseconds per tick, times 2^32; 0: ask the kernel */
 };
 
-/* Takes about a quarter of a millisecond. */
+/* A quarter of a millisecond for the first caller; those after it, and children of fork, know. */
 void crn_clock_init(struct crn_clock *c);
 
 /* CLOCK_MONOTONIC by system call. */
