@@ -65,6 +65,8 @@ enum {
 	LINK_BY_NUMBER = 30,
 };
 
+#define DROPS_MAX 4 /* one by one */
+
 #define MAP_TYPE_ARRAY           2
 #define MAP_TYPE_HASH_OF_MAPS    13
 #define MAP_MMAPABLE             (1u << 10)
@@ -188,8 +190,8 @@ int crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count)
 	arg.batch.count = count;
 	arg.batch.map = (uint32_t)table;
 	err = bpf(MAP_DELETE_BATCH, &arg);
-	/* Some kernels have it for simpler tables only. */
-	for (uint32_t i = 0; err < 0 && i < count; i++)
+	/* Some kernels have it for simpler tables only. Each of these waits. */
+	for (uint32_t i = 0; err < 0 && i < CRN_MIN(count, (uint32_t)DROPS_MAX); i++)
 		(void)element(MAP_DELETE, table, &keys[i], NULL);
 	return err;
 }

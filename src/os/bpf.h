@@ -95,8 +95,8 @@ int crn_bpf_table(const char *name, uint32_t entries, int like);
 /* After this all programs see the entry. -E2BIG: there is no room. Waits for the kernel: 10 ms. */
 int crn_bpf_table_put(int table, uint64_t key, int array);
 /*
- * Take these out, as far as they are there, which waits once for all of them; one by one, if the
- * answer is negative.
+ * Take these out, which waits once for all of them. Negative: that could not be done, and a few of
+ * them were taken out one by one.
  */
 int crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count);
 /* The key behind *key, or the first one (`first`): 0, or -ENOENT behind the last. */

@@ -253,7 +253,7 @@ static int watch_anonymous(struct crn_async *t, uintptr_t begin, uintptr_t end, 
 /* Of a file, or shared: an absent page is not zeros. */
 static int watch_backed(struct crn_async *t, struct crn_span *s, bool changed)
 {
-	bool shared = s->flags & CRN_AREA_SHARED;
+	bool shared = s->flags & CRN_AREA_SHARED, doubtful;
 	uintptr_t begin = s->begin, end = s->end;
 
 	if (changed)
@@ -269,8 +269,9 @@ static int watch_backed(struct crn_async *t, struct crn_span *s, bool changed)
 	}
 	if (changed)
 		return 0;
-	return disarm_if(t, begin, end,
-		crn_mirror_fill(&t->mirror, begin, end, shared || crn_flags_cuttable(s->flags)));
+	/* A page may be bare all the same: then a load must be allowed to fault. */
+	doubtful = shared || crn_flags_cuttable(s->flags) || !crn_faults_reach_us(t->faults);
+	return disarm_if(t, begin, end, crn_mirror_fill(&t->mirror, begin, end, doubtful));
 }
 
 static int watch(struct crn_async *t, struct crn_span span, bool changed)
@@ -425,10 +426,9 @@ int crn_async_wake(struct crn_async *t)
 
 bool crn_async_steady(struct crn_async *t, uintptr_t page)
 {
-	size_t i = span_find(t, page);
+	const struct crn_span *s = crn_async_span_above(t, page);
 
-	return i < t->span_count && t->spans[i].begin <= page && t->spans[i].watched &&
-		!crn_async_doubtful(t, page, page + CRN_PAGE_SIZE);
+	return s && s->begin <= page && s->watched && !crn_flags_cuttable(s->flags);
 }
 
 /* Of a file: even what is there now may be gone before the load. */
