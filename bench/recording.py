@@ -44,14 +44,16 @@ def run_at(subject: Subject, build: Path, folder: Path, tracker: str, *options: 
     return subject.run(folder, [str(build / "bin" / "cairn"), "run", *at, "--"])
 
 
-def record(subject: Subject, build: Path, folder: Path, key: str = "") -> list[Path]:
+def record(
+    subject: Subject, build: Path, folder: Path, key: str = "", surface: str = "all"
+) -> list[Path]:
     """Whole traces, the longest first. `key`: of working sets (cairn run --context)."""
-    trace = folder / f"trace-{key}"
+    trace = folder / f"trace-{surface}-{key}"
     trace.mkdir(exist_ok=True)
     trace.chmod(0o777)
-    context = ["--context", key] if key else []
+    options = ["--surface", surface, *(["--context", key] if key else [])]
     place = folder / subject.name
-    run_at(subject, build, place, "async", "--trace", str(trace / subject.name), *context)
+    run_at(subject, build, place, "async", "--trace", str(trace / subject.name), *options)
     found = sorted(trace.glob(f"{subject.name}*"), key=lambda path: -path.stat().st_size)
     return [path for path in found if path.stat().st_size > 0]
 

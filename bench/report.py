@@ -238,8 +238,9 @@ def hot(lines: list[dict]) -> Section | None:
         "Hot pages",
         "15 pages that every interval writes and n that come once, or the mixed workload (12 of 20 "
         "hot pages, 3 of 4000 by Zipf's law), in 64 MiB. Cycles of the checkpoint alone and of the "
-        "interval (stores, faults, checkpoint) beside a memcpy of the pages written; the floor of "
-        "the mixed workload includes its stores. Wrong: overcopied and undercopied pages. What an "
+        "interval (stores, faults, checkpoint) beside a memcpy of the pages written; intervals of "
+        "the mixed workload without what the stores take untracked. Wrong: overcopied and "
+        "undercopied pages. What an "
         "interval would cost by the prices that this run measured: future, who knows what each "
         "interval will write; chances, who knows how likely each page is written, but not when, "
         "which no strategy can beat there. async+FEED: async told by that feed. "

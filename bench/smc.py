@@ -74,7 +74,9 @@ class Variant:
             return []
         tracker = "auto" if self.tracker == "any" else self.tracker.split("+")[0]
         options = ["--at", "wait", "--tracker", tracker, "--surface", self.surface]
-        strategy = self.strategy + (f":profile={profile}" if self.strategy == BOUND else "")
+        strategy = self.strategy
+        if strategy == BOUND:
+            strategy += f":profile={profile}-{self.surface}"
         return [cairn, "run", "--stats=json", *options, "--strategy", strategy, "--"]
 
 
@@ -211,13 +213,16 @@ def sums(
     }
 
 
-def write_profile(program: Program, settings: Settings, folder: Path, requests: int) -> None:
-    """What the bound copies: as many pages as this load wrote when it was recorded."""
-    traces = record(served(program, requests), settings.build, folder)
+def write_profile(
+    program: Program, settings: Settings, folder: Path, surface: str, requests: int
+) -> None:
+    """What the bound copies: as many pages of the surface as this load wrote when recorded."""
+    traces = record(served(program, requests), settings.build, folder, surface=surface)
     if not traces:
         raise ServerError("no trace was written")
-    shutil.copy(most_intervals(settings.build, traces), folder / "profile")
-    (folder / "profile").chmod(0o644)
+    profile = folder / f"profile-{surface}"
+    shutil.copy(most_intervals(settings.build, traces), profile)
+    profile.chmod(0o644)
 
 
 def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
@@ -230,8 +235,9 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     found = Found(variants(settings, program))
 
     def make(variant: Variant) -> dict[str, Any]:
-        if variant.strategy == BOUND and not (folder / "profile").exists():
-            write_profile(program, settings, folder, min(requests, 5 * program.quick))
+        if variant.strategy == BOUND and not (folder / f"profile-{variant.surface}").exists():
+            recorded = min(requests, 5 * program.quick)
+            write_profile(program, settings, folder, variant.surface, recorded)
         return one_run(program, variant, settings, folder, requests)
 
     try:
