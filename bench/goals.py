@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import lmc_report
 from report_smc import BOUNDS, DEFAULT
-
-
-# A checkpoint per wake-up, with the defaults.
-SERVED = ("redis", "redis-key", "nginx", "lighttpd", "redis-pipeline", "redis-key-pipeline")
+from serving import PARTS as SERVER_PARTS
 
 
 def _cycles(lines: list[dict], table: str, row: str, **wanted: object) -> float | None:
@@ -152,8 +149,8 @@ def rows(lines: list[dict]) -> list[list[str]]:
     for row in ("async", "uffd", "mprotect"):
         rewind = _cycles(lines, "empty", row, what="rewind, hot")
         found += _ratio(f"rewind of 28 hot pages, {row}, beside memcpy", rewind, floor, 1.2, False)
-    for line in lines:
-        if line["row"] == "async" and line["table"] in SERVED and "ratio" in line:
+    for line in lines:  # a checkpoint per wake-up, with the defaults
+        if line["row"] == "async" and line["table"] in SERVER_PARTS and "ratio" in line:
             found += _ratio(f"{line['table']}, async, beside bare", line["ratio"], 1, 0.95, True)
     recovering = (("", 1 / 1.35), ("-pipeline", 1 / 1.08))
     parts = ("redis", "redis-key")

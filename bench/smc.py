@@ -69,14 +69,17 @@ class Variant:
     def name(self) -> str:
         return "bare" if self.bare else f"{self.tracker} {self.surface} {self.strategy}"
 
-    def under(self, cairn: str, profile: Path) -> list[str]:
+    def profile(self, folder: Path) -> Path:
+        """What the bound copies on this surface."""
+        return folder / f"profile-{self.surface}"
+
+    def under(self, cairn: str, folder: Path) -> list[str]:
         if self.bare:
             return []
         tracker = "auto" if self.tracker == "any" else self.tracker.split("+")[0]
         options = ["--at", "wait", "--tracker", tracker, "--surface", self.surface]
-        strategy = self.strategy
-        if strategy == BOUND:
-            strategy += f":profile={profile}-{self.surface}"
+        bound = self.strategy == BOUND
+        strategy = self.strategy + (f":profile={self.profile(folder)}" if bound else "")
         return [cairn, "run", "--stats=json", *options, "--strategy", strategy, "--"]
 
 
@@ -152,7 +155,7 @@ def one_run(
 ) -> dict[str, Any]:
     cairn = settings.cairn()
     # One folder for all: a database is filled once, by the bare server, which comes first.
-    server = program.make(folder / "server", variant.under(cairn, folder / "profile"))
+    server = program.make(folder / "server", variant.under(cairn, folder))
     if variant.tracker == FED:
         server.capabilities = CAPABILITIES
     made: list[int] = []
@@ -214,13 +217,13 @@ def sums(
 
 
 def write_profile(
-    program: Program, settings: Settings, folder: Path, surface: str, requests: int
+    program: Program, settings: Settings, folder: Path, variant: Variant, requests: int
 ) -> None:
     """What the bound copies: as many pages of the surface as this load wrote when recorded."""
-    traces = record(served(program, requests), settings.build, folder, surface=surface)
+    traces = record(served(program, requests), settings.build, folder, surface=variant.surface)
     if not traces:
         raise ServerError("no trace was written")
-    profile = folder / f"profile-{surface}"
+    profile = variant.profile(folder)
     shutil.copy(most_intervals(settings.build, traces), profile)
     profile.chmod(0o644)
 
@@ -235,9 +238,9 @@ def measure(name: str, settings: Settings, log: RunLog) -> Iterator[dict]:
     found = Found(variants(settings, program))
 
     def make(variant: Variant) -> dict[str, Any]:
-        if variant.strategy == BOUND and not (folder / f"profile-{variant.surface}").exists():
+        if variant.strategy == BOUND and not variant.profile(folder).exists():
             recorded = min(requests, 5 * program.quick)
-            write_profile(program, settings, folder, variant.surface, recorded)
+            write_profile(program, settings, folder, variant, recorded)
         return one_run(program, variant, settings, folder, requests)
 
     try:
