@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sampling and the list. The first interval of a context is a sampling run, for the list has no
- * size before. Pages of the list are hot except in sampling runs, in which they fault like all
- * others and are counted; a page that is not on the list enters it in any interval.
+ * Sampling and the list. The first intervals of a context are sampling runs, as many as the average
+ * remembers: the very first one of a server has a page or two, and would be all that the list knows
+ * for a whole period. Pages of the list are hot except in sampling runs, in which they fault like
+ * all others and are counted; a page that is not on the list enters it in any interval.
  */
 #include "speculate/active_list.h"
 
@@ -57,12 +58,12 @@ static void end_run(struct crn_speculation *s, struct crn_working_set *ws, crn_v
 		a->size += (seen - a->size) / a->runs;
 	else
 		a->size -= (a->size - seen) / a->runs;
-	a->sampling = false;
+	a->sampling = a->runs < s->values[CRN_ACTIVE_WINDOW];
 	a->written = 0;
 	a->next = ws->now + (uint32_t)s->values[CRN_ACTIVE_EVERY] - 1;
 	while (ws->count > size_of(a))
 		crn_strategy_drop(s, ws, victim(s, ws));
-	set_all(ws, true);
+	set_all(ws, !a->sampling);
 }
 
 void crn_active_checkpoint(
