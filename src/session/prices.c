@@ -43,9 +43,10 @@ static const struct tracker_costs {
 } tracker_costs[] = {
 	{ "mprotect", 9000, { .fault = 20000, .copy = 220, .protect = 10000, .open = 12000 },
 		.trial_fault = 14900, .trial_protect = 2450 },
-	{ "uffd", 9000, { .fault = 13000, .copy = 220, .protect = 2700, .open = 3000 },
+	{ "uffd", 9000, { .fault = 13000, .copy = 220, .protect = 2700, .open = 3000,
+			.alone = 8000 },
 		.trial_fault = 13000, .trial_protect = 760 },
-	{ "async", 0, { .fault = 3600, .copy = 220, .protect = 2700, .open = 3000 },
+	{ "async", 0, { .fault = 3600, .copy = 220, .protect = 2700, .open = 3000, .alone = 8000 },
 		.trial_fault = 1400, .trial_protect = 920 },
 };
 
@@ -77,6 +78,7 @@ static void scale(cairn_t *c, uint64_t fault, uint64_t fault_there, uint64_t pro
 		.copy = there->costs.copy,
 		.protect = (uint32_t)(there->costs.protect * protect / protect_there),
 		.open = (uint32_t)(there->costs.open * protect / protect_there),
+		.alone = (uint32_t)(there->costs.alone * protect / protect_there),
 	};
 	c->signal_cost = (uint32_t)(there->signal * fault / fault_there);
 }

@@ -11,6 +11,8 @@
  * gap tells of that, but the eviction does: had the page stayed, less would have been spent. Each
  * such regret in a row doubles the page's limit.
  *
+ * A page past its limit is due, and waits for others, for they are evicted more cheaply in a burst.
+ *
  * Pages that are written together with their neighbours (runs.h) are opened with them, at one
  * fault, where the tracker asks. Coming back costs them little, so that they need not stay long.
  *
@@ -52,6 +54,8 @@ struct decay_state {
 	uint32_t swept;	 /* entries, so far; 0: no sweep has begun */
 	uint32_t memory; /* intervals for which a cold page is remembered */
 	uint32_t faults; /* in the open interval */
+	uint32_t due;	 /* hot pages past their limit, as far as this interval was looked at */
+	uint64_t rent;	 /* what such pages have cost since the last ones were evicted */
 	uint64_t left;	 /* when (s->clock) this context was last the current one */
 	uint64_t away;	 /* mean intervals of the others in between, in 1 / CRN_ONE */
 };
@@ -169,6 +173,12 @@ static uint32_t limit_of(const struct decay_state *d, const struct crn_ws_entry 
 	return e->regrets && !limit ? 1u << e->regrets : limit << e->regrets;
 }
 
+static bool is_due(
+	const struct decay_state *d, const struct crn_working_set *ws, const struct crn_ws_entry *e)
+{
+	return ws->now - e->last >= limit_of(d, e);
+}
+
 /* A cold page is written: would it have cost less to keep it? */
 static void judge_eviction(
 	const struct crn_costs *c, const struct crn_working_set *ws, struct crn_ws_entry *e)
@@ -244,8 +254,8 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 	d->news++;
 	e->count++;
 	e->last = ws->now;
-	if (limit_of(d, e))
-		crn_ws_set_hot(ws, index, true);
+	d->due += is_due(d, ws, e);
+	crn_ws_set_hot(ws, index, true);
 }
 
 /*
@@ -329,8 +339,6 @@ static void see_lodger(
 
 	if (changed) {
 		decay_fault(s, ws, s->hot.page[slot]);
-		if (!(ws->entries[index].flags & CRN_WS_HOT))
-			crn_hot_evict(s, ws, index);
 	} else if (s->clock >= ws->entries[index].note) {
 		crn_hot_evict(s, ws, index);
 	}
@@ -377,11 +385,47 @@ static void see_hot(
 			*word |= bit;
 	} else {
 		d->news++;
-		if (ws->now - e->last < limit_of(d, e))
-			return;
-		crn_ws_set_hot(ws, s->hot.entry[slot], false);
-		e->cooled = ws->now;
+		d->due += is_due(d, ws, e);
 	}
+}
+
+static void evict_if_due(struct crn_working_set *ws, uint32_t index)
+{
+	struct crn_ws_entry *e = &ws->entries[index];
+
+	if (!(e->flags & CRN_WS_HOT) || !is_due(ws->state, ws, e))
+		return;
+	crn_ws_set_hot(ws, index, false);
+	if (e->slot != CRN_SLOT_NONE)
+		e->cooled = ws->now;
+}
+
+/*
+ * One page that goes cold alone costs several times its share of a burst, and one that has just
+ * passed its limit is as good hot as cold. So they wait for each other, until all that wait have
+ * cost as much as going alone does: rent or buy once more.
+ */
+static void evict_due(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	struct decay_state *d = ws->state;
+	const struct crn_hot_table *h = &s->hot;
+
+	d->rent += (uint64_t)d->due * s->port->costs.copy;
+	if (d->due && d->rent >= s->port->costs.alone) {
+		for (size_t word = 0; word < crn_hot_words(h); word++) {
+			uint64_t idle = h->used[word] & ~h->changed[word];
+
+			for (; idle; idle &= idle - 1)
+				evict_if_due(ws,
+					h->entry[word * 64 + (size_t)__builtin_ctzll(idle)]);
+		}
+		/* Those that faulted have no slots yet, and are the last of the list. */
+		for (uint32_t at = ws->last; at != CRN_WS_NONE && ws->entries[at].last == ws->now;
+			at = ws->entries[at].prev)
+			evict_if_due(ws, at);
+		d->rent = 0;
+	}
+	d->due = 0;
 }
 
 static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *ws)
@@ -403,6 +447,7 @@ static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *
 	}
 	if (steady)
 		crn_gap_note(&d->gaps, CRN_GAP_STEADY, 1, steady);
+	evict_due(s, ws);
 	((struct decay_common *)s->common)->learnt = false;
 	forget_some(s, ws);
 	review(s, ws);

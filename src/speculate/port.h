@@ -36,10 +36,11 @@ typedef __SIZE_TYPE__ size_t;
  * What this host charges, in cycles per page, measured by whoever opens the session. Only ratios
  * matter. `fault`: the first write of a cold page, its copy included. `copy`: an eager copy of a
  * page that was not written, or whatever else keeping it hot costs. `protect`: making an open page
- * cold again. `open`: making a page hot that is protected, beside its copy.
+ * cold again. `open`: making a page hot that is protected, beside its copy. `alone`: what the first
+ * page that goes cold at a checkpoint costs beside that, or 0 where several together cost no less.
  */
 struct crn_costs {
-	uint32_t fault, copy, protect, open;
+	uint32_t fault, copy, protect, open, alone;
 };
 
 /* The pages of one interval of a recorded run, in the order of their first write. */
