@@ -32,8 +32,11 @@ class Prices:
 
 
 def measured(lines: list[dict], tracker: str) -> Prices | None:
-    """From 15 hot pages alone, and the same with five that come once."""
-    mine = [x for x in lines if x.get("row") == tracker and x.get("strategy") == "decay"]
+    """
+    From 15 pages that all fault, and the same with five that come once: no strategy waits for them,
+    or copies them in vain.
+    """
+    mine = [x for x in lines if x.get("row") == tracker and x.get("strategy") == "none"]
     at = {(x["what"], x["cold"]): x["cycles"] for x in mine if x["keep"] == 1}
     floors = {x["cold"]: x["floor"] for x in mine if x["keep"] == 1}
     if ("interval", 5) not in at or ("interval", 0) not in at:

@@ -6,7 +6,8 @@
  * exactly the pages that were written. An interval is the stores, with their faults, and the
  * checkpoint; a mixed one without what its stores take in memory that nobody tracks, which is to
  * miss the caches. Who keeps K copies of a page cannot write them all to the same place: what that
- * costs alone is measured as well.
+ * costs alone is measured as well. All figures are medians of the means of blocks: a strategy may
+ * put off its work for some intervals, and then do it in one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +143,7 @@ static void mixed(struct round *r)
 
 /* ---- Measuring -------------------------------------------------------------------------- */
 
+/* The series have one value for each block of intervals, its mean. */
 struct row {
 	const struct kind *kind;
 	const char *strategy;
@@ -150,6 +152,26 @@ struct row {
 	struct series floor, checkpoint, interval, plain;
 	uint64_t stores; /* of a mixed interval, without a tracker: the median of `plain` */
 };
+
+/* The first intervals of a block find the caches as others have left them, and do not count. */
+struct block {
+	int rounds, counted;
+	uint64_t first, second; /* cycles, of both halves of an interval */
+};
+
+static void count(struct block *b, int round, uint64_t begin, uint64_t middle, uint64_t end)
+{
+	if (round < b->rounds / 4)
+		return;
+	b->counted++;
+	b->first += middle - begin;
+	b->second += end - middle;
+}
+
+static void add_mean(struct series *series, const struct block *b, uint64_t cycles)
+{
+	series_add(series, 0, cycles / (uint64_t)b->counted);
+}
 
 static void next_round(const struct row *w, struct round *r)
 {
@@ -161,6 +183,8 @@ static void next_round(const struct row *w, struct round *r)
 
 static void floor_block(struct row *w, int rounds)
 {
+	struct block b = { .rounds = rounds };
+
 	for (int n = 0; n < rounds; n++) {
 		struct round r;
 		uint64_t begin, middle, end;
@@ -171,17 +195,17 @@ static void floor_block(struct row *w, int rounds)
 		middle = tick();
 		copy(&r, copies);
 		end = tick();
-		if (n >= rounds / 4) {
-			series_add(&w->plain, begin, middle);
-			series_add(&w->floor, middle, end);
-		}
+		count(&b, n, begin, middle, end);
 	}
+	add_mean(&w->plain, &b, b.first);
+	add_mean(&w->floor, &b, b.second);
 	w->stores = w->cold < 0 ? series_quantile(&w->plain, 0.5) : 0;
 }
 
 static void in_turn_block(struct series *series, char *buffers, uint32_t keep, int rounds)
 {
 	static uint32_t turn;
+	struct block b = { .rounds = rounds };
 
 	for (int n = 0; n < rounds; n++) {
 		struct round r;
@@ -191,14 +215,15 @@ static void in_turn_block(struct series *series, char *buffers, uint32_t keep, i
 		store(untracked, &r);
 		begin = tick();
 		copy(&r, buffers + turn++ % keep * HOT * PAGE);
-		if (n >= rounds / 4)
-			series_add(series, begin, tick());
+		count(&b, n, begin, begin, tick());
 	}
+	add_mean(series, &b, b.second);
 }
 
 static void checkpoint_block(struct row *w, cairn_t *session, int rounds)
 {
-	uint64_t id;
+	struct block b = { .rounds = rounds };
+	uint64_t id, stores;
 
 	for (volatile int n = 0; n < rounds; n++) {
 		struct round r;
@@ -210,11 +235,11 @@ static void checkpoint_block(struct row *w, cairn_t *session, int rounds)
 		middle = tick();
 		check(cairn_checkpoint(session, &id), "cairn_checkpoint");
 		end = tick();
-		if (n >= rounds / 4) {
-			series_add(&w->checkpoint, middle, end);
-			series_add(&w->interval, begin + w->stores, end);
-		}
+		count(&b, n, begin, middle, end);
 	}
+	stores = w->stores * (uint64_t)b.counted;
+	add_mean(&w->checkpoint, &b, b.second);
+	add_mean(&w->interval, &b, b.second + (b.first > stores ? b.first - stores : 0));
 }
 
 static cairn_t *open_session(const struct row *w, int *err)
@@ -251,7 +276,7 @@ static void report(struct row *w, const struct cairn_stats *s, struct series *se
 static void run(const struct kind *kind, const char *strategy, uint32_t keep, int cold)
 {
 	struct row w = { .kind = kind, .strategy = strategy, .keep = keep, .cold = cold };
-	int blocks = toy ? 2 : 30, block = cold < 0 ? 128 : 32, warm = toy ? 8 : 2000, err;
+	int blocks = toy ? 2 : 60, block = cold < 0 ? 128 : 32, warm = toy ? 8 : 2000, err;
 	struct cairn_stats stats = { .size = sizeof(stats) };
 	cairn_t *session = open_session(&w, &err);
 
@@ -308,6 +333,7 @@ static void run_kind(const struct kind *kind)
 	run(kind, "decay", 10, 0);
 	run(kind, "decay", KEEP_MAX, 0);
 	run(kind, "none", 1, 0);
+	run(kind, "none", 1, COLD_MAX);
 	for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++)
 		run(kind, strategies[i], 1, -1);
 }

@@ -25,7 +25,7 @@
 #include "speculate/runs.h"
 
 #define REVIEW_FIRST 8u	    /* intervals until the limits are first computed, */
-#define REVIEW_EVERY 64u    /* between two times, if there is news, */
+#define REVIEW_EVERY 256u   /* between two times, if there is news, */
 #define REVIEW_NEWS  16u    /* which is so many gaps that ended or stayed open, */
 #define REVIEW_LAST  1024u  /* and if there is none */
 #define SWEEP	     128u   /* entries looked at in one interval: a checkpoint stays short */

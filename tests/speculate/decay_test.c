@@ -27,6 +27,68 @@ static void test_decay_keeps_what_is_worth_it(void **state)
 	rig_close(&r);
 }
 
+/*
+ * Pages that come once each, and never again soon: in how many of the last 100 intervals are some
+ * evicted, and how few at least?
+ */
+static unsigned bursts_of_a_stream(uint32_t alone, size_t *least)
+{
+	unsigned bursts = 0;
+	struct rig r;
+
+	rig_init(&r);
+	r.port.costs.alone = alone;
+	rig_open(&r, "decay");
+	*least = RIG_PAGES;
+	for (unsigned turn = 0; turn < 400; turn++) {
+		bool written[RIG_PAGES] = { false };
+		size_t before = r.hot, gone;
+
+		written[turn * 7 % RIG_PAGES] = true;
+		rig_interval(&r, written);
+		gone = before + 1 - r.hot;
+		if (turn < 300 || !gone)
+			continue;
+		bursts++;
+		*least = gone < *least ? gone : *least;
+	}
+	rig_close(&r);
+	return bursts;
+}
+
+static void test_pages_that_are_due_wait_for_each_other(void **state)
+{
+	size_t least;
+
+	assert_int_equal(bursts_of_a_stream(0, &least), 100);
+	/* After n intervals n pages wait, and have cost 100 * n * (n + 1) / 2. */
+	assert_in_range(bursts_of_a_stream(1000, &least), 24, 26);
+	assert_int_equal(least, 4);
+	assert_in_range(bursts_of_a_stream(5500, &least), 9, 11);
+	assert_int_equal(least, 10);
+}
+
+/* Who is written while it waits does not fault, and has its whole limit before it. */
+static void test_a_page_that_waits_may_come_back(void **state)
+{
+	struct crn_speculation_stats stats;
+	struct rig r;
+
+	rig_init(&r);
+	r.port.costs.alone = 1u << 30;
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 300; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		written[turn * 7 % 150] = true;
+		rig_interval(&r, written);
+	}
+	crn_speculation_stats(r.s, &stats);
+	assert_int_equal(stats.evictions, 0);
+	assert_int_equal(stats.undercopied, 150); /* of 300 writes */
+	rig_close(&r);
+}
+
 /* ---- Limits ----------------------------------------------------------------------------- */
 
 /* Every gap costs what gap_model.h says; the limit that costs least, of those it may choose. */
@@ -438,6 +500,8 @@ int main(void)
 		cmocka_unit_test(test_runs_are_parted_where_they_were_tried),
 		cmocka_unit_test(test_rows_are_counted_from_the_first_write),
 		cmocka_unit_test(test_decay_keeps_what_is_worth_it),
+		cmocka_unit_test(test_pages_that_are_due_wait_for_each_other),
+		cmocka_unit_test(test_a_page_that_waits_may_come_back),
 		cmocka_unit_test(test_limits_are_the_cheapest),
 		cmocka_unit_test(test_open_gaps_are_seen),
 		cmocka_unit_test(test_guests_stay_while_that_is_cheaper),
