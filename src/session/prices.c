@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/copy.h"
 #include "os/clock.h"
+#include "os/guarded.h"
 #include "os/memory.h"
 #include "os/signal.h"
 #include "os/thread.h"
@@ -32,22 +33,28 @@
  * the caches, on how its mappings are split and on how long runs are, so trackers measure it while
  * they run, and `copy`, `protect` and the handler's part of `fault` follow.
  */
-#define WAY	  290u
-#define WAY_TRIES 32
-#define EXTREME	  4u /* no host is so many times as fast or slow */
+#define WAY	   290u
+#define WAY_TRIES  32
+#define TRIAL_COPY 110u
+#define EXTREME	   4u /* no host is so many times as fast or slow */
+
+struct trial {
+	uint64_t fault, protect, copy; /* the least of the rounds, of their medians and means */
+};
+
 static const struct tracker_costs {
 	const char *tracker;
 	uint32_t signal; /* of a fault: the kernel's way to the handler and back */
 	struct crn_costs costs;
-	uint32_t trial_fault, trial_protect;
+	struct trial trial;
 } tracker_costs[] = {
 	{ "mprotect", 9000, { .fault = 20000, .copy = 220, .protect = 10000, .open = 12000 },
-		.trial_fault = 14900, .trial_protect = 2450 },
+		{ 14900, 2450, TRIAL_COPY } },
 	{ "uffd", 9000, { .fault = 13000, .copy = 220, .protect = 2700, .open = 3000,
 			.alone = 8000 },
-		.trial_fault = 13000, .trial_protect = 760 },
+		{ 13000, 760, TRIAL_COPY } },
 	{ "async", 0, { .fault = 3600, .copy = 220, .protect = 2700, .open = 3000, .alone = 8000 },
-		.trial_fault = 1400, .trial_protect = 920 },
+		{ 1400, 920, TRIAL_COPY } },
 };
 
 static const struct tracker_costs *costs_of(const cairn_t *c)
@@ -66,21 +73,22 @@ static uint64_t bounded(uint64_t here, uint64_t there)
 	return CRN_MIN(CRN_MAX(here, there / EXTREME), there * EXTREME);
 }
 
-static void scale(cairn_t *c, uint64_t fault, uint64_t fault_there, uint64_t protect,
-	uint64_t protect_there)
+static void scale(cairn_t *c, const struct trial *here, const struct trial *there)
 {
-	const struct tracker_costs *there = costs_of(c);
+	const struct tracker_costs *known = costs_of(c);
+	const struct crn_costs *costs = &known->costs;
+	uint64_t fault = bounded(here->fault, there->fault);
+	uint64_t protect = bounded(here->protect, there->protect);
+	uint64_t copy = bounded(here->copy, there->copy);
 
-	fault = bounded(fault, fault_there);
-	protect = bounded(protect, protect_there);
 	c->port.costs = (struct crn_costs){
-		.fault = (uint32_t)(there->costs.fault * fault / fault_there),
-		.copy = there->costs.copy,
-		.protect = (uint32_t)(there->costs.protect * protect / protect_there),
-		.open = (uint32_t)(there->costs.open * protect / protect_there),
-		.alone = (uint32_t)(there->costs.alone * protect / protect_there),
+		.fault = (uint32_t)(costs->fault * fault / there->fault),
+		.copy = (uint32_t)(costs->copy * copy / there->copy),
+		.protect = (uint32_t)(costs->protect * protect / there->protect),
+		.open = (uint32_t)(costs->open * protect / there->protect),
+		.alone = (uint32_t)(costs->alone * protect / there->protect),
 	};
-	c->signal_cost = (uint32_t)(there->signal * fault / fault_there);
+	c->signal_cost = (uint32_t)(known->signal * fault / there->fault);
 }
 
 /* The shortest of some: what is added is interruptions. Under a debugger it may be anything. */
@@ -101,7 +109,7 @@ void crn_prices_guess(cairn_t *c)
 {
 	uint64_t way = way_in_and_out();
 
-	scale(c, way, WAY, way, WAY);
+	scale(c, &(struct trial){ way, way, TRIAL_COPY }, &(struct trial){ WAY, WAY, TRIAL_COPY });
 }
 
 /* ---- The trial --------------------------------------------------------------------------- */
@@ -109,10 +117,6 @@ void crn_prices_guess(cairn_t *c)
 #define TRIAL_PAGES  16u /* every other one is stored to: faults that come one by one */
 #define TRIAL_ROUNDS 4u	 /* the first one gets the memory */
 #define TRIAL_NODES  4u	 /* inner nodes of a mirror, which stay */
-
-struct trial {
-	uint64_t fault, protect; /* the least of the rounds, of their medians and means */
-};
 
 static void nothing_written(struct crn_track_env *env, uintptr_t page)
 {
@@ -152,6 +156,21 @@ static uint64_t median(uint64_t *at, size_t count)
 	return at[count / 2];
 }
 
+/* Looking at a page beside its copy, both in the nearest caches. */
+static uint64_t look(const char *pages)
+{
+	uint64_t took[TRIAL_PAGES / 2];
+
+	for (size_t i = 0; i < TRIAL_PAGES / 2; i++) {
+		const char *page = pages + 2 * i * CRN_PAGE_SIZE;
+		uint64_t begin = crn_clock_ticks(), lines;
+
+		(void)crn_guarded_lines(page, page + CRN_PAGE_SIZE, &lines);
+		took[i] = crn_clock_ticks() - begin;
+	}
+	return median(took, TRIAL_PAGES / 2);
+}
+
 static int one_round(cairn_t *c, char *pages, struct trial *out)
 {
 	uint64_t took[TRIAL_PAGES / 2];
@@ -167,6 +186,7 @@ static int one_round(cairn_t *c, char *pages, struct trial *out)
 	CRN_TRY(c->ops->interval_end(c->tracker, &gone.sink));
 	out->fault = CRN_MIN(out->fault, median(took, TRIAL_PAGES / 2));
 	out->protect = CRN_MIN(out->protect, c->env.predictor->price_protect);
+	out->copy = CRN_MIN(out->copy, look(pages));
 	return 0;
 }
 
@@ -176,7 +196,7 @@ static int rounds(cairn_t *c, char *pages, struct trial *out)
 
 	for (size_t i = 0; err >= 0 && i < TRIAL_ROUNDS; i++) {
 		if (i <= 1)
-			*out = (struct trial){ ~0ull, ~0ull };
+			*out = (struct trial){ ~0ull, ~0ull, ~0ull };
 		err = one_round(c, pages, out);
 	}
 	return err;
@@ -210,14 +230,14 @@ static int try_pages(cairn_t *c, char *pages, struct trial *out)
 
 void crn_prices_try(cairn_t *c)
 {
-	const struct tracker_costs *there = costs_of(c);
+	const struct tracker_costs *known = costs_of(c);
 	uint64_t frames = crn_arena_frames_used(c->arena);
-	struct trial here = { 0, 0 };
+	struct trial here = { 0, 0, 0 };
 	void *pages;
 	int err;
 
 	/* A thread that has these blocked would die of its first store. */
-	if (!c->env.predictor || !crn_streq(c->ops->name, there->tracker) ||
+	if (!c->env.predictor || !crn_streq(c->ops->name, known->tracker) ||
 		crn_signal_mask_get() & CRN_SIGNALS_OF_FAULTS)
 		return;
 	if (crn_memory_map(&pages, TRIAL_PAGES * CRN_PAGE_SIZE) < 0)
@@ -228,7 +248,7 @@ void crn_prices_try(cairn_t *c)
 	crn_memory_unmap(pages, TRIAL_PAGES * CRN_PAGE_SIZE);
 	CRN_DASSERT(crn_arena_frames_used(c->arena) <= frames + TRIAL_NODES);
 	if (err >= 0 && here.fault && here.protect)
-		scale(c, here.fault, there->trial_fault, here.protect, there->trial_protect);
+		scale(c, &here, &known->trial);
 	c->figures.faults_before = c->ops->faults(c->tracker);
 	if (c->ops->feed)
 		(void)c->ops->feed(c->tracker, &c->figures.scans_before);
