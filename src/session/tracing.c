@@ -8,10 +8,14 @@
 #include "session/engine.h"
 #include "base/copy.h"
 #include "base/log.h"
+#include "os/clock.h"
 #include "os/descriptor.h"
 #include "os/guarded.h"
 #include "session/run_identity.h"
 #include "speculate/trace.h"
+
+/* About a tenth of a second: so much of a trace is lost at most when the program is killed. */
+#define FLUSH_TICKS (1ull << 28)
 
 struct crn_tracing {
 	struct crn_sink sink; /* first: the sink's functions find us by it */
@@ -27,6 +31,7 @@ struct crn_tracing {
 	bool lost; /* a page of this interval could not be noted */
 	uintptr_t *pages;
 	size_t count, capacity;
+	uint64_t flushed; /* when */
 	struct crn_trace_writer writer;
 };
 
@@ -145,6 +150,10 @@ void crn_tracing_interval(struct crn_tracing *t, uint64_t key)
 		return;
 	}
 	err = crn_trace_interval(&t->writer, key, t->pages, t->count);
+	if (err >= 0 && crn_clock_ticks() - t->flushed > FLUSH_TICKS) {
+		err = crn_trace_flush(&t->writer);
+		t->flushed = crn_clock_ticks();
+	}
 	if (err < 0)
 		give_up(t, cairn_strerror(err));
 }

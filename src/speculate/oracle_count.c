@@ -10,6 +10,16 @@ struct oracle_count {
 	uint64_t index;
 };
 
+/* A session copies nothing before its first checkpoint; a replay counts from the first interval. */
+static int count_open(struct crn_speculation *s)
+{
+	struct crn_profile_interval first;
+
+	if (s->port->profile && s->port->profile(s->port, 0, &first) >= 0)
+		s->dummies = first.count;
+	return 0;
+}
+
 static void count_checkpoint(struct crn_speculation *s, struct crn_working_set *ws)
 {
 	struct crn_profile_interval coming;
@@ -38,6 +48,7 @@ const struct crn_strategy_ops crn_strategy_oracle_count = {
 	.summary = "a cost bound, no checkpoints: copies the right number of dummy pages (SMC 5.1)",
 	.flags = CRN_STRATEGY_PROFILE | CRN_STRATEGY_BOUND | CRN_STRATEGY_COLD,
 	.common_size = sizeof(struct oracle_count),
+	.open = count_open,
 	.checkpoint = count_checkpoint,
 	.restore = count_restore,
 };

@@ -15,7 +15,7 @@ static uint64_t zigzag(int64_t value)
 
 /* ---- Writing --------------------------------------------------------------------------- */
 
-static int flush(struct crn_trace_writer *w)
+int crn_trace_flush(struct crn_trace_writer *w)
 {
 	if (w->error < 0 || !w->used)
 		return w->error;
@@ -27,7 +27,7 @@ static int flush(struct crn_trace_writer *w)
 static void put(struct crn_trace_writer *w, uint8_t byte)
 {
 	if (w->used == sizeof(w->buffer))
-		flush(w);
+		crn_trace_flush(w);
 	if (w->error < 0)
 		return;
 	w->chain = (w->chain ^ byte) * FNV_PRIME;
@@ -78,7 +78,7 @@ int crn_trace_begin(struct crn_trace_writer *w, crn_trace_write_fn write, void *
 	for (size_t i = 0; i < len; i++)
 		put(w, (uint8_t)identity[i]);
 	put_fixed(w, w->chain, 8);
-	return w->error;
+	return crn_trace_flush(w);
 }
 
 static uint64_t step(const uintptr_t *pages, size_t i)
@@ -114,7 +114,7 @@ int crn_trace_end(struct crn_trace_writer *w)
 	put_fixed(w, w->intervals, 8);
 	put_fixed(w, w->pages, 8);
 	put_fixed(w, w->chain, 8);
-	return flush(w);
+	return crn_trace_flush(w);
 }
 
 /* ---- Reading ----------------------------------------------------------------------------- */

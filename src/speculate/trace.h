@@ -52,13 +52,14 @@ struct crn_trace_writer {
 };
 
 /*
- * Each 0 or the writer's error. Bytes may stay in the buffer until crn_trace_end. An identity that
- * is too long is cut.
+ * Each 0 or the writer's error. Intervals may stay in the buffer until crn_trace_flush or
+ * crn_trace_end. An identity that is too long is cut.
  */
 int crn_trace_begin(struct crn_trace_writer *w, crn_trace_write_fn write, void *owner,
 	const char *identity);
 int crn_trace_interval(
 	struct crn_trace_writer *w, uint64_t key, const uintptr_t *pages, size_t count);
+int crn_trace_flush(struct crn_trace_writer *w);
 /* The trailer, and all that is in the buffer. */
 int crn_trace_end(struct crn_trace_writer *w);
 

@@ -381,6 +381,27 @@ def check_bench(program: str, trace: Path) -> None:
     assert bench(program, "--cut", "-s", "last", "-c", "smc", str(broken)).returncode == 0
 
 
+def check_killed(cairn: str, program: str, victim: str, tracker: str, trace: Path) -> None:
+    """A killed run leaves all but its last moments, though much less than a buffer of it."""
+    command = [cairn, "run", "--tracker", tracker, "--at", "wait", "--trace", str(trace)]
+    trace.unlink()
+    with subprocess.Popen(
+        [*command, "--", victim, "20", "stay"], stdout=subprocess.DEVNULL
+    ) as killed:
+        try:
+            for _ in range(600):
+                time.sleep(0.05)
+                got = bench(program, "--cut", "-s", "none", "-c", "smc", str(trace))
+                lines = [json.loads(line) for line in got.stdout.splitlines()]
+                if lines and lines[0]["intervals"] > 20:
+                    break
+        finally:
+            killed.kill()
+    assert lines and lines[0]["intervals"] > 20, got
+    got = bench(program, str(trace))
+    assert got.returncode == 1 and "cut short" in got.stderr, got
+
+
 def check_errors(program: str) -> None:
     for arguments, says in (
         ((), "no trace"),
@@ -428,6 +449,7 @@ def main() -> None:
         base, _ = record(cairn, victim, tracker, trace, "_exit")
         check_pages(base, Decoder(trace.read_bytes()).intervals())
         check_hot(cairn, victim, tracker, trace)
+        check_killed(cairn, program, victim, tracker, trace)
         check_errors(program)
 
 
