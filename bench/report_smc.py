@@ -187,9 +187,10 @@ def table2(lines: list[dict], section: MakeSection) -> list[object]:
         return []
     text = (
         "Throughput lost at a checkpoint per wake-up, and the geometric mean over the programs (of "
-        "losses, as in the paper; less than 0.1 % counts as that); the last row has the bare servers' rates. `oracle-count` only copies as many pages as "
-        "were written: no strategy can lose less. In the paper: surface program COW 44.9 %, GSpec "
-        "30.8 %, oracle 15.6 %; surface all 59.8 %, 42.8 %, 18.9 %."
+        "losses, as in the paper; less than 0.1 % counts as that); the last row has the bare "
+        "servers' rates. `oracle-count` only copies as many pages as were written: no strategy can "
+        "lose less. In the paper: surface program COW 44.9 %, GSpec 30.8 %, oracle 15.6 %; surface "
+        "all 59.8 %, 42.8 %, 18.9 %."
     )
     head = ["tracker, surface, strategy", *programs, "mean"]
     return [section("SMC Figure 2, Tables 2 and 3: all programs", text, head,
