@@ -234,11 +234,11 @@ static int each_part(struct crn_undo_pages *u, uintptr_t addr, size_t len,
 	uintptr_t begin = crn_page_down(addr), end = crn_page_up(addr + len);
 	int sum = 0, err;
 
-	for (size_t i = 0; i < u->area_count; i++) {
+	for (size_t i = undo_area_from(u, begin); i < u->area_count; i++) {
 		struct undo_area *a = u->areas[i];
 
-		if (a->end <= begin || a->begin >= end)
-			continue;
+		if (a->begin >= end)
+			break;
 		err = fn(u, a, CRN_MAX(a->begin, begin), CRN_MIN(a->end, end));
 		if (err < 0)
 			return err;

@@ -171,8 +171,7 @@ void undo_hold(void *t, bool on)
 
 /* ---- Tables --------------------------------------------------------------------- */
 
-/* The first area that ends above addr: its index, or area_count. */
-static size_t area_index(const struct crn_undo_pages *u, uintptr_t addr)
+size_t undo_area_from(const struct crn_undo_pages *u, uintptr_t addr)
 {
 	size_t i;
 
@@ -190,7 +189,7 @@ void undo_frame_drop(struct crn_undo_pages *u, uintptr_t word)
 
 struct undo_area *undo_find(const struct crn_undo_pages *u, uintptr_t addr)
 {
-	size_t i = area_index(u, addr);
+	size_t i = undo_area_from(u, addr);
 
 	return i < u->area_count && u->areas[i]->begin <= addr ? u->areas[i] : NULL;
 }
@@ -224,7 +223,7 @@ static int make_room(struct crn_undo_pages *u, size_t pages)
 
 static void insert(struct crn_undo_pages *u, struct undo_area *a)
 {
-	size_t at = area_index(u, a->begin);
+	size_t at = undo_area_from(u, a->begin);
 
 	for (size_t i = u->area_count; i > at; i--)
 		u->areas[i] = u->areas[i - 1];
@@ -236,7 +235,7 @@ static void insert(struct crn_undo_pages *u, struct undo_area *a)
 
 static void take_out(struct crn_undo_pages *u, struct undo_area *a)
 {
-	size_t at = area_index(u, a->begin);
+	size_t at = undo_area_from(u, a->begin);
 
 	CRN_ASSERT(u->areas[at] == a);
 	u->area_count--;

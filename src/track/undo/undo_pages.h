@@ -212,6 +212,8 @@ void undo_close(void *t);
 int undo_area_add(void *t, struct crn_area *area);
 void undo_area_drop(void *t, struct crn_area *area);
 void undo_resemble(void *t, uintptr_t addr, size_t len);
+/* The first area that ends above addr: its index, or area_count. */
+size_t undo_area_from(const struct crn_undo_pages *u, uintptr_t addr);
 struct undo_area *undo_find(const struct crn_undo_pages *u, uintptr_t addr);
 /* The area of a page that has one; consecutive pages are nearly always of the `last` one. */
 static inline struct undo_area *undo_area_of(
