@@ -179,13 +179,13 @@ int crn_bpf_table_put(int table, uint64_t key, int array)
 	return element(MAP_UPDATE, table, &key, &array);
 }
 
-int crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count)
+void crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count)
 {
 	union bpf_arg arg = { .all = { 0 } };
 	int err;
 
 	if (!count)
-		return 0;
+		return;
 	arg.batch.keys = (uintptr_t)keys;
 	arg.batch.count = count;
 	arg.batch.map = (uint32_t)table;
@@ -193,7 +193,6 @@ int crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count)
 	/* Some kernels have it for simpler tables only. Each of these waits. */
 	for (uint32_t i = 0; err < 0 && i < CRN_MIN(count, (uint32_t)DROPS_MAX); i++)
 		(void)element(MAP_DELETE, table, &keys[i], NULL);
-	return err;
 }
 
 int crn_bpf_table_next(int table, uint64_t *key, bool first)

@@ -95,10 +95,10 @@ int crn_bpf_table(const char *name, uint32_t entries, int like);
 /* After this all programs see the entry. -E2BIG: there is no room. Waits for the kernel: 10 ms. */
 int crn_bpf_table_put(int table, uint64_t key, int array);
 /*
- * Take these out, which waits once for all of them. Negative: that could not be done, and a few of
- * them were taken out one by one.
+ * Take these out, which waits once for all of them. Where that cannot be done, a few of them are
+ * taken out one by one.
  */
-int crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count);
+void crn_bpf_table_drop(int table, uint64_t *keys, uint32_t count);
 /* The key behind *key, or the first one (`first`): 0, or -ENOENT behind the last. */
 int crn_bpf_table_next(int table, uint64_t *key, bool first);
 /* The number of the array there, or -ENOENT. */

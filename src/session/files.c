@@ -146,17 +146,16 @@ static int add_scanned(cairn_t *c, const struct crn_mapping *m, const struct crn
 	uintptr_t begin, uintptr_t end)
 {
 	struct crn_page_run runs[32], written = { .begin = begin, .end = begin };
-	bool asked = false, program_s = false;
+	bool program_s = false;
 	uintptr_t at = begin;
 
 	(void)open_pagemap(c);
 	for (uintptr_t cursor = begin; cursor < end;) {
 		long n = own_pages(c, &cursor, end, runs, CRN_ARRAY_SIZE(runs));
 
-		if (n && !asked)
-			program_s = is_program_s(p, begin);
-		asked |= n > 0;
-		for (long i = 0; i < n && program_s; i++) {
+		if (n > 0 && !program_s && !(program_s = is_program_s(p, begin)))
+			break;
+		for (long i = 0; i < n; i++) {
 			if (end - begin <= UNDIVIDED)
 				return crn_surface_add(c, m, p->flags, begin, end);
 			if (written.begin == written.end || runs[i].begin - written.end > CLOSE) {

@@ -214,7 +214,7 @@ static void sweep(struct hub *h)
 		if (key != CRN_HUB_RECORD && is_free(h, key) > 0)
 			over[count++] = key;
 	}
-	(void)crn_bpf_table_drop(h->table, over, count);
+	crn_bpf_table_drop(h->table, over, count);
 }
 
 static int enter(struct hub *h, uint64_t mm, int array)
