@@ -181,11 +181,14 @@ static bool is_due(
 
 /* A cold page is written: would it have cost less to keep it? */
 static void judge_eviction(
-	const struct crn_costs *c, const struct crn_working_set *ws, struct crn_ws_entry *e)
+	const struct crn_speculation *s, const struct crn_working_set *ws, struct crn_ws_entry *e)
 {
+	struct crn_costs costs;
+
 	if (!e->cooled)
 		return;
-	if (ws->now - e->cooled >= break_even(c, c->fault))
+	costs = costs_of(s, e);
+	if (ws->now - e->cooled >= break_even(&costs, costs.fault))
 		e->regrets = 0;
 	else if (e->regrets < REGRETS_MAX)
 		e->regrets++;
@@ -241,9 +244,7 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 		return;
 	e = &ws->entries[index];
 	if (e->count) {
-		struct crn_costs costs = costs_of(s, e);
-
-		judge_eviction(&costs, ws, e);
+		judge_eviction(s, ws, e);
 		note_write(d, ws, e);
 		crn_ws_renew(ws, index);
 	} else {
@@ -357,10 +358,12 @@ static void decay_leave(struct crn_speculation *s, struct crn_working_set *ws)
 static void note_hot_write(
 	const struct crn_speculation *s, struct crn_working_set *ws, struct crn_ws_entry *e)
 {
-	struct crn_costs costs = costs_of(s, e);
+	if (e->regrets) {
+		struct crn_costs costs = costs_of(s, e);
 
-	if (ws->now - e->last >= break_even(&costs, costs.fault))
-		e->regrets = 0;
+		if (ws->now - e->last >= break_even(&costs, costs.fault))
+			e->regrets = 0;
+	}
 	note_write(ws->state, ws, e);
 	if (e->kind == CRN_GAP_SINGLE + CRN_GAP_STEADY && ws->now - e->since >= RUN_ROW)
 		e->kind = CRN_GAP_STEADY;

@@ -64,11 +64,12 @@ static void part(const struct crn_region *r, uint64_t *pairs)
 /* False: no pair of the region is joined. */
 static bool learn(struct crn_region *r)
 {
-	uint64_t pairs[WORDS], any = 0;
+	uint64_t pairs[WORDS], were = 0, any = 0;
 
 	for (unsigned i = 0; i < WORDS; i++)
-		pairs[i] = joined(r, i);
-	part(r, pairs);
+		were |= pairs[i] = joined(r, i);
+	if (were)
+		part(r, pairs);
 	for (unsigned i = 0; i < WORDS; i++) {
 		/* The last page of the region has no next one. */
 		uint64_t next = i + 1 < WORDS ? r->written[i + 1] << 63 : 0;
