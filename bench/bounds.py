@@ -34,16 +34,17 @@ class Prices:
 def measured(lines: list[dict], tracker: str) -> Prices | None:
     """
     From 15 pages that all fault, and the same with five that come once: no strategy waits for them,
-    or copies them in vain.
+    or copies them in vain. The way of a store to memory is no price of its fault.
     """
     mine = [x for x in lines if x.get("row") == tracker and x.get("strategy") == "none"]
     at = {(x["what"], x["cold"]): x["cycles"] for x in mine if x["keep"] == 1}
     floors = {x["cold"]: x["floor"] for x in mine if x["keep"] == 1}
+    stores = {x["cold"]: x["stores"] for x in mine if x["keep"] == 1}
     if ("interval", 5) not in at or ("interval", 0) not in at:
         return None
     more = {what: at[what, 5] - at[what, 0] for what in ("interval", "checkpoint")}
     return Prices(
-        fault=max(1, (more["interval"] - more["checkpoint"]) / 5),
+        fault=max(1, (more["interval"] - more["checkpoint"] - stores[5] + stores[0]) / 5),
         copy=max(1, floors[0] / 15),
         protect=max(1, more["checkpoint"] / 5),
     )

@@ -14,7 +14,7 @@
 #include "session/run_identity.h"
 #include "speculate/trace.h"
 
-/* About a tenth of a second: so much of a trace is lost at most when the program is killed. */
+/* About a tenth of a second: the intervals of so long may be lost when the program is killed. */
 #define FLUSH_TICKS (1ull << 28)
 
 struct crn_tracing {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sampling and the list. The first intervals of a context are sampling runs, as many as the average
- * remembers: the very first one of a server has a page or two, and would be all that the list knows
- * for a whole period. Pages of the list are hot except in sampling runs, in which they fault like
- * all others and are counted; a page that is not on the list enters it in any interval.
+ * Sampling and the list. The first intervals of a context are sampling runs: the very first one of
+ * a server has a page or two, and would be all that the list knows for a whole period. Pages of the
+ * list are hot except in sampling runs, in which they fault like all others and are counted; a page
+ * that is not on the list enters it in any interval.
  */
 #include "speculate/active_list.h"
 
@@ -58,7 +58,7 @@ static void end_run(struct crn_speculation *s, struct crn_working_set *ws, crn_v
 		a->size += (seen - a->size) / a->runs;
 	else
 		a->size -= (a->size - seen) / a->runs;
-	a->sampling = a->runs < s->values[CRN_ACTIVE_WINDOW];
+	a->sampling = a->runs < s->values[CRN_ACTIVE_WINDOW] && ws->now < CRN_ACTIVE_FIRST;
 	a->written = 0;
 	a->next = ws->now + (uint32_t)s->values[CRN_ACTIVE_EVERY] - 1;
 	while (ws->count > size_of(a))

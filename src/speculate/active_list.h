@@ -13,8 +13,10 @@ enum { CRN_ACTIVE_EVERY, CRN_ACTIVE_WINDOW };
 #define CRN_ACTIVE_PARAMETERS                                                                \
 	[CRN_ACTIVE_EVERY] = { "every", "intervals from one sampling run to the next", 1,    \
 		100, 2, 1u << 30 },                                                          \
-	[CRN_ACTIVE_WINDOW] = { "window", "sampling runs that the average remembers", 1, 8, \
+	[CRN_ACTIVE_WINDOW] = { "window",                                                    \
+		"sampling runs that the average remembers; the first 8 come at once", 1, 8,  \
 		1, 1 << 20 }
+#define CRN_ACTIVE_FIRST 8u
 
 struct crn_active_list {
 	bool sampling;	   /* the open interval is a sampling run: all pages are cold */

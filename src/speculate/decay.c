@@ -11,7 +11,7 @@
  * gap tells of that, but the eviction does: had the page stayed, less would have been spent. Each
  * such regret in a row doubles the page's limit.
  *
- * A page past its limit is due, and waits for others, for they are evicted more cheaply in a burst.
+ * A page past its limit is due, and waits for others: in a burst they are evicted more cheaply.
  *
  * Pages that are written together with their neighbours (runs.h) are opened with them, at one
  * fault, where the tracker asks. Coming back costs them little, so that they need not stay long.
@@ -54,8 +54,9 @@ struct decay_state {
 	uint32_t swept;	 /* entries, so far; 0: no sweep has begun */
 	uint32_t memory; /* intervals for which a cold page is remembered */
 	uint32_t faults; /* in the open interval */
-	uint32_t due;	 /* hot pages past their limit, as far as this interval was looked at */
-	uint64_t rent;	 /* what such pages have cost since the last ones were evicted */
+	uint32_t due;	 /* pages past their limit, as far as this interval was looked at */
+	uint64_t rent;	 /* what those that wait have cost since the last burst */
+	bool burst;	 /* the open interval ends with one */
 	uint64_t left;	 /* when (s->clock) this context was last the current one */
 	uint64_t away;	 /* mean intervals of the others in between, in 1 / CRN_ONE */
 };
@@ -149,6 +150,7 @@ static void decay_context_open(struct crn_speculation *s, struct crn_working_set
 	struct decay_state *d = ws->state;
 
 	d->review = d->period = REVIEW_FIRST;
+	d->burst = !s->port->costs.alone;
 	compute_limits(s, d);
 }
 
@@ -165,7 +167,7 @@ static void note_write(struct decay_state *d, struct crn_working_set *ws, struct
 	e->last = ws->now;
 }
 
-/* For how many idle intervals to keep the page. 0: not at all. */
+/* After how many idle intervals the page is due. 0: at once. */
 static uint32_t limit_of(const struct decay_state *d, const struct crn_ws_entry *e)
 {
 	uint32_t limit = d->gaps.limit[e->kind];
@@ -177,6 +179,34 @@ static bool is_due(
 	const struct decay_state *d, const struct crn_working_set *ws, const struct crn_ws_entry *e)
 {
 	return ws->now - e->last >= limit_of(d, e);
+}
+
+/*
+ * One page that goes cold alone costs several times its share of a burst, and one that has just
+ * passed its limit is as good hot as cold. So pages that are due wait for each other, until all
+ * that wait have cost as much as going alone does: rent or buy once more. What an interval ends
+ * with is settled before it is looked at. None waits for a change of context, which makes it cold
+ * anyway, or has it copied for others.
+ */
+static bool bursts(const struct crn_speculation *s, const struct crn_working_set *ws)
+{
+	return ((const struct decay_state *)ws->state)->burst || s->key_next != ws->key;
+}
+
+static void pay_rent(struct crn_speculation *s, struct crn_working_set *ws)
+{
+	struct decay_state *d = ws->state;
+	uint64_t rent = (uint64_t)d->due * s->port->costs.copy;
+
+	if (bursts(s, ws)) {
+		d->rent = 0;
+		/* So many each time need not wait for more. */
+		d->burst = rent >= s->port->costs.alone;
+	} else {
+		d->rent += rent;
+		d->burst = d->rent + rent / 2 >= s->port->costs.alone;
+	}
+	d->due = 0;
 }
 
 /* A cold page is written: would it have cost less to keep it? */
@@ -238,6 +268,7 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 	struct decay_state *d = ws->state;
 	uint32_t index = crn_ws_add(ws, page);
 	struct crn_ws_entry *e;
+	bool due;
 
 	learn_runs(s);
 	if (index == CRN_WS_NONE)
@@ -255,8 +286,10 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 	d->news++;
 	e->count++;
 	e->last = ws->now;
-	d->due += is_due(d, ws, e);
-	crn_ws_set_hot(ws, index, true);
+	due = is_due(d, ws, e);
+	d->due += due;
+	if (!due || !bursts(s, ws))
+		crn_ws_set_hot(ws, index, true);
 }
 
 /*
@@ -306,16 +339,21 @@ static bool decay_stay(struct crn_speculation *s, struct crn_working_set *from, 
 	struct crn_working_set *to)
 {
 	const struct crn_costs *c = &s->port->costs;
+	const struct crn_ws_entry *e = &from->entries[index];
 	const struct decay_state *d = from->state;
 	uint64_t even = way_of_lodger(c);
 	uint64_t until = s->clock + even;
 	uint32_t there;
 
-	if (is_lodger(&from->entries[index]))
-		until = from->entries[index].note;
-	else if (d->away / CRN_ONE >= even)
-		return false;
-	there = crn_ws_add(to, from->entries[index].page);
+	if (!is_lodger(e)) {
+		if (d->away / CRN_ONE >= even)
+			return false;
+	} else {
+		if (e->cooled == from->now)
+			return false; /* it is no lodger, but has just been found due */
+		until = e->note;
+	}
+	there = crn_ws_add(to, e->page);
 	if (there == CRN_WS_NONE)
 		return false;
 	to->entries[there].note = until;
@@ -340,6 +378,8 @@ static void see_lodger(
 
 	if (changed) {
 		decay_fault(s, ws, s->hot.page[slot]);
+		if (!(ws->entries[index].flags & CRN_WS_HOT))
+			crn_hot_evict(s, ws, index);
 	} else if (s->clock >= ws->entries[index].note) {
 		crn_hot_evict(s, ws, index);
 	}
@@ -388,47 +428,14 @@ static void see_hot(
 			*word |= bit;
 	} else {
 		d->news++;
-		d->due += is_due(d, ws, e);
-	}
-}
-
-static void evict_if_due(struct crn_working_set *ws, uint32_t index)
-{
-	struct crn_ws_entry *e = &ws->entries[index];
-
-	if (!(e->flags & CRN_WS_HOT) || !is_due(ws->state, ws, e))
-		return;
-	crn_ws_set_hot(ws, index, false);
-	if (e->slot != CRN_SLOT_NONE)
+		if (!is_due(d, ws, e))
+			return;
+		d->due++;
+		if (!bursts(s, ws))
+			return;
+		crn_ws_set_hot(ws, s->hot.entry[slot], false);
 		e->cooled = ws->now;
-}
-
-/*
- * One page that goes cold alone costs several times its share of a burst, and one that has just
- * passed its limit is as good hot as cold. So they wait for each other, until all that wait have
- * cost as much as going alone does: rent or buy once more.
- */
-static void evict_due(struct crn_speculation *s, struct crn_working_set *ws)
-{
-	struct decay_state *d = ws->state;
-	const struct crn_hot_table *h = &s->hot;
-
-	d->rent += (uint64_t)d->due * s->port->costs.copy;
-	if (d->due && d->rent >= s->port->costs.alone) {
-		for (size_t word = 0; word < crn_hot_words(h); word++) {
-			uint64_t idle = h->used[word] & ~h->changed[word];
-
-			for (; idle; idle &= idle - 1)
-				evict_if_due(ws,
-					h->entry[word * 64 + (size_t)__builtin_ctzll(idle)]);
-		}
-		/* Those that faulted have no slots yet, and are the last of the list. */
-		for (uint32_t at = ws->last; at != CRN_WS_NONE && ws->entries[at].last == ws->now;
-			at = ws->entries[at].prev)
-			evict_if_due(ws, at);
-		d->rent = 0;
 	}
-	d->due = 0;
 }
 
 static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *ws)
@@ -450,7 +457,7 @@ static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *
 	}
 	if (steady)
 		crn_gap_note(&d->gaps, CRN_GAP_STEADY, 1, steady);
-	evict_due(s, ws);
+	pay_rent(s, ws);
 	((struct decay_common *)s->common)->learnt = false;
 	forget_some(s, ws);
 	review(s, ws);

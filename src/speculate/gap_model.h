@@ -13,7 +13,7 @@
  *	never again	T copies and a protection
  *
  * The limit is the T with the least expected cost: ski rental with a known distribution. T = 0
- * means that such a page is not kept at all.
+ * means that such a page may go at once.
  *
  * Pages that come back in long runs share their fault and protection: they have kinds of their own,
  * and limits by other costs.

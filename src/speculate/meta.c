@@ -35,6 +35,7 @@ static int meta_open(struct crn_speculation *s)
 	char why[160];
 
 	m->port = *s->port;
+	m->port.costs.alone = 0; /* pages are scored, which are no cheaper together */
 	for (size_t i = 0; crn_strategies[i]; i++) {
 		int err;
 

@@ -36,8 +36,9 @@ typedef __SIZE_TYPE__ size_t;
  * What this host charges, in cycles per page, measured by whoever opens the session. Only ratios
  * matter. `fault`: the first write of a cold page, its copy included. `copy`: an eager copy of a
  * page that was not written, or whatever else keeping it hot costs. `protect`: making an open page
- * cold again. `open`: making a page hot that is protected, beside its copy. `alone`: what the first
- * page that goes cold at a checkpoint costs beside that, or 0 where several together cost no less.
+ * cold again. `open`: making a page hot that is protected, beside its copy. And once for each
+ * checkpoint at which some page goes cold, `alone`: what one alone costs beyond its share of many;
+ * 0 where there is no such thing. Scores leave it out, for they count pages.
  */
 struct crn_costs {
 	uint32_t fault, copy, protect, open, alone;

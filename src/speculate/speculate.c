@@ -408,6 +408,7 @@ void crn_speculation_replay(struct crn_speculation *s, const uintptr_t *pages, s
 	if (s->ops->flags & CRN_STRATEGY_BOUND && !s->given_up) {
 		/* Nothing faults, and as many pages are copied as it said. */
 		s->stats.hot += s->dummies;
+		s->stats.overcopied += s->dummies > count ? s->dummies - count : 0;
 		s->stats.written += count;
 	} else {
 		for (size_t i = 0; i < count; i++)

@@ -61,11 +61,13 @@ static void test_pages_that_are_due_wait_for_each_other(void **state)
 	size_t least;
 
 	assert_int_equal(bursts_of_a_stream(0, &least), 100);
-	/* After n intervals n pages wait, and have cost 100 * n * (n + 1) / 2. */
-	assert_in_range(bursts_of_a_stream(1000, &least), 24, 26);
-	assert_int_equal(least, 4);
-	assert_in_range(bursts_of_a_stream(5500, &least), 9, 11);
-	assert_int_equal(least, 10);
+	/* After n intervals n pages wait, and have cost 50 * n * (n + 1): the next one bursts. */
+	assert_in_range(bursts_of_a_stream(1000, &least), 19, 21);
+	assert_int_equal(least, 5);
+	assert_in_range(bursts_of_a_stream(5500, &least), 8, 10);
+	assert_int_equal(least, 11);
+	/* One costs as much as that already. */
+	assert_int_equal(bursts_of_a_stream(100, &least), 100);
 }
 
 /* Who is written while it waits does not fault, and has its whole limit before it. */
@@ -217,6 +219,39 @@ static void test_guests_stay_while_that_is_cheaper(void **state)
 	assert_in_range(evictions_of_turns(&user, 60), 180, 200);
 	/* Where opening is free each context has its own pages hot and no others. */
 	assert_in_range(evictions_of_turns(&kernel, 1), 180, 200);
+}
+
+/* Five pages of each context in each of its intervals, and one that nobody writes again. */
+static uint64_t overcopied_by_turns(uint32_t alone, unsigned contexts)
+{
+	struct crn_speculation_stats stats;
+	struct rig r;
+
+	rig_init(&r);
+	r.port.costs = (struct crn_costs){ 9000, 100, 1500, 1500, alone };
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 450; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		for (unsigned n = 0; n < 5; n++)
+			written[n + turn % contexts * 10] = true;
+		written[60 + turn] = true;
+		crn_speculation_context(r.s, (turn + 1) % contexts);
+		rig_interval(&r, written);
+		if (turn == 100)
+			crn_speculation_stats_reset(r.s);
+	}
+	crn_speculation_stats(r.s, &stats);
+	rig_close(&r);
+	return stats.overcopied;
+}
+
+static void test_pages_do_not_wait_for_another_context(void **state)
+{
+	assert_true(overcopied_by_turns(20000, 1) > 2 * overcopied_by_turns(0, 1));
+	for (unsigned contexts = 2; contexts <= 4; contexts++)
+		assert_int_equal(overcopied_by_turns(20000, contexts),
+			overcopied_by_turns(0, contexts));
 }
 
 /* Its context does not come back: the lodger goes when it has cost as much as the way. */
@@ -506,6 +541,7 @@ int main(void)
 		cmocka_unit_test(test_open_gaps_are_seen),
 		cmocka_unit_test(test_guests_stay_while_that_is_cheaper),
 		cmocka_unit_test(test_guests_leave_in_the_end),
+		cmocka_unit_test(test_pages_do_not_wait_for_another_context),
 		cmocka_unit_test(test_steady_pages_are_counted_as_steady),
 		cmocka_unit_test(test_steady_pages_that_pause_are_seen),
 		cmocka_unit_test(test_steady_pages_are_steady_in_their_context),
