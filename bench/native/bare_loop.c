@@ -225,14 +225,30 @@ static size_t scan_checkpoint(struct bare_loop *b)
 	return pages;
 }
 
+/*
+ * A page that the program has read the processor may remember as protected: the store faults a
+ * second time then.
+ */
+static bool repeats(const uint64_t *addresses, size_t i)
+{
+	return i && addresses[i] == addresses[i - 1];
+}
+
 /* Protect first, then copy: what is written between shows up the next time. */
 static size_t turn_pages(struct bare_loop *b, const uint64_t *addresses, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
+	size_t pages = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (repeats(addresses, i))
+			continue;
 		tracking_protect(&b->tracking, (void *)(addresses[i] & -PAGE), PAGE);
+		pages++;
+	}
 	for (size_t i = 0; i < count && b->kind != BARE_IMAGES; i++)
-		copy_page(b, addresses[i] & -PAGE);
-	return count;
+		if (!repeats(addresses, i))
+			copy_page(b, addresses[i] & -PAGE);
+	return pages;
 }
 
 static size_t notes_checkpoint(struct bare_loop *b)
@@ -241,7 +257,7 @@ static size_t notes_checkpoint(struct bare_loop *b)
 
 	if (count > NOTES)
 		fail("bare loop", "more faults than there is room for");
-	turn_pages(b, b->notes->addresses, count);
+	count = turn_pages(b, b->notes->addresses, count);
 	b->notes->count = 0; /* what it counted stays to be looked at */
 	return count;
 }
