@@ -16,7 +16,7 @@
 
 #define RUNS       4096 /* that one scan may report */
 #define RING_PAGES 256ul
-#define NOTES      1024 /* addresses that the program has room for: a power of two */
+#define NOTES      4096 /* faults that the program has room for: a power of two */
 
 /* What the program writes, and this process reads. */
 struct notes {
