@@ -239,11 +239,11 @@ def hot(lines: list[dict]) -> Section | None:
         "15 pages that every interval writes and n that come once, or the mixed workload (12 of 20 "
         "hot pages, 3 of 4000 by Zipf's law), in 64 MiB. Cycles of the checkpoint alone and of the "
         "interval (stores, faults, checkpoint) beside a memcpy of the pages written; intervals of "
-        "the mixed workload without what the stores take untracked. Wrong: overcopied and "
-        "undercopied pages. What an "
-        "interval would cost by the prices that this run measured: future, who knows what each "
-        "interval will write; chances, who knows how likely each page is written, but not when, "
-        "which no strategy can beat there. async+FEED: async told by that feed. "
+        "the mixed workload without what the stores take untracked. Medians of the means of blocks "
+        "of intervals. Wrong: overcopied and undercopied pages. What an interval would cost by the "
+        "prices that this run measured: future, who knows what each interval will write; chances, "
+        "who knows how likely each page is written, but not when, which no strategy can beat "
+        "there. async+FEED: async told by that feed. "
         f"{in_turn} {report_smc.HISTASE} {prices}",
         ["tracker", "strategy", "K", "pages", "memcpy", "checkpoint", "ratio", "interval", "ratio",
          "future", "chances", "wrong"],
