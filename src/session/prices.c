@@ -268,8 +268,12 @@ void crn_prices_follow(cairn_t *c)
 	struct crn_predictor *p = &c->predictor;
 	struct crn_costs *costs = &c->port.costs;
 
-	costs->copy = follow(
-		costs->copy, p->price_hot + CRN_MIN(p->price_hot, CROWDING_MAX));
+	if (p->price_hot) {
+		uint32_t *of = &costs->sizes[crn_cost_size(crn_speculation_hot(c->speculation))];
+
+		costs->copy = *of = follow(*of ? *of : costs->copy,
+			p->price_hot + CRN_MIN(p->price_hot, CROWDING_MAX));
+	}
 	costs->protect = follow(costs->protect, p->price_protect);
 	costs->fault = c->signal_cost + follow(costs->fault - c->signal_cost, p->price_serve);
 	p->price_hot = p->price_protect = p->price_serve = 0;

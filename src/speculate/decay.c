@@ -26,6 +26,7 @@
 
 #define REVIEW_FIRST 8u	    /* intervals until the limits are first computed, */
 #define REVIEW_EVERY 256u   /* between two times, if there is news, */
+#define REVIEW_SOON  32u    /* the same if prices have changed, */
 #define REVIEW_NEWS  16u    /* which is so many gaps that ended or stayed open, */
 #define REVIEW_LAST  1024u  /* and if there is none */
 #define SWEEP	     128u   /* entries looked at in one interval: a checkpoint stays short */
@@ -48,10 +49,11 @@ struct decay_common {
 
 struct decay_state {
 	struct crn_gap_model gaps;
-	uint32_t review; /* the interval of the next computation, */
-	uint32_t period; /* so many after the last one */
-	uint32_t news;	 /* since then */
+	uint32_t reviewed; /* the interval of the last computation of limits */
+	uint32_t period;   /* intervals from then to the next one */
+	uint32_t news;	   /* since then */
 	uint32_t swept;	 /* entries, so far; 0: no sweep has begun */
+	uint32_t price;	 /* of a copy, at the last computation */
 	uint32_t memory; /* intervals for which a cold page is remembered */
 	uint32_t faults; /* in the open interval */
 	uint32_t due;	 /* pages past their limit, as far as this interval was looked at */
@@ -77,11 +79,6 @@ static struct crn_costs costs_in_run(const struct crn_speculation *s)
 	return c;
 }
 
-static struct crn_costs costs_of(const struct crn_speculation *s, const struct crn_ws_entry *e)
-{
-	return e->kind >= CRN_GAP_SINGLE ? costs_in_run(s) : s->port->costs;
-}
-
 /* How many idle copies a page's way out and back costs. */
 static uint64_t break_even(const struct crn_costs *c, uint32_t back)
 {
@@ -100,15 +97,20 @@ static uint64_t way_of_lodger(const struct crn_costs *c)
  */
 static void compute_limits(struct crn_speculation *s, struct decay_state *d)
 {
-	struct crn_costs costs = s->port->costs, run = costs_in_run(s);
-	uint64_t memory = MEMORY * break_even(&costs, costs.fault);
+	struct crn_gap_costs costs = {
+		.single = s->port->costs,
+		.run = costs_in_run(s),
+		.copies = CRN_ONE,
+		.hot = (uint32_t)s->hot.count,
+	};
+	uint64_t memory = MEMORY * break_even(&costs.single, costs.single.fault);
 
 	d->memory = memory < MEMORY_LEAST ? MEMORY_LEAST : memory > 1u << 30 ? 1u << 30
 									      : (uint32_t)memory;
-	if (d->away / CRN_ONE < way_of_lodger(&costs))
-		run.copy = costs.copy += (uint32_t)(costs.copy * d->away / CRN_ONE);
-	crn_gap_limits(
-		&d->gaps, &costs, &run, &((struct decay_common *)s->common)->scratch);
+	if (d->away / CRN_ONE < way_of_lodger(&costs.single))
+		costs.copies += d->away;
+	crn_gap_limits(&d->gaps, &costs, &((struct decay_common *)s->common)->scratch);
+	d->price = costs.single.copy;
 }
 
 /* Pages are steady as of the interval that ends: let their entries say so. */
@@ -122,6 +124,23 @@ static void note_steady(struct crn_speculation *s, struct crn_working_set *ws)
 				ws->now;
 }
 
+/* Have copies become dearer or cheaper by more than a quarter? */
+static bool has_moved(const struct crn_speculation *s, const struct decay_state *d)
+{
+	uint32_t price = s->port->costs.copy;
+
+	return price > d->price + d->price / 4 || price < d->price - d->price / 4;
+}
+
+static bool is_time(const struct crn_speculation *s, const struct decay_state *d, uint32_t now)
+{
+	uint32_t since = now - d->reviewed;
+
+	if (since < d->period)
+		return since >= REVIEW_SOON && has_moved(s, d);
+	return d->news >= REVIEW_NEWS || since >= d->period + REVIEW_LAST;
+}
+
 /*
  * From time to time. Where all that happens is what the model knows already (the same pages at each
  * interval) that is hardly ever.
@@ -131,7 +150,7 @@ static void review(struct crn_speculation *s, struct crn_working_set *ws)
 	struct decay_state *d = ws->state;
 	uint32_t to;
 
-	if (ws->now < d->review || (d->news < REVIEW_NEWS && ws->now < d->review + REVIEW_LAST))
+	if (!d->swept && !is_time(s, d, ws->now))
 		return;
 	note_steady(s, ws);
 	to = ws->capacity - d->swept < SWEEP ? ws->capacity : d->swept + SWEEP;
@@ -140,8 +159,8 @@ static void review(struct crn_speculation *s, struct crn_working_set *ws)
 	if (to < ws->capacity)
 		return;
 	compute_limits(s, d);
-	d->review = ws->now + d->period;
-	d->period = d->period < REVIEW_EVERY ? d->period * 2 : REVIEW_EVERY;
+	d->reviewed = ws->now;
+	d->period = ws->now < REVIEW_EVERY ? ws->now : REVIEW_EVERY;
 	d->news = d->swept = 0;
 }
 
@@ -149,7 +168,7 @@ static void decay_context_open(struct crn_speculation *s, struct crn_working_set
 {
 	struct decay_state *d = ws->state;
 
-	d->review = d->period = REVIEW_FIRST;
+	d->period = REVIEW_FIRST;
 	d->burst = !s->port->costs.alone;
 	compute_limits(s, d);
 }
@@ -185,18 +204,26 @@ static bool is_due(
  * One page that goes cold alone costs several times its share of a burst, and one that has just
  * passed its limit is as good hot as cold. So pages that are due wait for each other, until all
  * that wait have cost as much as going alone does: rent or buy once more. What an interval ends
- * with is settled before it is looked at. None waits for a change of context, which makes it cold
+ * with is settled before it is looked at, except that more of its pages than can wait for so much
+ * as one interval go as they come. None waits for a change of context, which makes it cold
  * anyway, or has it copied for others.
  */
+static uint64_t rent_of(const struct crn_speculation *s, const struct decay_state *d)
+{
+	return (uint64_t)d->due * s->port->costs.copy;
+}
+
 static bool bursts(const struct crn_speculation *s, const struct crn_working_set *ws)
 {
-	return ((const struct decay_state *)ws->state)->burst || s->key_next != ws->key;
+	const struct decay_state *d = ws->state;
+
+	return d->burst || s->key_next != ws->key || rent_of(s, d) >= s->port->costs.alone;
 }
 
 static void pay_rent(struct crn_speculation *s, struct crn_working_set *ws)
 {
 	struct decay_state *d = ws->state;
-	uint64_t rent = (uint64_t)d->due * s->port->costs.copy;
+	uint64_t rent = rent_of(s, d);
 
 	if (bursts(s, ws)) {
 		d->rent = 0;
@@ -211,14 +238,11 @@ static void pay_rent(struct crn_speculation *s, struct crn_working_set *ws)
 
 /* A cold page is written: would it have cost less to keep it? */
 static void judge_eviction(
-	const struct crn_speculation *s, const struct crn_working_set *ws, struct crn_ws_entry *e)
+	const struct decay_state *d, const struct crn_working_set *ws, struct crn_ws_entry *e)
 {
-	struct crn_costs costs;
-
 	if (!e->cooled)
 		return;
-	costs = costs_of(s, e);
-	if (ws->now - e->cooled >= break_even(&costs, costs.fault))
+	if (ws->now - e->cooled >= d->gaps.even[e->kind])
 		e->regrets = 0;
 	else if (e->regrets < REGRETS_MAX)
 		e->regrets++;
@@ -275,7 +299,7 @@ static void decay_fault(struct crn_speculation *s, struct crn_working_set *ws, u
 		return;
 	e = &ws->entries[index];
 	if (e->count) {
-		judge_eviction(s, ws, e);
+		judge_eviction(d, ws, e);
 		note_write(d, ws, e);
 		crn_ws_renew(ws, index);
 	} else {
@@ -396,15 +420,11 @@ static void decay_leave(struct crn_speculation *s, struct crn_working_set *ws)
 
 /* If that came so late that the page had better gone, its regrets were none. */
 static void note_hot_write(
-	const struct crn_speculation *s, struct crn_working_set *ws, struct crn_ws_entry *e)
+	struct decay_state *d, struct crn_working_set *ws, struct crn_ws_entry *e)
 {
-	if (e->regrets) {
-		struct crn_costs costs = costs_of(s, e);
-
-		if (ws->now - e->last >= break_even(&costs, costs.fault))
-			e->regrets = 0;
-	}
-	note_write(ws->state, ws, e);
+	if (e->regrets && ws->now - e->last >= d->gaps.even[e->kind])
+		e->regrets = 0;
+	note_write(d, ws, e);
 	if (e->kind == CRN_GAP_SINGLE + CRN_GAP_STEADY && ws->now - e->since >= RUN_ROW)
 		e->kind = CRN_GAP_STEADY;
 }
@@ -423,7 +443,7 @@ static void see_hot(
 	if (!(e->flags & CRN_WS_HOT)) {
 		see_lodger(s, ws, slot, changed);
 	} else if (changed) {
-		note_hot_write(s, ws, e);
+		note_hot_write(d, ws, e);
 		if (e->kind == CRN_GAP_STEADY)
 			*word |= bit;
 	} else {

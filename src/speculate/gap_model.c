@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Counting gaps, and the limits that follow from them. */
 #include "speculate/gap_model.h"
+#include "speculate/strategy.h"
 
 #define BUCKETS	   CRN_GAP_BUCKETS
 #define KINDS	   CRN_GAP_KINDS
@@ -75,13 +76,19 @@ void crn_gap_note_never(struct crn_gap_model *m, uint32_t kind)
 void crn_gap_sweep(
 	struct crn_gap_model *m, const struct crn_working_set *ws, uint32_t from, uint32_t to)
 {
-	for (uint32_t kind = 0; !from && kind < KINDS; kind++)
+	for (uint32_t kind = 0; !from && kind < KINDS; kind++) {
+		m->pages[kind] = m->hot[kind] = 0;
 		for (uint32_t i = 0; i < BUCKETS; i++)
 			m->open[kind][i] = 0;
+	}
 	for (uint32_t at = from; at < to; at++) {
 		const struct crn_ws_entry *e = &ws->entries[at];
 
-		if (e->page && e->count && ws->now != e->last)
+		if (!e->page || !e->count)
+			continue;
+		m->pages[e->kind]++;
+		m->hot[e->kind] += e->slot != CRN_SLOT_NONE;
+		if (ws->now != e->last)
 			m->open[e->kind][bucket_of(ws->now - e->last)]++;
 	}
 }
@@ -157,7 +164,7 @@ static bool add_kind(struct crn_gap_lengths *to, const struct crn_gap_model *m, 
 {
 	uint64_t any = m->never[kind];
 
-	to->never += (uint64_t)m->never[kind] * WEIGHT;
+	to->never += any * WEIGHT;
 	for (uint32_t i = 0; i < BUCKETS; i++) {
 		uint64_t ended = m->ended[kind][i], open = m->open[kind][i];
 
@@ -180,24 +187,52 @@ static void scale(struct crn_gap_lengths *l, uint64_t weight)
 	l->never = l->never * weight / total;
 }
 
-void crn_gap_limits(struct crn_gap_model *m, const struct crn_costs *single,
-	const struct crn_costs *run, struct crn_gap_scratch *scratch)
+/* What a page costs while so many are hot. */
+static struct crn_costs costs_with(const struct crn_gap_costs *costs, uint32_t kind, uint32_t hot)
+{
+	struct crn_costs c = kind >= CRN_GAP_SINGLE ? costs->run : costs->single;
+
+	c.copy = (uint32_t)(crn_costs_copy(&c, hot) * costs->copies / CRN_ONE);
+	c.copy += !c.copy;
+	return c;
+}
+
+static uint32_t break_even(const struct crn_costs *c)
+{
+	return (c->protect + c->fault) / c->copy;
+}
+
+/* Pages of the kind that have not been idle for longer than that. */
+static uint32_t pages_within(const struct crn_gap_model *m, uint32_t kind, uint32_t limit)
+{
+	uint32_t pages = m->pages[kind];
+
+	for (uint32_t i = BUCKETS; i-- && bucket_end(i) > limit;)
+		pages -= m->open[kind][i];
+	return pages;
+}
+
+void crn_gap_limits(struct crn_gap_model *m, const struct crn_gap_costs *costs,
+	struct crn_gap_scratch *scratch)
 {
 	struct crn_gap_lengths *all = &scratch->all, *one = &scratch->one;
-	uint32_t unknown[2];
+	uint32_t hot = costs->hot;
 
 	*all = (struct crn_gap_lengths){ .never = 0 };
 	for (uint32_t kind = 0; kind < KINDS; kind++)
 		(void)add_kind(all, m, kind);
 	add_prior(all, PRIOR_GAPS * WEIGHT);
 	scale(all, SHARED * WEIGHT);
-	unknown[0] = best_limit(all, single);
-	unknown[1] = best_limit(all, run);
 	for (uint32_t kind = 0; kind < KINDS; kind++) {
-		bool in_run = kind >= CRN_GAP_SINGLE;
+		uint32_t others = hot - (m->hot[kind] < hot ? m->hot[kind] : hot);
+		struct crn_costs c = costs_with(costs, kind, hot);
 
+		c = costs_with(costs, kind, others + pages_within(m, kind, break_even(&c)));
 		*one = *all;
-		m->limit[kind] = add_kind(one, m, kind) ? best_limit(one, in_run ? run : single)
-							: unknown[in_run];
+		(void)add_kind(one, m, kind);
+		m->limit[kind] = best_limit(one, &c);
+		m->even[kind] = break_even(&c);
+		/* Kinds that come after it find it as it will be. */
+		hot = others + (m->limit[kind] ? pages_within(m, kind, m->limit[kind]) : 0);
 	}
 }

@@ -31,10 +31,19 @@
 
 struct crn_gap_model {
 	uint32_t limit[CRN_GAP_KINDS];
+	uint32_t even[CRN_GAP_KINDS]; /* how many idle copies a page's way out and back costs */
 	uint32_t ended[CRN_GAP_KINDS][CRN_GAP_BUCKETS]; /* gaps, by length */
 	uint32_t open[CRN_GAP_KINDS][CRN_GAP_BUCKETS];	/* that had not ended at the last sweep */
 	uint32_t never[CRN_GAP_KINDS]; /* pages that did not come back while remembered */
 	uint32_t total[CRN_GAP_KINDS];
+	uint32_t pages[CRN_GAP_KINDS], hot[CRN_GAP_KINDS]; /* known at the last sweep */
+};
+
+/* What pages cost: single ones and those in runs. */
+struct crn_gap_costs {
+	struct crn_costs single, run;
+	uint64_t copies; /* of an idle page in an interval, in 1 / CRN_ONE */
+	uint32_t hot;	 /* pages, now */
 };
 
 /* Weights of gaps: ended in a bucket, or still open in it. */
@@ -66,10 +75,12 @@ void crn_gap_sweep(
 	struct crn_gap_model *m, const struct crn_working_set *ws, uint32_t from, uint32_t to);
 
 /*
- * Compute all limits, by the costs of single pages and of those in runs. Each kind is judged by its
- * own gaps; those of all kinds, and behind them a prior, stand in as long as there are few.
+ * Compute all limits. Each kind is judged by its own gaps; those of all kinds, and behind them a
+ * prior, stand in as long as there are few. Its copies cost what they do when all its pages are hot
+ * beside those of other kinds that are: else pages that are cheap as long as few are hot would come
+ * and go together.
  */
-void crn_gap_limits(struct crn_gap_model *m, const struct crn_costs *single,
-	const struct crn_costs *run, struct crn_gap_scratch *scratch);
+void crn_gap_limits(struct crn_gap_model *m, const struct crn_gap_costs *costs,
+	struct crn_gap_scratch *scratch);
 
 #endif

@@ -39,10 +39,36 @@ typedef __SIZE_TYPE__ size_t;
  * cold again. `open`: making a page hot that is protected, beside its copy. And once for each
  * checkpoint at which some page goes cold, `alone`: what one alone costs beyond its share of many;
  * 0 where there is no such thing. Scores leave it out, for they count pages.
+ *
+ * Pages that the caches do not hold cost several times as much as those that they do. So what
+ * `copy` was is kept by how many pages were hot then: sizes[i] is of 2^i pages to 2^(i+1) - 1 (the
+ * last of all that are more), or 0 if there never were so many.
  */
+#define CRN_COST_SIZES 16u
+
 struct crn_costs {
 	uint32_t fault, copy, protect, open, alone;
+	uint32_t sizes[CRN_COST_SIZES];
 };
+
+/* Where in `sizes` so many pages belong. */
+static inline uint32_t crn_cost_size(size_t pages)
+{
+	uint32_t size = 0;
+
+	while (size + 1 < CRN_COST_SIZES && pages >> (size + 1))
+		size++;
+	return size;
+}
+
+/* What a copy costs while so many pages are hot, or the most of fewer that ever were. */
+static inline uint32_t crn_costs_copy(const struct crn_costs *c, size_t pages)
+{
+	for (uint32_t size = crn_cost_size(pages) + 1; size--;)
+		if (c->sizes[size])
+			return c->sizes[size];
+	return c->copy;
+}
 
 /* The pages of one interval of a recorded run, in the order of their first write. */
 struct crn_profile_interval {

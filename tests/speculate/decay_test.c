@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* decay: its limits against a model in floating point, contexts, and runs. */
+/* decay: what it keeps, contexts, and runs. */
 #include "spec_rig.h"
 #include "speculate/gap_model.h"
 #include "speculate/region_table.h"
@@ -91,97 +91,6 @@ static void test_a_page_that_waits_may_come_back(void **state)
 	rig_close(&r);
 }
 
-/* ---- Limits ----------------------------------------------------------------------------- */
-
-/* Every gap costs what gap_model.h says; the limit that costs least, of those it may choose. */
-static double cost_of(const unsigned *gaps, size_t count, unsigned never, unsigned limit,
-	const struct crn_costs *c)
-{
-	double cost = never * ((double)limit * c->copy + c->protect);
-
-	for (size_t i = 0; i < count; i++) {
-		if (gaps[i] <= limit)
-			cost += (double)gaps[i] * c->copy;
-		else
-			cost += (double)limit * c->copy + c->protect + c->fault;
-	}
-	return cost;
-}
-
-static void test_limits_are_the_cheapest(void **state)
-{
-	static struct crn_gap_scratch scratch;
-	static unsigned gaps[3000];
-	uint64_t seed = 3;
-
-	for (unsigned round = 0; round < 300; round++) {
-		struct crn_costs c = {
-			.fault = 200 + (unsigned)(rig_mix(&seed) % 20000),
-			.copy = 50 + (unsigned)(rig_mix(&seed) % 200),
-			.protect = (unsigned)(rig_mix(&seed) % 30000),
-		};
-		struct crn_gap_model m = { .limit = { 0 } };
-		unsigned spread = 1 + (unsigned)(rig_mix(&seed) % 60);
-		unsigned never = (unsigned)(rig_mix(&seed) % 1000);
-		double best = -1, got;
-
-		for (size_t i = 0; i < 3000; i++) {
-			/* Short ones and, in some rounds, a second hump. */
-			gaps[i] = 1 + (unsigned)(rig_mix(&seed) % spread);
-			if (round % 2 && rig_mix(&seed) % 3 == 0)
-				gaps[i] += 30;
-			crn_gap_note(&m, CRN_GAP_STEADY, gaps[i], 1);
-		}
-		for (unsigned i = 0; i < never; i++)
-			crn_gap_note_never(&m, CRN_GAP_STEADY);
-		crn_gap_limits(&m, &c, &c, &scratch);
-		for (unsigned limit = 0; limit < 200; limit++) {
-			double cost = cost_of(gaps, 3000, never, limit, &c);
-
-			best = best < 0 || cost < best ? cost : best;
-		}
-		got = cost_of(gaps, 3000, never, m.limit[CRN_GAP_STEADY], &c);
-		/* Buckets are a quarter of an octave wide, and the prior has its say. */
-		if (got > best * 1.12)
-			fail_msg("round %u: limit %u costs %f, the best %f", round,
-				m.limit[CRN_GAP_STEADY], got, best);
-	}
-}
-
-/* Open gaps count: many pages that wait long already are a reason not to wait. */
-static void test_open_gaps_are_seen(void **state)
-{
-	static struct crn_gap_scratch scratch;
-	struct crn_costs c = { .fault = 9000, .copy = 100, .protect = 1000 };
-	struct crn_gap_model m = { .limit = { 0 } };
-	struct rig r;
-	struct crn_working_set ws;
-	uint32_t before;
-
-	rig_init(&r);
-	crn_ws_init(&ws, &r.port, 0);
-	for (unsigned i = 0; i < 100; i++)
-		crn_gap_note(&m, CRN_GAP_STEADY, 1 + i % 40, 1);
-	crn_gap_limits(&m, &c, &c, &scratch);
-	before = m.limit[CRN_GAP_STEADY];
-	ws.now = 1000;
-	for (unsigned n = 0; n < 2000; n++) {
-		uint32_t index = crn_ws_add(&ws, rig_page(n));
-		struct crn_ws_entry *e = &ws.entries[index];
-
-		e->count = 1;
-		e->kind = CRN_GAP_STEADY;
-		e->last = 1000 - 50;
-	}
-	for (uint32_t at = 0; at < ws.capacity; at += 64)
-		crn_gap_sweep(&m, &ws, at, at + 64);
-	crn_gap_limits(&m, &c, &c, &scratch);
-	assert_true(before >= 30);
-	assert_true(m.limit[CRN_GAP_STEADY] < before / 2);
-	crn_ws_fini(&ws);
-	assert_int_equal(r.bytes, 0);
-}
-
 /* ---- Contexts --------------------------------------------------------------------------- */
 
 /* Turns of two contexts, each with pages of its own: `length` intervals at a time. */
@@ -228,7 +137,7 @@ static uint64_t overcopied_by_turns(uint32_t alone, unsigned contexts)
 	struct rig r;
 
 	rig_init(&r);
-	r.port.costs = (struct crn_costs){ 9000, 100, 1500, 1500, alone };
+	r.port.costs = (struct crn_costs){ 9000, 100, 1500, 1500, alone, { 0 } };
 	rig_open(&r, "decay");
 	for (unsigned turn = 0; turn < 450; turn++) {
 		bool written[RIG_PAGES] = { false };
@@ -383,6 +292,60 @@ static void test_long_gaps_refute_regrets(void **state)
 	rig_close(&r);
 }
 
+/*
+ * The same pages, where it is known what copies cost while many are hot: those that are cheap only
+ * as long as they are away stay away.
+ */
+static void test_prices_of_many_are_known(void **state)
+{
+	bool few[RIG_PAGES] = { false }, all[RIG_PAGES] = { false };
+	struct crn_speculation_stats stats;
+	struct rig r;
+	const unsigned pages = 100, gap = 25, turns = 20000;
+
+	rig_init(&r);
+	rig_open(&r, "decay");
+	for (unsigned n = 0; n < pages; n++)
+		all[2 * n] = true;
+	all[1] = few[1] = true;
+	for (unsigned turn = 0; turn < turns; turn++) {
+		struct crn_costs *c = &r.port.costs;
+
+		c->copy = c->sizes[crn_cost_size(r.hot)] = r.hot > pages / 2 ? 60 : 20;
+		if (turn == turns / 2)
+			crn_speculation_stats_reset(r.s);
+		rig_interval(&r, turn % gap ? few : all);
+	}
+	crn_speculation_stats(r.s, &stats);
+	assert_true(stats.hot < turns / 2 * (1 + pages / 25));
+	assert_true(r.hot);
+	rig_close(&r);
+}
+
+/* So many pages at once that they need not wait for others go cold as they come. */
+static void test_many_wait_for_none(void **state)
+{
+	bool few[RIG_PAGES] = { false }, all[RIG_PAGES] = { false };
+	struct crn_speculation_stats stats;
+	struct rig r;
+	const unsigned pages = 200, gap = 40, turns = 4000;
+
+	rig_init(&r);
+	r.port.costs.alone = 1000;
+	rig_open(&r, "decay");
+	for (unsigned n = 0; n < pages; n++)
+		all[2 * n] = true;
+	all[1] = few[1] = true;
+	for (unsigned turn = 0; turn < turns; turn++) {
+		if (turn == turns / 2)
+			crn_speculation_stats_reset(r.s);
+		rig_interval(&r, turn % gap ? few : all);
+	}
+	crn_speculation_stats(r.s, &stats);
+	assert_true(stats.promotions <= turns / 2 / gap * (1000 / r.port.costs.copy + 1));
+	rig_close(&r);
+}
+
 /* ---- Runs ------------------------------------------------------------------------------- */
 
 static void write_run(bool *written, unsigned begin, unsigned count)
@@ -530,6 +493,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_long_gaps_refute_regrets),
+		cmocka_unit_test(test_prices_of_many_are_known),
+		cmocka_unit_test(test_many_wait_for_none),
 		cmocka_unit_test(test_bursts_have_one_fault),
 		cmocka_unit_test(test_runs_are_what_was_written_together),
 		cmocka_unit_test(test_runs_are_parted_where_they_were_tried),
@@ -537,8 +502,6 @@ int main(void)
 		cmocka_unit_test(test_decay_keeps_what_is_worth_it),
 		cmocka_unit_test(test_pages_that_are_due_wait_for_each_other),
 		cmocka_unit_test(test_a_page_that_waits_may_come_back),
-		cmocka_unit_test(test_limits_are_the_cheapest),
-		cmocka_unit_test(test_open_gaps_are_seen),
 		cmocka_unit_test(test_guests_stay_while_that_is_cheaper),
 		cmocka_unit_test(test_guests_leave_in_the_end),
 		cmocka_unit_test(test_pages_do_not_wait_for_another_context),
