@@ -54,10 +54,35 @@ uint64_t run_random(uint64_t *seed)
 	return z ^ z >> 31;
 }
 
+static int by_address(const void *a, const void *b)
+{
+	const uintptr_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* The chain may hold and the interval be none that a session writes. */
+static bool repeats_a_page(const uintptr_t *pages, size_t count)
+{
+	uintptr_t *sorted = count ? malloc(count * sizeof(*sorted)) : NULL;
+	bool found = false;
+
+	if (!count)
+		return false;
+	if (!sorted)
+		err(2, "no memory for the run");
+	memcpy(sorted, pages, count * sizeof(*sorted));
+	qsort(sorted, count, sizeof(*sorted), by_address);
+	for (size_t i = 1; i < count && !found; i++)
+		found = sorted[i] == sorted[i - 1];
+	free(sorted);
+	return found;
+}
+
 static bool read_intervals(struct run *r, struct crn_trace_reader *reader, bool cut)
 {
 	for (;;) {
-		size_t count = 0;
+		size_t count = 0, offset = reader->offset;
 		uint64_t key;
 		int got;
 
@@ -71,6 +96,12 @@ static bool read_intervals(struct run *r, struct crn_trace_reader *reader, bool 
 			r->pages = grown(r->pages, &r->page_room, r->page_count + count,
 				sizeof(*r->pages));
 			continue;
+		}
+		if (repeats_a_page(r->pages + r->page_count, count)) {
+			reader->offset = offset;
+			reader->intervals--;
+			reader->error = "the interval names a page twice";
+			return false;
 		}
 		run_begin_interval(r, key);
 		r->intervals[r->interval_count - 1].count = count;

@@ -375,6 +375,9 @@ def check_bench(program: str, trace: Path) -> None:
     for path in (pipe, trace.parent):
         got = bench(program, str(path))
         assert got.returncode == 1 and "not a regular file" in got.stderr, got
+    broken.write_bytes(encoded("", [[4096, 8192], [8192, 4096, 8192]]))
+    got = bench(program, str(broken))
+    assert got.returncode == 1 and "a page twice (1 intervals" in got.stderr, got
     broken.write_bytes(data[:-3])
     got = bench(program, str(broken))
     assert got.returncode == 1 and "cut short" in got.stderr, got
