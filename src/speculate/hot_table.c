@@ -11,7 +11,7 @@
 static size_t block_size(size_t capacity)
 {
 	return capacity * (sizeof(struct crn_hot_run) + sizeof(struct crn_hot_page) +
-				  sizeof(uintptr_t) + 2 * sizeof(uint32_t)) +
+				  sizeof(uintptr_t) + sizeof(uint32_t)) +
 		3 * (capacity / 64) * sizeof(uint64_t);
 }
 
@@ -27,7 +27,6 @@ static void lay_out(struct crn_hot_table *h, void *block, size_t capacity)
 	h->changed = h->used + capacity / 64;
 	h->steady = h->changed + capacity / 64;
 	h->entry = (uint32_t *)(h->steady + capacity / 64);
-	h->mark = h->entry + capacity;
 }
 
 static bool grow(struct crn_speculation *s)
@@ -48,7 +47,6 @@ static bool grow(struct crn_speculation *s)
 	for (size_t i = 0; i < old.capacity; i++) {
 		h->page[i] = old.page[i];
 		h->entry[i] = old.entry[i];
-		h->mark[i] = old.mark[i];
 	}
 	for (size_t i = 0; i < old.capacity / 64; i++) {
 		h->used[i] = old.used[i];
@@ -105,7 +103,6 @@ static bool promote(struct crn_speculation *s, const struct crn_working_set *fro
 	h->steady[slot / 64] &= ~(1ull << slot % 64);
 	h->page[slot] = e->page;
 	h->entry[slot] = index;
-	h->mark[slot] = 0;
 	h->count++;
 	if (slot >= h->limit)
 		h->limit = slot + 1;
@@ -273,7 +270,6 @@ static void move_slot(struct crn_speculation *s, struct crn_working_set *from,
 	from->entries[index].slot = CRN_SLOT_NONE;
 	to->entries[there].slot = slot;
 	s->hot.entry[slot] = there;
-	s->hot.mark[slot] = 0;
 }
 
 void crn_hot_switch(

@@ -57,11 +57,11 @@ struct crn_strategy_ops {
 
 /*
  * The pages that are hot at the tracker, by slot. `changed` and `used` are bitmaps; a slot in use
- * belongs to entry[slot] of the current working set. mark[] and the bitmap `steady` are the
- * strategy's, zero at promotion.
+ * belongs to entry[slot] of the current working set. The bitmap `steady` is the strategy's, zero
+ * at promotion.
  */
 struct crn_hot_table {
-	uint32_t *entry, *mark;
+	uint32_t *entry;
 	uintptr_t *page;
 	uint64_t *used, *changed, *steady;
 	struct crn_hot_run *evicted;
