@@ -246,6 +246,7 @@ struct cairn {
 	struct crn_timing timing; /* of checkpoints */
 	const char *strategy_why;
 	uint32_t signal_cost; /* the kernel's part of a fault that a handler serves, in cycles */
+	uint32_t prices_followed; /* measurements of hot pages */
 };
 
 /* ---- session.c */

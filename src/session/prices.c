@@ -27,6 +27,10 @@
  */
 #define CROWDING_MAX 400u /* cycles: the lines of two pages, from the next cache */
 
+/* Half of a difference is forgotten in some 45,000 checkpoints: trying again costs little. */
+#define FORGET_EVERY 64u /* measurements, of which each 32nd checkpoint has one */
+#define FORGET_SHARE 32u
+
 /*
  * By tracker: medians of a machine whose least system call takes WAY cycles, of faults that come
  * one by one, and what the trial below takes there. What pages cost depends on the program's use of
@@ -263,17 +267,36 @@ static uint32_t follow(uint32_t cost, uint32_t price)
 	return price ? CRN_MAX((cost * 7 + price) / 8, PRICE_MIN) : cost;
 }
 
+/*
+ * What more pages than are hot now once cost may have changed, and nobody would know, for so many
+ * do not get hot again at that price: it comes down until they do.
+ */
+static void forget_some(struct crn_costs *costs, uint32_t size)
+{
+	while (++size < CRN_COST_SIZES)
+		if (costs->sizes[size] > costs->copy)
+			costs->sizes[size] -= (costs->sizes[size] - costs->copy) / FORGET_SHARE;
+}
+
+static void follow_copy(cairn_t *c, uint32_t price)
+{
+	struct crn_costs *costs = &c->port.costs;
+	uint32_t size = crn_cost_size(crn_speculation_hot(c->speculation));
+	uint32_t *of = &costs->sizes[size];
+
+	*of = follow(*of ? *of : costs->copy, price + CRN_MIN(price, CROWDING_MAX));
+	costs->copy = *of;
+	if (++c->prices_followed % FORGET_EVERY == 0)
+		forget_some(costs, size);
+}
+
 void crn_prices_follow(cairn_t *c)
 {
 	struct crn_predictor *p = &c->predictor;
 	struct crn_costs *costs = &c->port.costs;
 
-	if (p->price_hot) {
-		uint32_t *of = &costs->sizes[crn_cost_size(crn_speculation_hot(c->speculation))];
-
-		costs->copy = *of = follow(*of ? *of : costs->copy,
-			p->price_hot + CRN_MIN(p->price_hot, CROWDING_MAX));
-	}
+	if (p->price_hot)
+		follow_copy(c, p->price_hot);
 	costs->protect = follow(costs->protect, p->price_protect);
 	costs->fault = c->signal_cost + follow(costs->fault - c->signal_cost, p->price_serve);
 	p->price_hot = p->price_protect = p->price_serve = 0;

@@ -2,7 +2,8 @@
 /*
  * prices_session TRACKER: what a first store costs is tried when a session opens, not derived from
  * other calls. Where each system call is made slow, a fault that makes none costs what it did. The
- * trial leaves nothing behind: no count, no mapping.
+ * trial leaves nothing behind: no count, no mapping. What a hot page costs is kept by how many are
+ * hot, and what it costs while more are comes down as long as fewer are.
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -14,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "../lib/harness.h"
+#include "session/engine.h"
+#include "session/prices.h"
 
 #define PAGE  4096ul
 #define SLOW  4000u /* instructions; a look at an argument keeps the kernel from skipping them */
@@ -91,6 +94,61 @@ static uint64_t fault_price(const char *tracker, bool slow)
 	return price;
 }
 
+/* Checkpoints with the first `count` pages written before each; so many are hot then. */
+static size_t hot_after(cairn_t *c, volatile uint8_t *area, size_t count, unsigned checkpoints)
+{
+	uint64_t id;
+
+	for (unsigned i = 0; i < checkpoints; i++) {
+		for (size_t n = 0; n < count; n++)
+			area[n * PAGE]++;
+		CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	}
+	return crn_speculation_hot(c->speculation);
+}
+
+static void measured(cairn_t *c, uint32_t price, unsigned times)
+{
+	while (times--) {
+		c->predictor.price_hot = price;
+		crn_prices_follow(c);
+	}
+}
+
+static void check_sizes(const char *tracker)
+{
+	struct cairn_options o = CAIRN_OPTIONS_INIT;
+	uint8_t *area = mmap(
+		NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct crn_costs *costs;
+	uint32_t of_many;
+	cairn_t *c;
+
+	CHECK(area != MAP_FAILED);
+	o.tracker = tracker;
+	o.surface = "none";
+	c = test_open(&o);
+	costs = &c->port.costs;
+	CHECK_OK(cairn_area_add(c, area, 64 * PAGE));
+	CHECK_U64(hot_after(c, area, 40, 4), 40);
+	measured(c, 5000, 200);
+	of_many = costs->sizes[5];
+	CHECK(of_many > 4000);
+	CHECK_U64(costs->copy, of_many);
+	/* The price of more than 40 is theirs, that of few is not known. */
+	CHECK_U64(crn_costs_copy(costs, 64), of_many);
+	for (size_t size = 0; size < 5; size++)
+		CHECK_U64(costs->sizes[size], 0);
+	CHECK_U64(hot_after(c, area, 3, 20000), 3);
+	measured(c, 100, 100);
+	CHECK(costs->sizes[1] && costs->sizes[1] < 1000);
+	CHECK_U64(costs->copy, costs->sizes[1]);
+	CHECK(costs->sizes[5] < of_many && costs->sizes[5] > 1000);
+	measured(c, 100, 64 * 32 * 20);
+	CHECK(costs->sizes[5] < 2 * costs->copy);
+	CHECK_OK(cairn_close(c));
+}
+
 int main(int argc, char **argv)
 {
 	size_t mappings;
@@ -106,5 +164,6 @@ int main(int argc, char **argv)
 		same = strcmp(argv[1], "async") != 0 ||
 		       fault_price(argv[1], true) < fault_price(argv[1], false) * 2;
 	CHECK(same);
+	check_sizes(argv[1]);
 	return 0;
 }
