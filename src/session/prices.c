@@ -284,8 +284,9 @@ static void follow_copy(cairn_t *c, uint32_t price)
 	uint32_t size = crn_cost_size(crn_speculation_hot(c->speculation));
 	uint32_t *of = &costs->sizes[size];
 
-	*of = follow(*of ? *of : costs->copy, price + CRN_MIN(price, CROWDING_MAX));
-	costs->copy = *of;
+	price += CRN_MIN(price, CROWDING_MAX);
+	*of = follow(*of ? *of : costs->copy, price);
+	costs->copy = follow(costs->copy, price);
 	if (++c->prices_followed % FORGET_EVERY == 0)
 		forget_some(costs, size);
 }

@@ -136,9 +136,9 @@ static bool is_time(const struct crn_speculation *s, const struct decay_state *d
 {
 	uint32_t since = now - d->reviewed;
 
-	if (since < d->period)
-		return since >= REVIEW_SOON && has_moved(s, d);
-	return d->news >= REVIEW_NEWS || since >= d->period + REVIEW_LAST;
+	if (d->news < REVIEW_NEWS)
+		return since >= d->period + REVIEW_LAST;
+	return since >= d->period || (since >= REVIEW_SOON && has_moved(s, d));
 }
 
 /*
@@ -204,9 +204,9 @@ static bool is_due(
  * One page that goes cold alone costs several times its share of a burst, and one that has just
  * passed its limit is as good hot as cold. So pages that are due wait for each other, until all
  * that wait have cost as much as going alone does: rent or buy once more. What an interval ends
- * with is settled before it is looked at, except that more of its pages than can wait for so much
- * as one interval go as they come. None waits for a change of context, which makes it cold
- * anyway, or has it copied for others.
+ * with is settled before it is looked at; but where its pages are so many that they would have to
+ * pay twice as much for one interval alone, the rest go as they come. None waits for a change of
+ * context, which makes it cold anyway, or has it copied for others.
  */
 static uint64_t rent_of(const struct crn_speculation *s, const struct decay_state *d)
 {
@@ -217,7 +217,7 @@ static bool bursts(const struct crn_speculation *s, const struct crn_working_set
 {
 	const struct decay_state *d = ws->state;
 
-	return d->burst || s->key_next != ws->key || rent_of(s, d) >= s->port->costs.alone;
+	return d->burst || s->key_next != ws->key || rent_of(s, d) / 2 > s->port->costs.alone;
 }
 
 static void pay_rent(struct crn_speculation *s, struct crn_working_set *ws)

@@ -10,6 +10,8 @@
 #define PRIOR_GAPS 4u	     /* what the prior counts as */
 #define SHARED	   8u	     /* gaps that a kind borrows from all kinds */
 #define ALL	   (1u << 20) /* all pages, as a share */
+#define COPY_MAX   (1u << 30) /* cycles */
+#define EVEN_MAX   (1u << 30) /* intervals */
 
 /* ---- Gaps ------------------------------------------------------------------------------- */
 
@@ -187,19 +189,30 @@ static void scale(struct crn_gap_lengths *l, uint64_t weight)
 	l->never = l->never * weight / total;
 }
 
-/* What a page costs while so many are hot. */
+/* What a page costs while so many are hot; but for what contexts add. */
 static struct crn_costs costs_with(const struct crn_gap_costs *costs, uint32_t kind, uint32_t hot)
 {
 	struct crn_costs c = kind >= CRN_GAP_SINGLE ? costs->run : costs->single;
 
-	c.copy = (uint32_t)(crn_costs_copy(&c, hot) * costs->copies / CRN_ONE);
+	c.copy = crn_costs_copy(&c, costs->hot, hot);
 	c.copy += !c.copy;
 	return c;
 }
 
 static uint32_t break_even(const struct crn_costs *c)
 {
-	return (c->protect + c->fault) / c->copy;
+	uint64_t even = ((uint64_t)c->protect + c->fault) / c->copy;
+
+	return even < EVEN_MAX ? (uint32_t)even : EVEN_MAX;
+}
+
+static uint32_t limit_by(
+	const struct crn_gap_lengths *l, const struct crn_gap_costs *costs, struct crn_costs c)
+{
+	uint64_t copy = c.copy * costs->copies / CRN_ONE;
+
+	c.copy = copy < COPY_MAX ? (uint32_t)copy : COPY_MAX;
+	return best_limit(l, &c);
 }
 
 /* Pages of the kind that have not been idle for longer than that. */
@@ -212,25 +225,36 @@ static uint32_t pages_within(const struct crn_gap_model *m, uint32_t kind, uint3
 	return pages;
 }
 
+/* How many of the kind would be hot: those that may come back while that pays, or are already. */
+static uint32_t pages_wanted(
+	const struct crn_gap_model *m, uint32_t kind, const struct crn_costs *c)
+{
+	uint32_t pages = pages_within(m, kind, break_even(c));
+
+	return pages > m->hot[kind] ? pages : m->hot[kind];
+}
+
 void crn_gap_limits(struct crn_gap_model *m, const struct crn_gap_costs *costs,
 	struct crn_gap_scratch *scratch)
 {
 	struct crn_gap_lengths *all = &scratch->all, *one = &scratch->one;
-	uint32_t hot = costs->hot;
+	uint32_t hot = costs->hot, unknown[2];
 
 	*all = (struct crn_gap_lengths){ .never = 0 };
 	for (uint32_t kind = 0; kind < KINDS; kind++)
 		(void)add_kind(all, m, kind);
 	add_prior(all, PRIOR_GAPS * WEIGHT);
 	scale(all, SHARED * WEIGHT);
+	unknown[0] = limit_by(all, costs, costs_with(costs, 0, hot));
+	unknown[1] = limit_by(all, costs, costs_with(costs, CRN_GAP_SINGLE, hot));
 	for (uint32_t kind = 0; kind < KINDS; kind++) {
 		uint32_t others = hot - (m->hot[kind] < hot ? m->hot[kind] : hot);
 		struct crn_costs c = costs_with(costs, kind, hot);
 
-		c = costs_with(costs, kind, others + pages_within(m, kind, break_even(&c)));
+		c = costs_with(costs, kind, others + pages_wanted(m, kind, &c));
 		*one = *all;
-		(void)add_kind(one, m, kind);
-		m->limit[kind] = best_limit(one, &c);
+		m->limit[kind] = add_kind(one, m, kind) ? limit_by(one, costs, c)
+							: unknown[kind >= CRN_GAP_SINGLE];
 		m->even[kind] = break_even(&c);
 		/* Kinds that come after it find it as it will be. */
 		hot = others + (m->limit[kind] ? pages_within(m, kind, m->limit[kind]) : 0);

@@ -40,9 +40,9 @@ typedef __SIZE_TYPE__ size_t;
  * checkpoint at which some page goes cold, `alone`: what one alone costs beyond its share of many;
  * 0 where there is no such thing. Scores leave it out, for they count pages.
  *
- * Pages that the caches do not hold cost several times as much as those that they do. So what
- * `copy` was is kept by how many pages were hot then: sizes[i] is of 2^i pages to 2^(i+1) - 1 (the
- * last of all that are more), or 0 if there never were so many.
+ * Pages that the caches do not hold cost several times as much as those that they do. So what a
+ * copy cost is kept by how many pages were hot then: sizes[i] is of 2^i pages to 2^(i+1) - 1 (the
+ * last of all that are more), or 0 if there never were so many. `copy` is of late, however many.
  */
 #define CRN_COST_SIZES 16u
 
@@ -61,12 +61,16 @@ static inline uint32_t crn_cost_size(size_t pages)
 	return size;
 }
 
-/* What a copy costs while so many pages are hot, or the most of fewer that ever were. */
-static inline uint32_t crn_costs_copy(const struct crn_costs *c, size_t pages)
+/*
+ * What a copy will cost when `then` pages are hot, and `now` are: as much as of late, or what it
+ * cost when so many were, if that is more. What fewer once cost says little, for there were other
+ * caches to be had.
+ */
+static inline uint32_t crn_costs_copy(const struct crn_costs *c, size_t now, size_t then)
 {
-	for (uint32_t size = crn_cost_size(pages) + 1; size--;)
+	for (uint32_t size = crn_cost_size(then) + 1, least = crn_cost_size(now); size-- > least;)
 		if (c->sizes[size])
-			return c->sizes[size];
+			return c->sizes[size] > c->copy ? c->sizes[size] : c->copy;
 	return c->copy;
 }
 

@@ -322,6 +322,56 @@ static void test_prices_of_many_are_known(void **state)
 	rig_close(&r);
 }
 
+/* Copies become dear: the limits follow long before the next review would come. */
+static void test_moved_prices_are_seen_at_once(void **state)
+{
+	struct rig r;
+	const unsigned pages = 20, gap = 10;
+
+	rig_init(&r);
+	r.port.costs.copy = 20;
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 700; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		for (unsigned n = 0; n < pages; n++)
+			written[2 * n] = (turn + n) % gap == 0;
+		if (turn == 600) {
+			assert_int_equal(r.hot, pages);
+			r.port.costs.copy = 400;
+		}
+		rig_interval(&r, written);
+	}
+	assert_true(r.hot < pages / 2);
+	rig_close(&r);
+}
+
+/* By turns of 33: pages that change unseen in each of theirs must not fault again and again. */
+static void test_regrets_outlive_other_contexts(void **state)
+{
+	struct crn_speculation_stats stats;
+	struct rig r;
+	const unsigned pages = 9, gap = 11, stay = 33, turns = 12000;
+
+	rig_init(&r);
+	r.port.costs = (struct crn_costs){ 20000, 100, 10000, 12000 };
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < turns; turn++) {
+		bool written[RIG_PAGES] = { false };
+
+		for (unsigned n = 0; n < pages; n++)
+			written[2 * n] = turn / stay % 2 && (turn + n) % gap == 0;
+		if (turn == turns / 2)
+			crn_speculation_stats_reset(r.s);
+		crn_speculation_context(r.s, (turn + 1) / stay % 2);
+		rig_interval(&r, written);
+	}
+	crn_speculation_stats(r.s, &stats);
+	/* Each stay may begin with a fault of each. */
+	assert_true(stats.undercopied <= turns / 2 / stay / 2 * pages * 3 / 2);
+	rig_close(&r);
+}
+
 /* So many pages at once that they need not wait for others go cold as they come. */
 static void test_many_wait_for_none(void **state)
 {
@@ -342,7 +392,7 @@ static void test_many_wait_for_none(void **state)
 		rig_interval(&r, turn % gap ? few : all);
 	}
 	crn_speculation_stats(r.s, &stats);
-	assert_true(stats.promotions <= turns / 2 / gap * (1000 / r.port.costs.copy + 1));
+	assert_true(stats.promotions <= turns / 2 / gap * (2 * 1000 / r.port.costs.copy + 2));
 	rig_close(&r);
 }
 
@@ -494,7 +544,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_long_gaps_refute_regrets),
 		cmocka_unit_test(test_prices_of_many_are_known),
+		cmocka_unit_test(test_moved_prices_are_seen_at_once),
 		cmocka_unit_test(test_many_wait_for_none),
+		cmocka_unit_test(test_regrets_outlive_other_contexts),
 		cmocka_unit_test(test_bursts_have_one_fault),
 		cmocka_unit_test(test_runs_are_what_was_written_together),
 		cmocka_unit_test(test_runs_are_parted_where_they_were_tried),

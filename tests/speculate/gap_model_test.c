@@ -95,11 +95,110 @@ static void test_open_gaps_are_seen(void **state)
 	assert_int_equal(r.bytes, 0);
 }
 
+/* Kinds with gaps of 20; a way out and back costs 30 copies of 100, or 7 of 400. */
+#define KIND  (CRN_GAP_STEADY + 1)
+#define OTHER (CRN_GAP_STEADY + 2)
+
+static struct crn_gap_model model_of(uint32_t pages, uint32_t hot)
+{
+	struct crn_gap_model m = { .limit = { 0 } };
+
+	for (unsigned kind = KIND; kind <= OTHER; kind++) {
+		crn_gap_note(&m, kind, 20, 1000);
+		m.pages[kind] = pages;
+		m.hot[kind] = hot;
+	}
+	return m;
+}
+
+static struct crn_gap_costs costs_of(uint32_t hot, unsigned dear_size)
+{
+	struct crn_costs c = { .fault = 2500, .copy = 100, .protect = 500 };
+
+	if (dear_size)
+		c.sizes[dear_size] = 400;
+	return (struct crn_gap_costs){ c, c, CRN_ONE, hot };
+}
+
+static void limits(struct crn_gap_model *m, struct crn_gap_costs costs, bool first, bool second)
+{
+	static struct crn_gap_scratch scratch;
+
+	crn_gap_limits(m, &costs, &scratch);
+	assert_int_equal(m->limit[KIND] >= 20, first);
+	assert_int_equal(m->limit[OTHER] >= 20, second);
+}
+
+/* 100 pages are of size 6, 200 of size 7. */
+static void test_pages_are_priced_as_many_as_they_are(void **state)
+{
+	struct crn_gap_model m = model_of(100, 0);
+
+	limits(&m, costs_of(4, 0), true, true);
+	limits(&m, costs_of(4, 6), false, false);
+	assert_int_equal(m.even[KIND], 7);
+	/* The first kind takes the room that there is. */
+	limits(&m, costs_of(4, 7), true, false);
+	assert_int_equal(m.even[KIND], 30);
+	assert_int_equal(m.even[OTHER], 7);
+	/* What fewer once cost is no matter. */
+	limits(&m, costs_of(400, 6), true, true);
+}
+
+/* Those that are hot count, for however long they have been idle. */
+static void test_hot_pages_cannot_hide(void **state)
+{
+	struct crn_gap_model m = model_of(100, 100);
+
+	m.open[KIND][20] = m.open[OTHER][20] = 100; /* for 50 to 60 intervals */
+	limits(&m, costs_of(200, 7), false, true);
+}
+
+/* Cold ones that are remembered, but will not come back while that pays, do not. */
+static void test_pages_long_gone_do_not_count(void **state)
+{
+	struct crn_gap_model m = model_of(100, 0);
+
+	m.open[KIND][20] = m.open[OTHER][20] = 100;
+	limits(&m, costs_of(4, 6), true, true);
+}
+
+/* Copies in the intervals of other contexts make a limit shorter, but a return no dearer. */
+static void test_contexts_share_no_regrets(void **state)
+{
+	struct crn_gap_model m = model_of(100, 0);
+	struct crn_gap_costs costs = costs_of(4, 0);
+
+	costs.copies = 4 * CRN_ONE;
+	limits(&m, costs, false, false);
+	assert_int_equal(m.even[KIND], 30);
+}
+
+/* No sum wraps around. */
+static void test_great_prices_are_bounded(void **state)
+{
+	struct crn_gap_model m = model_of(100, 0);
+	struct crn_gap_costs costs = costs_of(4, 0);
+
+	costs.single.fault = UINT32_MAX;
+	costs.single.copy = 1;
+	limits(&m, costs, true, true);
+	assert_true(m.even[KIND] >= 1u << 30);
+	costs.single.sizes[6] = costs.single.fault = 1u << 20;
+	costs.copies = 4096 * CRN_ONE;
+	limits(&m, costs, false, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_limits_are_the_cheapest),
 		cmocka_unit_test(test_open_gaps_are_seen),
+		cmocka_unit_test(test_pages_are_priced_as_many_as_they_are),
+		cmocka_unit_test(test_hot_pages_cannot_hide),
+		cmocka_unit_test(test_pages_long_gone_do_not_count),
+		cmocka_unit_test(test_contexts_share_no_regrets),
+		cmocka_unit_test(test_great_prices_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
