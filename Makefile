@@ -62,7 +62,7 @@ check: build ## The quick tests: under a minute, no privileges needed
 
 bench: ## Measure (about an hour; BENCH=part, ROUNDS=n, QUICK=1, FRESH=1, STRATEGIES=a,b), results/ and a report
 	@scripts/install_deps.sh build bench
-	@scripts/install_deps.sh --optional servers
+	@scripts/install_deps.sh --optional servers hmmsearch
 	@scripts/install_deps.sh --optional compiler $(if $(findstring lmc,$(BENCH)),programs)
 	@$(if $(findstring lmc,$(BENCH)),scripts/install_deps.sh --optional compiler-32)
 	@$(MAKE) --no-print-directory build

@@ -5,7 +5,7 @@
 #	install_deps.sh [--check|--optional] SET...
 #
 #	SET         build | test | compiler | compiler-19 | compiler-32 | servers | qemu | demo |
-#	            bench | programs | lint
+#	            bench | hmmsearch | programs | lint
 #	--check     install nothing; name what is missing and fail
 #	--optional  what cannot be installed is named, but is no failure (its tests are skipped)
 #
@@ -48,6 +48,7 @@ packages_of() {
 	qemu) echo qemu-system-x86 ;; # the soft-dirty tracker, on another kernel
 	demo) echo redis-server redis-tools python3 ;;
 	bench) echo python3-venv hmmer ;;
+	hmmsearch) echo dpkg-dev make autoconf libdivsufsort-dev ;; # to build it with symbols
 	programs) # sources that `make bench BENCH=lmc` builds with cairn-cc
 		echo dpkg-dev make autoconf libtool tcl libdivsufsort-dev libpcre2-dev libexpat1-dev
 		echo automake libssl-dev libgdbm-dev pkg-config
