@@ -50,7 +50,8 @@ packages_of() {
 	bench) echo python3-venv hmmer ;;
 	hmmsearch) echo dpkg-dev make autoconf libdivsufsort-dev ;; # to build it with symbols
 	programs) # sources that `make bench BENCH=lmc` builds with cairn-cc
-		echo dpkg-dev make autoconf libtool tcl libdivsufsort-dev libpcre2-dev libexpat1-dev
+		packages_of hmmsearch
+		echo libtool tcl libpcre2-dev libexpat1-dev
 		echo automake libssl-dev libgdbm-dev pkg-config
 		echo apache2-utils redis-tools postgresql dnsperf
 		;;

@@ -61,18 +61,24 @@ static int by_address(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
+void run_sort_pages(uintptr_t *pages, size_t count)
+{
+	qsort(pages, count, sizeof(*pages), by_address);
+}
+
 /* The chain may hold and the interval be none that a session writes. */
 static bool repeats_a_page(const uintptr_t *pages, size_t count)
 {
-	uintptr_t *sorted = count ? malloc(count * sizeof(*sorted)) : NULL;
+	uintptr_t *sorted;
 	bool found = false;
 
-	if (!count)
+	if (count < 2)
 		return false;
+	sorted = malloc(count * sizeof(*sorted));
 	if (!sorted)
 		err(2, "no memory for the run");
 	memcpy(sorted, pages, count * sizeof(*sorted));
-	qsort(sorted, count, sizeof(*sorted), by_address);
+	run_sort_pages(sorted, count);
 	for (size_t i = 1; i < count && !found; i++)
 		found = sorted[i] == sorted[i - 1];
 	free(sorted);

@@ -26,6 +26,8 @@ void run_begin_interval(struct run *r, uint64_t key);
 /* Of the interval begun last. Exits when there is no memory. */
 void run_add_page(struct run *r, uintptr_t page);
 void run_free(struct run *r);
+/* By address. */
+void run_sort_pages(uintptr_t *pages, size_t count);
 
 /*
  * Read a trace. False: *why says what is wrong, and at which byte. `cut`: a trace that was cut

@@ -10,13 +10,6 @@
 #include <string.h>
 #include "replay_score.h"
 
-static int by_page(const void *a, const void *b)
-{
-	uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static int falling(const void *a, const void *b)
 {
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -42,7 +35,7 @@ static void figure_4(const struct run *r)
 	size_t unique = 0, at = 0;
 	uint64_t sum = 0;
 
-	qsort(pages, r->page_count, sizeof(*pages), by_page);
+	run_sort_pages(pages, r->page_count);
 	for (size_t i = 0; i < r->page_count; i++) {
 		if (!i || pages[i] != pages[i - 1])
 			writes[unique++] = 0;
@@ -166,7 +159,7 @@ void replay_figures(const struct run *r)
 
 		before = now;
 		now = other;
-		qsort(at, r->intervals[i].count, sizeof(*at), by_page);
+		run_sort_pages(at, r->intervals[i].count);
 		note_runs(&f, at, r->intervals[i].count, &now);
 		if (i)
 			compare(&f, &before, &now);

@@ -79,16 +79,10 @@ static struct crn_costs costs_in_run(const struct crn_speculation *s)
 	return c;
 }
 
-/* How many idle copies a page's way out and back costs. */
-static uint64_t break_even(const struct crn_costs *c, uint32_t back)
-{
-	return ((uint64_t)c->protect + back) / (c->copy ? c->copy : 1);
-}
-
 /* What a lodger's way out and back costs, in copies. */
 static uint64_t way_of_lodger(const struct crn_costs *c)
 {
-	return break_even(c, c->open < c->fault ? c->open : c->fault);
+	return crn_costs_even(c, c->open < c->fault ? c->open : c->fault);
 }
 
 /*
@@ -103,7 +97,7 @@ static void compute_limits(struct crn_speculation *s, struct decay_state *d)
 		.copies = CRN_ONE,
 		.hot = (uint32_t)s->hot.count,
 	};
-	uint64_t memory = MEMORY * break_even(&costs.single, costs.single.fault);
+	uint64_t memory = MEMORY * crn_costs_even(&costs.single, costs.single.fault);
 
 	d->memory = memory < MEMORY_LEAST ? MEMORY_LEAST : memory > 1u << 30 ? 1u << 30
 									      : (uint32_t)memory;

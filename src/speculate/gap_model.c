@@ -201,7 +201,7 @@ static struct crn_costs costs_with(const struct crn_gap_costs *costs, uint32_t k
 
 static uint32_t break_even(const struct crn_costs *c)
 {
-	uint64_t even = ((uint64_t)c->protect + c->fault) / c->copy;
+	uint64_t even = crn_costs_even(c, c->fault);
 
 	return even < EVEN_MAX ? (uint32_t)even : EVEN_MAX;
 }

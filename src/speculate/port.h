@@ -54,11 +54,9 @@ struct crn_costs {
 /* Where in `sizes` so many pages belong. */
 static inline uint32_t crn_cost_size(size_t pages)
 {
-	uint32_t size = 0;
+	uint32_t size = 63 - (uint32_t)__builtin_clzll(pages | 1);
 
-	while (size + 1 < CRN_COST_SIZES && pages >> (size + 1))
-		size++;
-	return size;
+	return size < CRN_COST_SIZES ? size : CRN_COST_SIZES - 1;
 }
 
 /*
@@ -72,6 +70,12 @@ static inline uint32_t crn_costs_copy(const struct crn_costs *c, size_t now, siz
 		if (c->sizes[size])
 			return c->sizes[size] > c->copy ? c->sizes[size] : c->copy;
 	return c->copy;
+}
+
+/* How many idle copies the way out costs, and one back at that price. */
+static inline uint64_t crn_costs_even(const struct crn_costs *c, uint32_t back)
+{
+	return ((uint64_t)c->protect + back) / (c->copy ? c->copy : 1);
 }
 
 /* The pages of one interval of a recorded run, in the order of their first write. */

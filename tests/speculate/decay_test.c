@@ -265,30 +265,61 @@ static void test_pages_that_change_nothing_stay(void **state)
 }
 
 /*
+ * `pages` that come all together, once in `gap` intervals, and one that always does if `steady`
+ * says so. The statistics are of the second half of the turns. `price` tells what copies cost.
+ */
+struct crowd {
+	unsigned pages, gap, turns;
+	bool steady;
+	void (*price)(struct rig *r);
+};
+
+static struct crn_speculation_stats visited_by(struct rig *r, const struct crowd *crowd)
+{
+	bool few[RIG_PAGES] = { false }, all[RIG_PAGES] = { false };
+	struct crn_speculation_stats stats;
+
+	rig_open(r, "decay");
+	for (unsigned n = 0; n < crowd->pages; n++)
+		all[2 * n] = true;
+	all[1] = few[1] = crowd->steady;
+	for (unsigned turn = 0; turn < crowd->turns; turn++) {
+		if (crowd->price)
+			crowd->price(r);
+		if (turn == crowd->turns / 2)
+			crn_speculation_stats_reset(r->s);
+		rig_interval(r, turn % crowd->gap ? few : all);
+	}
+	crn_speculation_stats(r->s, &stats);
+	return stats;
+}
+
+/* More than 50 are dear: a way out and back costs 45 copies, or 15. */
+static void price_by_count(struct rig *r)
+{
+	r->port.costs.copy = r->hot > 50 ? 60 : 20;
+}
+
+static void price_known_by_count(struct rig *r)
+{
+	price_by_count(r);
+	r->port.costs.sizes[crn_cost_size(r->hot)] = r->port.costs.copy;
+}
+
+/*
  * Hot pages that are many crowd the caches, and each copy gets dearer; so they go cold, in the
  * middle of their gaps and too late, again and again. Regrets must not keep them for ever then.
  */
 static void test_long_gaps_refute_regrets(void **state)
 {
-	bool none[RIG_PAGES] = { false }, all[RIG_PAGES] = { false };
+	const struct crowd crowd = { 100, 25, 20000, false, price_by_count };
 	struct crn_speculation_stats stats;
 	struct rig r;
-	const unsigned pages = 100, gap = 25, turns = 20000;
 
 	rig_init(&r);
-	rig_open(&r, "decay");
-	for (unsigned n = 0; n < pages; n++)
-		all[2 * n] = true;
-	for (unsigned turn = 0; turn < turns; turn++) {
-		/* A way out and back costs 45 copies, or 15. */
-		r.port.costs.copy = r.hot > pages / 2 ? 60 : 20;
-		if (turn == turns / 2)
-			crn_speculation_stats_reset(r.s);
-		rig_interval(&r, turn % gap ? none : all);
-	}
-	crn_speculation_stats(r.s, &stats);
+	stats = visited_by(&r, &crowd);
 	/* Half of the time, as prices go to and fro: not all of it. */
-	assert_true(stats.hot < turns / 2 * pages * 6 / 10);
+	assert_true(stats.hot < crowd.turns / 2 * crowd.pages * 6 / 10);
 	rig_close(&r);
 }
 
@@ -298,26 +329,13 @@ static void test_long_gaps_refute_regrets(void **state)
  */
 static void test_prices_of_many_are_known(void **state)
 {
-	bool few[RIG_PAGES] = { false }, all[RIG_PAGES] = { false };
+	const struct crowd crowd = { 100, 25, 20000, true, price_known_by_count };
 	struct crn_speculation_stats stats;
 	struct rig r;
-	const unsigned pages = 100, gap = 25, turns = 20000;
 
 	rig_init(&r);
-	rig_open(&r, "decay");
-	for (unsigned n = 0; n < pages; n++)
-		all[2 * n] = true;
-	all[1] = few[1] = true;
-	for (unsigned turn = 0; turn < turns; turn++) {
-		struct crn_costs *c = &r.port.costs;
-
-		c->copy = c->sizes[crn_cost_size(r.hot)] = r.hot > pages / 2 ? 60 : 20;
-		if (turn == turns / 2)
-			crn_speculation_stats_reset(r.s);
-		rig_interval(&r, turn % gap ? few : all);
-	}
-	crn_speculation_stats(r.s, &stats);
-	assert_true(stats.hot < turns / 2 * (1 + pages / 25));
+	stats = visited_by(&r, &crowd);
+	assert_true(stats.hot < crowd.turns / 2 * (1 + crowd.pages / 25));
 	assert_true(r.hot);
 	rig_close(&r);
 }
@@ -375,24 +393,15 @@ static void test_regrets_outlive_other_contexts(void **state)
 /* So many pages at once that they need not wait for others go cold as they come. */
 static void test_many_wait_for_none(void **state)
 {
-	bool few[RIG_PAGES] = { false }, all[RIG_PAGES] = { false };
+	const struct crowd crowd = { 200, 40, 4000, true, NULL };
 	struct crn_speculation_stats stats;
 	struct rig r;
-	const unsigned pages = 200, gap = 40, turns = 4000;
 
 	rig_init(&r);
 	r.port.costs.alone = 1000;
-	rig_open(&r, "decay");
-	for (unsigned n = 0; n < pages; n++)
-		all[2 * n] = true;
-	all[1] = few[1] = true;
-	for (unsigned turn = 0; turn < turns; turn++) {
-		if (turn == turns / 2)
-			crn_speculation_stats_reset(r.s);
-		rig_interval(&r, turn % gap ? few : all);
-	}
-	crn_speculation_stats(r.s, &stats);
-	assert_true(stats.promotions <= turns / 2 / gap * (2 * 1000 / r.port.costs.copy + 2));
+	stats = visited_by(&r, &crowd);
+	assert_true(stats.promotions <=
+		crowd.turns / 2 / crowd.gap * (2 * 1000 / r.port.costs.copy + 2));
 	rig_close(&r);
 }
 

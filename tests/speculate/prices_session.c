@@ -47,19 +47,26 @@ static size_t count_mappings(void)
 	return count;
 }
 
-static struct cairn_stats opened(const char *tracker)
+/* A session, and pages that are no area of it yet. */
+static cairn_t *open_beside(const char *tracker, size_t pages, uint8_t **area)
 {
 	struct cairn_options o = CAIRN_OPTIONS_INIT;
-	struct cairn_stats s = { .size = sizeof(s) };
-	uint8_t *area = mmap(
-		NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint64_t id;
-	cairn_t *c;
 
-	CHECK(area != MAP_FAILED);
+	*area = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		0);
+	CHECK(*area != MAP_FAILED);
 	o.tracker = tracker;
 	o.surface = "none";
-	c = test_open(&o);
+	return test_open(&o);
+}
+
+static struct cairn_stats opened(const char *tracker)
+{
+	struct cairn_stats s = { .size = sizeof(s) };
+	uint8_t *area;
+	cairn_t *c = open_beside(tracker, 1, &area);
+	uint64_t id;
+
 	CHECK_OK(cairn_stats(c, &s));
 	CHECK_U64(s.faults, 0);
 	CHECK_U64(s.scans, 0);
@@ -117,18 +124,11 @@ static void measured(cairn_t *c, uint32_t price, unsigned times)
 
 static void check_sizes(const char *tracker)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
-	uint8_t *area = mmap(
-		NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct crn_costs *costs;
+	uint8_t *area;
+	cairn_t *c = open_beside(tracker, 64, &area);
+	struct crn_costs *costs = &c->port.costs;
 	uint32_t of_many;
-	cairn_t *c;
 
-	CHECK(area != MAP_FAILED);
-	o.tracker = tracker;
-	o.surface = "none";
-	c = test_open(&o);
-	costs = &c->port.costs;
 	CHECK_OK(cairn_area_add(c, area, 64 * PAGE));
 	CHECK_U64(hot_after(c, area, 40, 4), 40);
 	measured(c, 5000, 200);
