@@ -246,7 +246,8 @@ struct cairn {
 	struct crn_timing timing; /* of checkpoints */
 	const char *strategy_why;
 	uint32_t signal_cost; /* the kernel's part of a fault that a handler serves, in cycles */
-	uint32_t prices_followed; /* measurements of hot pages */
+	uint32_t copy_first;  /* of the prices, when the session began */
+	uint32_t unforgotten; /* checkpoints since prices that nobody can measure last came down */
 };
 
 /* ---- session.c */

@@ -17,6 +17,7 @@
 #include "os/signal.h"
 #include "os/thread.h"
 #include "session/engine.h"
+#include "track/hot_list.h"
 
 #define PRICE_MIN 50u /* cycles: no page is looked at in less */
 #define PRICE_MAX (1u << 20)
@@ -28,7 +29,7 @@
 #define CROWDING_MAX 400u /* cycles: the lines of two pages, from the next cache */
 
 /* Half of a difference is forgotten in some 45,000 checkpoints: trying again costs little. */
-#define FORGET_EVERY 64u /* measurements, of which each 32nd checkpoint has one */
+#define FORGET_EVERY 2048u /* checkpoints */
 #define FORGET_SHARE 32u
 
 /*
@@ -93,6 +94,7 @@ static void scale(cairn_t *c, const struct trial *here, const struct trial *ther
 		.alone = (uint32_t)(costs->alone * protect / there->protect),
 	};
 	c->signal_cost = (uint32_t)(known->signal * fault / there->fault);
+	c->copy_first = c->port.costs.copy;
 }
 
 /* The shortest of some: what is added is interruptions. Under a debugger it may be anything. */
@@ -267,15 +269,29 @@ static uint32_t follow(uint32_t cost, uint32_t price)
 	return price ? CRN_MAX((cost * 7 + price) / 8, PRICE_MIN) : cost;
 }
 
+static bool is_time_to_forget(cairn_t *c, uint32_t checkpoints)
+{
+	c->unforgotten += checkpoints;
+	if (crn_likely(c->unforgotten < FORGET_EVERY))
+		return false;
+	c->unforgotten = 0;
+	return true;
+}
+
+static void forget(uint32_t *price, uint32_t least)
+{
+	if (*price > least)
+		*price -= (*price - least) / FORGET_SHARE;
+}
+
 /*
  * What more pages than are hot now once cost may have changed, and nobody would know, for so many
  * do not get hot again at that price: it comes down until they do.
  */
-static void forget_some(struct crn_costs *costs, uint32_t size)
+static void forget_sizes(struct crn_costs *costs, uint32_t from)
 {
-	while (++size < CRN_COST_SIZES)
-		if (costs->sizes[size] > costs->copy)
-			costs->sizes[size] -= (costs->sizes[size] - costs->copy) / FORGET_SHARE;
+	for (; from < CRN_COST_SIZES; from++)
+		forget(&costs->sizes[from], costs->copy);
 }
 
 static void follow_copy(cairn_t *c, uint32_t price)
@@ -287,8 +303,19 @@ static void follow_copy(cairn_t *c, uint32_t price)
 	price += CRN_MIN(price, CROWDING_MAX);
 	*of = follow(*of ? *of : costs->copy, price);
 	costs->copy = follow(costs->copy, price);
-	if (++c->prices_followed % FORGET_EVERY == 0)
-		forget_some(costs, size);
+	if (is_time_to_forget(c, CRN_HOT_METER_EVERY))
+		forget_sizes(costs, size + 1);
+}
+
+/* The same where no page is hot, and none may get hot: no copy is measured any more. */
+static void forget_copy(cairn_t *c)
+{
+	struct crn_costs *costs = &c->port.costs;
+
+	if (!is_time_to_forget(c, 1))
+		return;
+	forget(&costs->copy, c->copy_first);
+	forget_sizes(costs, 0);
 }
 
 void crn_prices_follow(cairn_t *c)
@@ -298,6 +325,8 @@ void crn_prices_follow(cairn_t *c)
 
 	if (p->price_hot)
 		follow_copy(c, p->price_hot);
+	else if (!crn_speculation_hot(c->speculation))
+		forget_copy(c);
 	costs->protect = follow(costs->protect, p->price_protect);
 	costs->fault = c->signal_cost + follow(costs->fault - c->signal_cost, p->price_serve);
 	p->price_hot = p->price_protect = p->price_serve = 0;

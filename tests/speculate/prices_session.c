@@ -3,7 +3,7 @@
  * prices_session TRACKER: what a first store costs is tried when a session opens, not derived from
  * other calls. Where each system call is made slow, a fault that makes none costs what it did. The
  * trial leaves nothing behind: no count, no mapping. What a hot page costs is kept by how many are
- * hot, and what it costs while more are comes down as long as fewer are.
+ * hot, and what it costs while more are comes down as long as fewer are; or none.
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -149,6 +149,37 @@ static void check_sizes(const char *tracker)
 	CHECK_OK(cairn_close(c));
 }
 
+/* A page written before each third checkpoint. How many until it is hot, or not? */
+static unsigned turns_until(cairn_t *c, volatile uint8_t *page, bool hot, uint32_t price)
+{
+	unsigned turns = 0;
+	uint64_t id;
+
+	while (!crn_speculation_hot(c->speculation) == hot && turns++ < 500000) {
+		if (price)
+			c->port.costs.copy = price;
+		*page += turns % 3 == 0;
+		CHECK_RC(cairn_checkpoint(c, &id), CAIRN_TAKEN);
+	}
+	return turns;
+}
+
+/* Where no page is worth its price none is measured: in the end it is tried again. */
+static void check_dear(const char *tracker)
+{
+	uint8_t *area;
+	cairn_t *c = open_beside(tracker, 1, &area);
+	const struct crn_costs *costs = &c->port.costs;
+	unsigned turns;
+
+	CHECK_OK(cairn_area_add(c, area, PAGE));
+	CHECK(turns_until(c, area, true, 0) < 100);
+	CHECK(turns_until(c, area, false, 2 * (costs->fault + costs->protect)) < 2000);
+	turns = turns_until(c, area, true, 0);
+	CHECK(turns > 10000 && turns < 500000);
+	CHECK_OK(cairn_close(c));
+}
+
 int main(int argc, char **argv)
 {
 	size_t mappings;
@@ -165,5 +196,6 @@ int main(int argc, char **argv)
 		       fault_price(argv[1], true) < fault_price(argv[1], false) * 2;
 	CHECK(same);
 	check_sizes(argv[1]);
+	check_dear(argv[1]);
 	return 0;
 }

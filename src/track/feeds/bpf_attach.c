@@ -31,12 +31,10 @@ static int find_offsets(struct crn_bpf_target *k)
 	return 0;
 }
 
-/* Who leaves is seen before who enters: the count of those inside errs on no side. */
 static const struct program {
 	unsigned link;
 	const char *tracepoint;
 } programs[CRN_LINKS] = {
-	{ CRN_LINK_RELEASED, "mmap_lock_released" },
 	{ CRN_LINK_ACQUIRED, "mmap_lock_acquire_returned" },
 	{ CRN_LINK_KERNEL, "page_fault_kernel" },
 	{ CRN_LINK_USER, "page_fault_user" },

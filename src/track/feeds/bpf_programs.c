@@ -349,9 +349,7 @@ static size_t put_doubt(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 	const struct crn_bpf_insn *space = k->shared ? any : one;
 	const struct crn_bpf_insn doubt[] = {
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16),
-		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 39), /* end: */
-		CRN_BPF_SET(1, 1),
-		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(inside), 1),
+		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 37), /* end: */
 		CRN_BPF_IF(CRN_BPF_JNE, 7, 0, 36), /* end: */
 		/* Or for the end of a task? That writes unseen to futexes alone. */
 		CRN_BPF_CALL(CRN_BPF_CALL_CURRENT_TASK_BTF),
@@ -403,21 +401,20 @@ static size_t put_doubt(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 	return CRN_ARRAY_SIZE(doubt) + put_over(k, to + CRN_ARRAY_SIZE(doubt));
 }
 
-/* ctx: address space, write, success */
+/* ctx: address space, write, success. (A lock to write that becomes one to read comes again.) */
 static size_t put_acquired(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
 {
 	const int gone = (int)put_gone(k, NULL);
 	const struct crn_bpf_insn head[] = { LOCK_OF };
 	const struct crn_bpf_insn lock[] = {
-		UNLESS_OWN(71),
+		UNLESS_OWN(68),
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 3, 6, 16), /* success */
 		CRN_BPF_LOAD(CRN_BPF_DWORD, 4, 6, 8),
-		CRN_BPF_IF(CRN_BPF_JEQ, 4, 0, 5), /* read: */
-		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 67), /* end: */
-		CRN_BPF_STORE_IMM(9, AT(inside), 0),
+		CRN_BPF_IF(CRN_BPF_JEQ, 4, 0, 4), /* read: */
+		CRN_BPF_IF(CRN_BPF_JEQ, 3, 0, 64), /* end: */
 		CRN_BPF_SET(1, 1),
 		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(writes), 1),
-		CRN_BPF_JUMP(63), /* end: */
+		CRN_BPF_JUMP(61), /* end: */
 		/* read: was it for a fault? r7 */
 		CRN_BPF_SET(7, 0),
 		CRN_BPF_MOV(1, 8),
@@ -448,32 +445,10 @@ static size_t put_acquired(const struct crn_bpf_target *k, struct crn_bpf_insn *
 	size_t count = 0;
 
 	PUT(to, count, head);
-	count += put_memory(k, to + count, gone + 6 + 71);
+	count += put_memory(k, to + count, gone + 6 + 68);
 	count += put_gone(k, to + count);
 	PUT(to, count, lock);
 	return count + put_doubt(k, to + count);
-}
-
-/* ctx: address space, write. (A lock to write that becomes one to read is counted as that.) */
-static size_t put_released(const struct crn_bpf_target *k, struct crn_bpf_insn *to)
-{
-	const struct crn_bpf_insn head[] = { LOCK_OF };
-	const struct crn_bpf_insn lock[] = {
-		UNLESS_OWN(4),
-		CRN_BPF_LOAD(CRN_BPF_DWORD, 4, 6, 8),
-		CRN_BPF_IF(CRN_BPF_JNE, 4, 0, 2), /* end: */
-		CRN_BPF_SET(1, -1),
-		CRN_BPF_ATOMIC(CRN_BPF_ADD, 9, AT(inside), 1),
-		/* end: */
-		CRN_BPF_SET(0, 0),
-		CRN_BPF_EXIT,
-	};
-	size_t count = 0;
-
-	PUT(to, count, head);
-	count += put_memory(k, to + count, 6 + 4);
-	PUT(to, count, lock);
-	return count;
 }
 
 /* Run by the engine: which task, and which address space, is this? */
@@ -500,7 +475,6 @@ size_t crn_bpf_program_put(const struct crn_bpf_target *k, unsigned which, struc
 		[CRN_LINK_USER] = put_user,
 		[CRN_LINK_KERNEL] = put_kernel,
 		[CRN_LINK_ACQUIRED] = put_acquired,
-		[CRN_LINK_RELEASED] = put_released,
 		[CRN_BPF_IDENT] = put_ident,
 	};
 	size_t count = put[which](k, to);

@@ -3,7 +3,7 @@
  * What the programs on the kernel's tracepoints and feed_bpf.c share: one array of BPF, mapped by
  * us, that the programs write.
  *
- *	| head | tail | overflow | reads | writes | inside | own | ident | tasks in faults | ring | images |
+ *	| head | tail | overflow | reads | writes | own | ident | tasks in faults | ring | images |
  *
  * Ring entry i has tag i + 1 when it is complete: address, task and image first, the tag last. The
  * tracepoint comes before the fault is served, with preemption off, so an entry is complete before
@@ -57,7 +57,6 @@ struct crn_bpf_shared {
 	_Alignas(64) uint64_t overflow; /* entries that found no room */
 	_Alignas(64) uint64_t reads;    /* the lock was taken by others, to read */
 	uint64_t writes;                /* and to write, by anybody */
-	int64_t inside;                 /* who holds it to read */
 	_Alignas(64) uint64_t own_task; /* the engine's task; a thread with the id own_tid: ours */
 	uint64_t own;                   /* it is in a call of the engine's */
 	uint64_t ident_task, ident_mm;  /* what the ident program found */
@@ -69,7 +68,7 @@ struct crn_bpf_shared {
 	uint8_t images[][4096];
 };
 
-enum { CRN_LINK_USER, CRN_LINK_KERNEL, CRN_LINK_ACQUIRED, CRN_LINK_RELEASED, CRN_LINKS };
+enum { CRN_LINK_USER, CRN_LINK_KERNEL, CRN_LINK_ACQUIRED, CRN_LINKS };
 
 /* Whose faults and locks, where in the kernel's structures, and where they are noted. */
 struct crn_bpf_target {

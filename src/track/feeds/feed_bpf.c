@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Written pages by BPF: four raw tracepoint programs, which see every page fault and every taking
+ * Written pages by BPF: three raw tracepoint programs, which see every page fault and every taking
  * of the address space's lock on the host, and note those of our address space in memory that they
  * share with us. A drain is a few loads.
  *
  *	page_fault_user, _kernel	(write faults of ours: an entry in the ring)
  *	mmap_lock_acquire_returned	somebody reads or changes our mappings
- *	mmap_lock_released
  *
  * The key is the address space (current->mm, the lock's mm), never a process id: threads, vfork
  * children, kernel workers and process namespaces come out right by themselves.
@@ -15,11 +14,11 @@
  * O_DIRECT, process_vm_writev, ptrace, /proc/PID/mem or io_uring; MADV_DONTNEED and the like on
  * memory that userfaultfd watches. (Where get_user_pages needs no lock the page is writable, so it
  * has been reported already.) So each taking of the lock by somebody else than the engine is cause
- * for doubt, and as long as one is inside at a drain, the next drain doubts as well. Faults in
- * kernel mode, on the buffers of read(2), take the lock too: one that follows such a fault in the
- * same task is no cause. A writer of the lock finds nobody else inside, which sets the count right.
- * The last thing that a task does to us, at its end or when it becomes another program, is to take
- * the lock once more: then it is forgotten, so that threads and children of vfork may come and go.
+ * for doubt. Nothing tells when he leaves: a drain that doubts waits until it has held the lock
+ * alone, before the scan. Faults in kernel mode, on the buffers of read(2), take the lock too: one
+ * that follows such a fault in the same task is no cause. The last thing that a task does to us, at
+ * its end or in exec, is to take the lock once more: then it is forgotten. So threads and children
+ * of vfork may come and go.
  *
  * bpf_programs.h says how the programs hand over what they see, and the order of images.
  */
@@ -55,6 +54,7 @@ struct bpf_feed {
 	struct crn_bpf_known known; /* when they were given to the keeper */
 	uint64_t tail, overflow, reads, writes, asked;
 	bool doubt_again; /* the next drain must doubt */
+	bool inside;      /* somebody may hold the lock, and write */
 	bool held;        /* by the keeper as well */
 	bool crowded;     /* more tasks than there is room for */
 	size_t task_count;
@@ -65,6 +65,12 @@ struct bpf_feed {
 	uint32_t calm; /* `reads` at the start of the interval; images that say else are no good */
 	bool uncalm;   /* somebody was inside then */
 };
+
+/* What the programs count. */
+static uint64_t seen(const uint64_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+}
 
 /* ---- Who we are ------------------------------------------------------------ */
 
@@ -195,9 +201,7 @@ static int open_feed(struct crn_feed **out, struct crn_track_env *env,
 		return err;
 	}
 	f->shared->area_end = UINT64_MAX; /* anywhere, until somebody says where */
-	/* Until somebody has held the lock alone, the count of those inside is not known. */
-	f->shared->inside = 1;
-	(void)crn_memory_protect(f->shared, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE);
+	f->inside = f->doubt_again = true; /* who came before the programs were there? */
 	*out = &f->feed;
 	return 0;
 }
@@ -220,7 +224,7 @@ static int images_open(struct crn_feed **out, struct crn_track_env *env)
  */
 static bool is_attached(struct bpf_feed *f)
 {
-	return !__atomic_load_n(&f->shared->over, __ATOMIC_ACQUIRE) &&
+	return !seen(&f->shared->over) &&
 		(!f->held || (crn_keeper_check(f->env->keeper) >= 0 &&
 			crn_bpf_are_links(&f->known, f->links, f->env->keeper)));
 }
@@ -266,7 +270,7 @@ static void forget_task(struct bpf_feed *f, uint64_t task)
 static bool is_complete(const struct crn_ring_entry *e, uint64_t i)
 {
 	for (unsigned tries = 0; tries < PATIENCE; tries++) {
-		if (__atomic_load_n(&e->tag, __ATOMIC_ACQUIRE) == i + 1)
+		if (seen(&e->tag) == i + 1)
 			return true;
 		crn_pause();
 	}
@@ -285,19 +289,19 @@ static const struct crn_ring_entry *entry_at(const struct bpf_feed *f, uint64_t 
 static int drain_ring(struct bpf_feed *f, entry_fn fn, void *arg)
 {
 	struct crn_bpf_shared *s = f->shared;
-	uint64_t head = __atomic_load_n(&s->head, __ATOMIC_ACQUIRE), overflow;
+	uint64_t head = seen(&s->head), overflow;
 	int result = 0, err;
 
 	if (head == f->tail)
 		return 0;
 	know_self(f); /* whose faults are over */
-	overflow = __atomic_load_n(&s->overflow, __ATOMIC_ACQUIRE);
+	overflow = seen(&s->overflow);
 	for (; f->tail != head; f->tail++) {
 		const struct crn_ring_entry *e = entry_at(f, f->tail);
 
 		if (overflow != f->overflow) {
 			/* Some entries found no room: those that did are merely useful. */
-			if (__atomic_load_n(&e->tag, __ATOMIC_ACQUIRE) != f->tail + 1)
+			if (seen(&e->tag) != f->tail + 1)
 				continue;
 		} else if (!is_complete(e, f->tail)) {
 			result = CRN_FEED_DOUBT;
@@ -322,33 +326,31 @@ static int drain_ring(struct bpf_feed *f, entry_fn fn, void *arg)
 	return result;
 }
 
-/* The lock of the address space: how often it was taken, and who is inside. */
-struct lock_seen {
-	uint64_t reads, writes;
-	int64_t inside;
-};
-
-static struct lock_seen see_lock(const struct bpf_feed *f)
+/* Has anybody been where faults do not show what he writes? */
+static bool is_disturbed(const struct bpf_feed *f, uint64_t reads, uint64_t writes)
 {
-	const struct crn_bpf_shared *s = f->shared;
-	struct lock_seen l;
-
-	l.reads = __atomic_load_n(&s->reads, __ATOMIC_ACQUIRE);
-	l.writes = __atomic_load_n(&s->writes, __ATOMIC_ACQUIRE);
-	l.inside = __atomic_load_n(&s->inside, __ATOMIC_ACQUIRE);
-	return l;
+	return f->doubt_again || reads != f->reads || writes != f->writes;
 }
 
-/* Has anybody been where faults do not show what he writes? */
-static bool is_disturbed(const struct bpf_feed *f, struct lock_seen l)
+/*
+ * Hold the lock alone for a moment: who was counted until now is out, and the scan finds what he
+ * wrote. That no protection changes makes no difference to the lock.
+ */
+static bool hold_alone(struct bpf_feed *f)
 {
-	return f->doubt_again || l.inside || l.reads != f->reads || l.writes != f->writes;
+	uint64_t own = f->shared->own;
+	bool held;
+
+	bpf_own(&f->feed, true);
+	held = crn_memory_protect(f->shared, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE) >= 0;
+	bpf_own(&f->feed, own);
+	return held;
 }
 
 /* Before the ring is looked at: may that be believed? 0, doubt, or negative. */
 static int begin_drain(struct bpf_feed *f, struct crn_range_list *open)
 {
-	struct lock_seen seen;
+	uint64_t reads, writes;
 	bool disturbed;
 
 	CRN_TRY(crn_range_list_reserve(open, TASKS_MAX));
@@ -356,11 +358,14 @@ static int begin_drain(struct bpf_feed *f, struct crn_range_list *open)
 		return -EBADF;
 	if (f->crowded)
 		return -EUSERS; /* it would doubt for ever, and cost every fault all the same */
-	seen = see_lock(f);
-	disturbed = is_disturbed(f, seen);
-	f->reads = seen.reads;
-	f->writes = seen.writes;
-	f->doubt_again = seen.inside != 0;
+	reads = seen(&f->shared->reads);
+	writes = seen(&f->shared->writes);
+	disturbed = is_disturbed(f, reads, writes);
+	if (f->inside || reads != f->reads)
+		f->inside = !hold_alone(f);
+	f->reads = reads;
+	f->writes = writes;
+	f->doubt_again = f->inside;
 	return disturbed ? CRN_FEED_DOUBT : 0;
 }
 
@@ -405,14 +410,14 @@ static bool bpf_idle(const struct crn_feed *feed)
 	for (size_t i = 0; i < f->task_count; i++)
 		if (!f->tasks[i].done)
 			return false;
-	return is_attached(f) && !f->crowded && !is_disturbed(f, see_lock(f)) &&
-		__atomic_load_n(&f->shared->head, __ATOMIC_ACQUIRE) == f->tail;
+	return is_attached(f) && !f->crowded && seen(&f->shared->head) == f->tail &&
+		!is_disturbed(f, seen(&f->shared->reads), seen(&f->shared->writes));
 }
 
 static bool bpf_maps_quiet(struct crn_feed *feed)
 {
 	struct bpf_feed *f = (struct bpf_feed *)feed;
-	uint64_t writes = __atomic_load_n(&f->shared->writes, __ATOMIC_ACQUIRE);
+	uint64_t writes = seen(&f->shared->writes);
 	bool quiet = writes == f->asked && is_attached(f);
 
 	f->asked = writes;
@@ -423,8 +428,7 @@ static bool bpf_unsteady(const struct crn_feed *feed)
 {
 	struct bpf_feed *f = (struct bpf_feed *)feed;
 
-	return !is_attached(f) ||
-		__atomic_load_n(&f->shared->writes, __ATOMIC_ACQUIRE) != f->writes;
+	return !is_attached(f) || seen(&f->shared->writes) != f->writes;
 }
 
 static void bpf_suspect(struct crn_feed *feed)
@@ -521,7 +525,7 @@ static bool bpf_late(struct crn_feed *feed,
 	uint64_t at = f->tail, head;
 
 	for (unsigned tries = 0; tries < PATIENCE; tries++) {
-		head = __atomic_load_n(&f->shared->head, __ATOMIC_ACQUIRE);
+		head = seen(&f->shared->head);
 		for (; at != head; at++) {
 			const struct crn_ring_entry *e = entry_at(f, at);
 
@@ -572,9 +576,7 @@ static void bpf_forget(struct crn_feed *feed, uintptr_t begin, uintptr_t end)
 
 static uint64_t bpf_bytes(const struct crn_feed *feed)
 {
-	const struct bpf_feed *f = (const struct bpf_feed *)feed;
-
-	return (uint64_t)f->slots * CRN_PAGE_SIZE;
+	return (uint64_t)((const struct bpf_feed *)feed)->slots * CRN_PAGE_SIZE;
 }
 
 /* What both have. */
