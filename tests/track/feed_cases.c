@@ -244,6 +244,49 @@ static void run_crowded(void)
 	CHECK_U64(*other, 0);
 }
 
+static struct {
+	int ask[2];
+	bool done;
+} drops;
+
+static void *dropping_main(void *arg)
+{
+	uint8_t byte;
+
+	while (read(drops.ask[0], &byte, 1) == 1) {
+		CHECK(!madvise(area, PAGES / 2 * PAGE, MADV_DONTNEED));
+		__atomic_store_n(&drops.done, true, __ATOMIC_RELEASE);
+	}
+	return arg;
+}
+
+/*
+ * Checkpoints while another thread drops pages, for which it holds the address space's lock. It
+ * does nothing afterwards that would be cause for doubt.
+ */
+static void run_drops(void)
+{
+	pthread_t thread;
+	uint8_t old = 9;
+
+	open_area();
+	CHECK(!pipe(drops.ask) && !pthread_create(&thread, NULL, dropping_main, NULL));
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		memset(area, 1, PAGES / 2 * PAGE);
+		drops.done = false;
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+		CHECK(write(drops.ask[1], "x", 1) == 1);
+		while (!__atomic_load_n(&drops.done, __ATOMIC_ACQUIRE))
+			CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+		CHECK_RC(cairn_checkpoint(c, &newest), CAIRN_TAKEN);
+		for (size_t p = 0; p < PAGES / 2; p++) {
+			store(area + p * PAGE);
+			CHECK_OK(cairn_peek(c, newest, area + p * PAGE, &old, 1));
+			CHECK_U64(old, 0);
+		}
+	}
+}
+
 /* Nothing is written: no scan, however long. The audit is none that counts. */
 static void run_quiet(void)
 {
@@ -263,9 +306,10 @@ static const struct {
 } runs[] = {
 	{ "overflow", run_overflow }, { "scattered", run_scattered }, { "closed", run_closed },
 	{ "gone", run_gone }, { "execs", run_execs }, { "elsewhere", run_elsewhere },
-	{ "reused", run_reused }, { "crowded", run_crowded }, { "quiet", run_quiet },
-	{ "begotten", run_begotten }, { "begotten_by_thread", run_begotten_by_thread },
-	{ "leaderless", run_leaderless }, { "older", run_older },
+	{ "reused", run_reused }, { "crowded", run_crowded }, { "drops", run_drops },
+	{ "quiet", run_quiet }, { "begotten", run_begotten },
+	{ "begotten_by_thread", run_begotten_by_thread }, { "leaderless", run_leaderless },
+	{ "older", run_older },
 };
 
 bool run_case(const char *name)
