@@ -43,6 +43,11 @@ static struct crn_region *place_of(struct crn_region_table *t, uint64_t number)
 	return NULL;
 }
 
+static uint32_t value_of(const struct crn_region_table *t, const struct crn_region *region)
+{
+	return (uint32_t)t->published[region - t->regions] & VALUES;
+}
+
 static void publish(struct crn_region_table *t, const struct crn_region *region, uint32_t value)
 {
 	uint64_t word = region->number << CRN_REGION_VALUE | value;
@@ -60,7 +65,7 @@ static bool move_to(const struct crn_port *port, struct crn_regions *r, size_t s
 		return false;
 	for (size_t i = 0; old && i < old->size; i++) {
 		const struct crn_region *from = &old->regions[i];
-		uint32_t value = (uint32_t)old->published[i] & VALUES;
+		uint32_t value = value_of(old, from);
 		struct crn_region *to;
 
 		if (!value && !from->listed)
@@ -158,6 +163,11 @@ void crn_region_clear(struct crn_region *region)
 {
 	for (unsigned word = 0; word < CRN_REGION_WORDS; word++)
 		region->written[word] = 0;
+}
+
+uint32_t crn_regions_value(const struct crn_regions *r, const struct crn_region *region)
+{
+	return value_of(r->table, region);
 }
 
 void crn_regions_publish(struct crn_regions *r, const struct crn_region *region, uint32_t value)

@@ -55,6 +55,7 @@ struct crn_region *crn_regions_take(struct crn_regions *r);
 void crn_region_clear(struct crn_region *region);
 
 /* A region whose value is 0 knows nothing. */
+uint32_t crn_regions_value(const struct crn_regions *r, const struct crn_region *region);
 void crn_regions_publish(struct crn_regions *r, const struct crn_region *region, uint32_t value);
 /* Any thread: the region of the page and its value. NULL: nothing is known. */
 const struct crn_region *crn_regions_find(

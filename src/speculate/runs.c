@@ -61,13 +61,13 @@ static void part(const struct crn_region *r, uint64_t *pairs)
 	}
 }
 
-/* False: no pair of the region is joined. */
-static bool learn(struct crn_region *r)
+/* `were`: are there pairs that are joined? The result says the same of afterwards. */
+static bool learn(struct crn_region *r, bool were)
 {
-	uint64_t pairs[WORDS], were = 0, any = 0;
+	uint64_t pairs[WORDS] = { 0 }, any = 0;
 
-	for (unsigned i = 0; i < WORDS; i++)
-		were |= pairs[i] = joined(r, i);
+	for (unsigned i = 0; were && i < WORDS; i++)
+		pairs[i] = joined(r, i);
 	if (were)
 		part(r, pairs);
 	for (unsigned i = 0; i < WORDS; i++) {
@@ -75,9 +75,10 @@ static bool learn(struct crn_region *r)
 		uint64_t next = i + 1 < WORDS ? r->written[i + 1] << 63 : 0;
 
 		pairs[i] |= r->written[i] & (r->written[i] >> 1 | next);
-		__atomic_store_n(&r->joined[i], pairs[i], __ATOMIC_RELAXED);
 		any |= pairs[i];
 	}
+	for (unsigned i = 0; (were || any) && i < WORDS; i++)
+		__atomic_store_n(&r->joined[i], pairs[i], __ATOMIC_RELAXED);
 	return any;
 }
 
@@ -112,7 +113,11 @@ void crn_runs_learn(struct crn_speculation *s, struct crn_regions *regions)
 			s->stats.alloc_failures++;
 	note_hot(s, regions);
 	while ((region = crn_regions_take(regions))) {
-		crn_regions_publish(regions, region, learn(region));
+		uint32_t were = crn_regions_value(regions, region);
+		uint32_t are = learn(region, were);
+
+		if (are != were)
+			crn_regions_publish(regions, region, are);
 		crn_region_clear(region);
 	}
 }

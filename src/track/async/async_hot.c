@@ -63,6 +63,12 @@ struct tally {
 	size_t changed, bare;
 };
 
+static void count(struct tally *tally, const struct crn_hot_entry *e, int by)
+{
+	tally->changed += (size_t)(e->changed ? by : 0);
+	tally->bare += (size_t)(e->changed && !e->old ? by : 0);
+}
+
 static struct tally look(struct crn_async *t)
 {
 	struct crn_hot_bits bits = { .map = t->env->predictor->changed };
@@ -82,8 +88,7 @@ static struct tally look(struct crn_async *t)
 		}
 		if (!e->changed)
 			continue;
-		tally.changed++;
-		tally.bare += !e->old;
+		count(&tally, e, 1);
 		crn_hot_bits_add(&bits, e->slot);
 	}
 	crn_hot_bits_flush(&bits);
@@ -127,18 +132,20 @@ size_t crn_async_hot_count(struct crn_async *t, uintptr_t begin, uintptr_t end)
 /* ---- What the strategy decides ------------------------------------------------------------- */
 
 /* Without memory for the lists the page stays open, and is nobody's. */
-static void evict(struct crn_async *t, struct crn_hot_entry *e)
+static void evict(struct crn_async *t, struct crn_hot_entry *e, struct tally *tally)
 {
 	uintptr_t end = e->page + CRN_PAGE_SIZE;
 
 	e->slot = CRN_HOT_NO_SLOT;
 	/* Changed or not: another thread may write until it is protected. */
-	if (crn_range_list_put(&t->dirty, e->page, end) >= 0 &&
-		crn_range_list_add(&t->evicted, e->page, end) >= 0)
-		e->where = NULL;
+	if (crn_range_list_put(&t->dirty, e->page, end) < 0 ||
+		crn_range_list_add(&t->evicted, e->page, end) < 0)
+		return;
+	e->where = NULL;
+	count(tally, e, -1);
 }
 
-static void evict_listed(struct crn_async *t)
+static void evict_listed(struct crn_async *t, struct tally *tally)
 {
 	uintptr_t begin, end;
 	size_t i = 0, at = 0;
@@ -146,7 +153,7 @@ static void evict_listed(struct crn_async *t)
 	while (t->env->predictor->evicted(t->env, i++, &begin, &end))
 		for (; at < t->hot.count && t->hot.at[at].page < end; at++)
 			if (t->hot.at[at].page >= begin)
-				evict(t, &t->hot.at[at]);
+				evict(t, &t->hot.at[at], tally);
 	if (i > 1)
 		crn_hot_list_sweep(&t->hot);
 }
@@ -159,7 +166,7 @@ static bool listed(const struct crn_range_list *l, uintptr_t page)
 	return i < l->count && l->at[i].begin <= page;
 }
 
-static void promote(struct crn_async *t, uintptr_t page, uint32_t slot)
+static void promote(struct crn_async *t, uintptr_t page, uint32_t slot, struct tally *tally)
 {
 	void **where = crn_mirror_slot(&t->mirror, page);
 	struct crn_hot_entry *e = NULL;
@@ -177,35 +184,24 @@ static void promote(struct crn_async *t, uintptr_t page, uint32_t slot)
 		return;
 	e->old = *where;
 	e->changed = listed(&t->dirty, page);
+	count(tally, e, 1);
 }
 
-/* What is left of those seen before, and what has come. */
-static struct tally count_changed(const struct crn_async *t)
-{
-	struct tally tally = { 0, 0 };
-
-	for (size_t i = 0; i < t->hot.count; i++) {
-		tally.changed += t->hot.at[i].changed;
-		tally.bare += t->hot.at[i].changed && !t->hot.at[i].old;
-	}
-	return tally;
-}
-
-static struct tally heed(struct crn_async *t)
+/* `tally` is of those seen before. */
+static void heed(struct crn_async *t, struct tally *tally)
 {
 	uintptr_t page;
 	uint32_t slot;
 
-	evict_listed(t);
+	evict_listed(t, tally);
 	crn_range_list_normalise(&t->dirty);
 	crn_hot_list_spread(&t->hot, t->env->predictor->promotions(t->env));
 	for (size_t i = 0; t->env->predictor->promoted(t->env, i, &page, &slot); i++)
-		promote(t, page, slot);
+		promote(t, page, slot, tally);
 	crn_hot_list_gather(&t->hot);
 	for (size_t i = 0; i < t->refused_count; i++)
 		t->env->predictor->refused(t->env, t->refused[i]);
 	t->refused_count = 0;
-	return count_changed(t);
 }
 
 /* ---- The end of an interval ------------------------------------------------------------------ */
@@ -344,7 +340,7 @@ int crn_async_hot_end(struct crn_async *t, struct crn_sink *sink)
 	tally = look(t);
 	tell_written(t);
 	if (t->env->predictor->decide(t->env))
-		tally = heed(t);
+		heed(t, &tally);
 	CRN_TRY(crn_async_protect_written(t));
 	CRN_TRY(hand_over(t, tally, sink));
 	if (crn_unlikely(t->hot.touched))

@@ -9,8 +9,8 @@
 #include "os/pagemap.h"
 #include "os/userfault.h"
 
-/* Runs in one piece of 2 MiB from which on one scan of it is cheaper than a call for each. */
-#define DENSE_RUNS 4
+/* Runs in one piece of 2 MiB from which on one scan of them is cheaper than a call for each. */
+#define DENSE_RUNS 2
 /* Idle hot pages between two of them, whose faults to come cost less than one call. */
 #define IDLE_PAGES 4
 /* Cycles: a call for one run more; what a whole scan takes for a page and for a mapping. */
