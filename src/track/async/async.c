@@ -42,7 +42,7 @@ static int async_probe(const struct crn_host *host)
 /* Every list: what has to be opened and closed. */
 #define LISTS(t)                                                                        \
 	{ &(t)->runs, &(t)->dirty, &(t)->gone, &(t)->owned, &(t)->owned_now, &(t)->fed, \
-		&(t)->open, &(t)->still_open, &(t)->were_open, &(t)->coming_open, &(t)->evicted, \
+		&(t)->open, &(t)->still_open, &(t)->were_open, &(t)->coming_open, \
 		&(t)->turn, &(t)->protect }
 
 static void async_close(void *tracker)
@@ -136,7 +136,7 @@ static int cut_owned(struct crn_async *t, uintptr_t begin, uintptr_t end)
 /* What is to be protected again must be there: or all would be looked at for what has changed. */
 static int cut_written(struct crn_async *t, uintptr_t begin, uintptr_t end)
 {
-	struct crn_range_list *const lists[] = { &t->dirty, &t->evicted, &t->open, &t->were_open };
+	struct crn_range_list *const lists[] = { &t->dirty, &t->open, &t->were_open };
 
 	for (size_t i = 0; i < CRN_ARRAY_SIZE(lists); i++)
 		CRN_TRY(crn_range_list_cut(lists[i], begin, end));

@@ -92,7 +92,6 @@ struct crn_async {
 	 * interval_end.
 	 */
 	struct crn_hot_list hot;
-	struct crn_range_list evicted; /* not hot any more, nor protected yet */
 	struct crn_range_list turn, protect; /* scratch */
 	uintptr_t refused[16]; /* within interval_end: promotions that could not be */
 	size_t refused_count;
@@ -101,7 +100,8 @@ struct crn_async {
 	/*
 	 * How writes become known; NULL: by a scan of everything. Pages in `open` are unprotected,
 	 * or may become so without another report: they are compared with the mirror each time.
-	 * Those in `were_open` are no longer that, but have not been protected again yet.
+	 * Those in `were_open` are no longer that, or hot no longer, but have not been protected
+	 * again yet.
 	 */
 	struct crn_feed *feed;
 	struct crn_range_list fed; /* reported, not judged yet */
@@ -141,12 +141,12 @@ void crn_async_release(struct crn_async *t, uintptr_t begin, uintptr_t end);
 /* The first span that ends above addr, or NULL. */
 const struct crn_span *crn_async_span_above(const struct crn_async *t, uintptr_t addr);
 /*
- * Protect again what find_written found without `protect`, and what has been evicted, but for what
- * is hot or open. 0; CAIRN_EMEMORY: it stays in the lists.
+ * Protect again what find_written found without `protect`, and what was open or hot, but for what
+ * is so still. 0; CAIRN_EMEMORY: it stays in the lists.
  */
 int crn_async_protect_written(struct crn_async *t);
 /*
- * Parts of that: protect dirty, evicted and once open pages, but for what is open still, or hot.
+ * Parts of that: protect dirty and once open pages, but for what is open still, or hot.
  * What is written meanwhile may be in `dirty` then, hot or not. 0 or negative.
  */
 int crn_async_protect_found(struct crn_async *t);

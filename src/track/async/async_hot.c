@@ -4,7 +4,7 @@
  * it. Whether it has changed is found by comparing it with the mirror, in every call that asks what
  * was written. A page that becomes hot while it is protected, or is protected along with others
  * around it, stays so until its next store, which the kernel lets through. An evicted page is
- * protected in one run with the pages that were written.
+ * protected in one run with the pages that were written, and compared for the last time.
  *
  * There are none in memory of a file that somebody may cut short, because it may vanish while it is
  * compared.
@@ -137,9 +137,9 @@ static void evict(struct crn_async *t, struct crn_hot_entry *e, struct tally *ta
 	uintptr_t end = e->page + CRN_PAGE_SIZE;
 
 	e->slot = CRN_HOT_NO_SLOT;
-	/* Changed or not: another thread may write until it is protected. */
-	if (crn_range_list_put(&t->dirty, e->page, end) < 0 ||
-		crn_range_list_add(&t->evicted, e->page, end) < 0)
+	/* Another thread may write until it is protected: it is compared once more then. */
+	if ((e->changed ? crn_range_list_put(&t->dirty, e->page, end)
+			: crn_range_list_add(&t->were_open, e->page, end)) < 0)
 		return;
 	e->where = NULL;
 	count(tally, e, -1);

@@ -85,7 +85,7 @@ bool crn_async_scan_is_cheaper(const struct crn_async *t)
 
 int crn_async_protect_found(struct crn_async *t)
 {
-	const struct crn_range_list *from[] = { &t->dirty, &t->evicted, &t->were_open };
+	const struct crn_range_list *from[] = { &t->dirty, &t->were_open };
 	struct crn_range_list *l = &t->turn;
 	uint64_t begin;
 	int err;
@@ -100,12 +100,14 @@ int crn_async_protect_found(struct crn_async *t)
 		CRN_TRY(crn_range_list_cut(l, t->open.at[i].begin, t->open.at[i].end));
 	crn_range_list_normalise(l);
 	CRN_TRY(crn_async_without_hot(t, &t->protect, l));
+	if (!t->protect.count)
+		return 0;
 	begin = crn_clock_ticks();
 	crn_async_own(t, true);
 	err = protect_list(t, &t->protect);
 	crn_async_own(t, false);
 	/* What is done for all hot pages is no price of protecting another one. */
-	if (err >= 0 && t->protect.count && t->env->predictor)
+	if (err >= 0 && t->env->predictor)
 		t->env->predictor->price_protect = (uint32_t)((crn_clock_ticks() - begin) /
 			crn_range_list_pages(&t->protect));
 	return err;

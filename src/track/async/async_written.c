@@ -483,7 +483,7 @@ int crn_async_protect_written(struct crn_async *t)
 {
 	int err;
 
-	if (!t->dirty.count && !t->evicted.count && !t->were_open.count)
+	if (!t->dirty.count && !t->were_open.count)
 		return 0;
 	err = crn_async_protect_found(t);
 	if (err < 0 && err != CAIRN_EMEMORY) {
@@ -496,7 +496,6 @@ int crn_async_protect_written(struct crn_async *t)
 	CRN_TRY(err);
 	/* Somebody may have written until just now. */
 	CRN_TRY(compare_open(t));
-	crn_range_list_shrink(&t->evicted, 0);
 	crn_range_list_shrink(&t->were_open, 0);
 	return tidy_up(t);
 }
