@@ -58,7 +58,7 @@ static const struct tracker_costs {
 	{ "uffd", 9000, { .fault = 13000, .copy = 220, .protect = 2700, .open = 3000,
 			.alone = 8000 },
 		{ 13000, 760, TRIAL_COPY } },
-	{ "async", 0, { .fault = 3600, .copy = 220, .protect = 2700, .open = 3000, .alone = 8000 },
+	{ "async", 0, { .fault = 3600, .copy = 220, .protect = 2300, .open = 3000, .alone = 20000 },
 		{ 1400, 920, TRIAL_COPY } },
 };
 
