@@ -220,9 +220,12 @@ static void pay_rent(struct crn_speculation *s, struct crn_working_set *ws)
 	uint64_t rent = rent_of(s, d);
 
 	if (bursts(s, ws)) {
-		d->rent = 0;
-		/* So many each time need not wait for more. */
-		d->burst = rent >= s->port->costs.alone;
+		/* If those that waited have been written since, what they paid is good still. */
+		if (d->due) {
+			d->rent = 0;
+			/* So many each time need not wait for more. */
+			d->burst = rent >= s->port->costs.alone;
+		}
 	} else {
 		d->rent += rent;
 		d->burst = d->rent + rent / 2 >= s->port->costs.alone;

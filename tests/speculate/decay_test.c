@@ -91,6 +91,26 @@ static void test_a_page_that_waits_may_come_back(void **state)
 	rig_close(&r);
 }
 
+/* Whenever enough has been paid, it has just been written. It goes at the next chance. */
+static void test_what_a_page_paid_is_not_forgotten(void **state)
+{
+	struct crn_speculation_stats stats;
+	struct rig r;
+
+	rig_init(&r);
+	r.port.costs.copy = 1000;
+	r.port.costs.alone = 2500;
+	rig_open(&r, "decay");
+	for (unsigned turn = 0; turn < 300; turn++) {
+		bool written[RIG_PAGES] = { turn % 2 == 0 };
+
+		rig_interval(&r, written);
+	}
+	crn_speculation_stats(r.s, &stats);
+	assert_in_range(stats.evictions, 50, 100);
+	rig_close(&r);
+}
+
 /* ---- Contexts --------------------------------------------------------------------------- */
 
 /* Turns of two contexts, each with pages of its own: `length` intervals at a time. */
@@ -561,6 +581,7 @@ int main(void)
 		cmocka_unit_test(test_runs_are_parted_where_they_were_tried),
 		cmocka_unit_test(test_rows_are_counted_from_the_first_write),
 		cmocka_unit_test(test_decay_keeps_what_is_worth_it),
+		cmocka_unit_test(test_what_a_page_paid_is_not_forgotten),
 		cmocka_unit_test(test_pages_that_are_due_wait_for_each_other),
 		cmocka_unit_test(test_a_page_that_waits_may_come_back),
 		cmocka_unit_test(test_guests_stay_while_that_is_cheaper),
