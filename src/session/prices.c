@@ -269,7 +269,8 @@ static uint32_t follow(uint32_t cost, uint32_t price)
 	return price ? CRN_MAX((cost * 7 + price) / 8, PRICE_MIN) : cost;
 }
 
-static bool is_time_to_forget(cairn_t *c, uint32_t checkpoints)
+/* So many checkpoints have passed: true if it is time to forget a share. */
+static bool time_passes(cairn_t *c, uint32_t checkpoints)
 {
 	c->unforgotten += checkpoints;
 	if (crn_likely(c->unforgotten < FORGET_EVERY))
@@ -303,7 +304,7 @@ static void follow_copy(cairn_t *c, uint32_t price)
 	price += CRN_MIN(price, CROWDING_MAX);
 	*of = follow(*of ? *of : costs->copy, price);
 	costs->copy = follow(costs->copy, price);
-	if (is_time_to_forget(c, CRN_HOT_METER_EVERY))
+	if (time_passes(c, CRN_HOT_METER_EVERY))
 		forget_sizes(costs, size + 1);
 }
 
@@ -312,7 +313,7 @@ static void forget_copy(cairn_t *c)
 {
 	struct crn_costs *costs = &c->port.costs;
 
-	if (!is_time_to_forget(c, 1))
+	if (!time_passes(c, 1))
 		return;
 	forget(&costs->copy, c->copy_first);
 	forget_sizes(costs, 0);

@@ -66,10 +66,11 @@ static bool learn(struct crn_region *r, bool were)
 {
 	uint64_t pairs[WORDS] = { 0 }, any = 0;
 
-	for (unsigned i = 0; were && i < WORDS; i++)
-		pairs[i] = joined(r, i);
-	if (were)
+	if (were) {
+		for (unsigned i = 0; i < WORDS; i++)
+			pairs[i] = joined(r, i);
 		part(r, pairs);
+	}
 	for (unsigned i = 0; i < WORDS; i++) {
 		/* The last page of the region has no next one. */
 		uint64_t next = i + 1 < WORDS ? r->written[i + 1] << 63 : 0;
@@ -77,8 +78,9 @@ static bool learn(struct crn_region *r, bool were)
 		pairs[i] |= r->written[i] & (r->written[i] >> 1 | next);
 		any |= pairs[i];
 	}
-	for (unsigned i = 0; (were || any) && i < WORDS; i++)
-		__atomic_store_n(&r->joined[i], pairs[i], __ATOMIC_RELAXED);
+	if (were || any)
+		for (unsigned i = 0; i < WORDS; i++)
+			__atomic_store_n(&r->joined[i], pairs[i], __ATOMIC_RELAXED);
 	return any;
 }
 

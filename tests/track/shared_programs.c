@@ -4,7 +4,7 @@
  *
  *	family    MEMBERS workers of another user, whose areas have the same addresses, store at the
  *	          same time, each to other pages: each sees its own stores, all of them, and no
- *	          other's; four links serve all, and nobody holds a descriptor of a map
+ *	          other's; three links serve all, and nobody holds a descriptor of a map
  *	stolen    the same, and each takes the first one's entry away: `family` must notice
  *	gone      processes that end, are killed, execute or close leave no entries behind
  *	overflow  one fills its ring; the other one has no reason to doubt

@@ -4,7 +4,7 @@
  * it. Whether it has changed is found by comparing it with the mirror, in every call that asks what
  * was written. A page that becomes hot while it is protected, or is protected along with others
  * around it, stays so until its next store, which the kernel lets through. An evicted page is
- * protected in one run with the pages that were written, and compared for the last time.
+ * protected in one run with the pages that were written, and compared once more after that.
  *
  * There are none in memory of a file that somebody may cut short, because it may vanish while it is
  * compared.
@@ -63,7 +63,7 @@ struct tally {
 	size_t changed, bare;
 };
 
-static void count(struct tally *tally, const struct crn_hot_entry *e, int by)
+static void tally_add(struct tally *tally, const struct crn_hot_entry *e, int by)
 {
 	tally->changed += (size_t)(e->changed ? by : 0);
 	tally->bare += (size_t)(e->changed && !e->old ? by : 0);
@@ -88,7 +88,7 @@ static struct tally look(struct crn_async *t)
 		}
 		if (!e->changed)
 			continue;
-		count(&tally, e, 1);
+		tally_add(&tally, e, 1);
 		crn_hot_bits_add(&bits, e->slot);
 	}
 	crn_hot_bits_flush(&bits);
@@ -142,7 +142,7 @@ static void evict(struct crn_async *t, struct crn_hot_entry *e, struct tally *ta
 			: crn_range_list_add(&t->were_open, e->page, end)) < 0)
 		return;
 	e->where = NULL;
-	count(tally, e, -1);
+	tally_add(tally, e, -1);
 }
 
 static void evict_listed(struct crn_async *t, struct tally *tally)
@@ -184,7 +184,7 @@ static void promote(struct crn_async *t, uintptr_t page, uint32_t slot, struct t
 		return;
 	e->old = *where;
 	e->changed = listed(&t->dirty, page);
-	count(tally, e, 1);
+	tally_add(tally, e, 1);
 }
 
 /* `tally` is of those seen before. */

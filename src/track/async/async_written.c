@@ -8,7 +8,7 @@
  *	                \--> dirty: the fed ones, and of t->open those that are different from the mirror
  *
  * A scan is the truth and needs no feed; the feed is drained before it all the same, for its open
- * pages.
+ * pages. A hot page that a strategy lets go is one that was open.
  */
 #include <errno.h>
 #include "base/arena.h"
@@ -280,7 +280,10 @@ bool crn_async_must_ask(const struct crn_async *t)
 	return is_unsteady(t) && !crn_faults_reach_us(t->faults);
 }
 
-/* Pages that were open: written if they are different from what the mirror holds. */
+/*
+ * Pages that were open, or hot: written if they are different from what the mirror holds. A scan
+ * does not settle that: it reports one that is not protected yet, changed or not, and no other.
+ */
 static int compare_open(struct crn_async *t)
 {
 	for (size_t i = 0; i < t->were_open.count; i++) {
@@ -293,8 +296,11 @@ static int compare_open(struct crn_async *t)
 				continue;
 			if (*slot && !crn_page_closed(t->env, p) && !is_unsteady(t) &&
 				!crn_async_doubtful(t, p, p + CRN_PAGE_SIZE) &&
-				crn_guarded_same(*slot, (const void *)p))
+				crn_guarded_same(*slot, (const void *)p)) {
+				t->mixed = true;
+				CRN_TRY(crn_range_list_cut(&t->dirty, p, p + CRN_PAGE_SIZE));
 				continue;
+			}
 			CRN_TRY(crn_range_list_put(&t->dirty, p, p + CRN_PAGE_SIZE));
 			t->mixed = t->owed = true;
 		}
@@ -470,9 +476,8 @@ int crn_async_find_written(struct crn_async *t, bool protect)
 		CRN_TRY(look_everywhere(t, protect));
 		if (crn_unlikely(t->has_huge))
 			CRN_TRY(crn_async_compare_huge(t));
-	} else {
-		CRN_TRY(compare_open(t));
 	}
+	CRN_TRY(compare_open(t));
 	t->owed |= t->feed != NULL;
 	if (protect)
 		crn_range_list_shrink(&t->were_open, 0);

@@ -46,7 +46,7 @@
 /* So many intervals without a past, one after the other, are told of. */
 #define LOST_MANY 16u
 
-/* Somebody may be where he can write unseen for long: so often it is looked again. */
+/* One after another may come to write unseen: so often it is looked again. */
 #define SETTLE_TRIES 3
 
 /* ---- What has been written ------------------------------------------------------------------ */

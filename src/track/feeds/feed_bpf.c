@@ -14,11 +14,11 @@
  * O_DIRECT, process_vm_writev, ptrace, /proc/PID/mem or io_uring; MADV_DONTNEED and the like on
  * memory that userfaultfd watches. (Where get_user_pages needs no lock the page is writable, so it
  * has been reported already.) So each taking of the lock by somebody else than the engine is cause
- * for doubt. Nothing tells when he leaves: a drain that doubts waits until it has held the lock
- * alone, before the scan. Faults in kernel mode, on the buffers of read(2), take the lock too: one
- * that follows such a fault in the same task is no cause. The last thing that a task does to us, at
- * its end or in exec, is to take the lock once more: then it is forgotten. So threads and children
- * of vfork may come and go.
+ * for doubt. Nothing tells when he leaves: if he took it to read, the drain holds it alone before
+ * the scan, which waits for writers itself. Faults in kernel mode, on the buffers of read(2), take
+ * the lock too: one that follows such a fault in the same task is no cause. The last thing that a
+ * task does to us, at its end or in exec, is to take the lock once more: then it is forgotten. So
+ * threads and children of vfork may come and go.
  *
  * bpf_programs.h says how the programs hand over what they see, and the order of images.
  */
@@ -63,13 +63,13 @@ struct bpf_feed {
 	/* With images: */
 	uint32_t slots;
 	uint32_t calm; /* `reads` at the start of the interval; images that say else are no good */
-	bool uncalm;   /* somebody was inside then */
+	bool uncalm;   /* somebody may have been inside then */
 };
 
-/* What the programs count. */
-static uint64_t seen(const uint64_t *counter)
+/* One that the programs write. */
+static uint64_t shared_word(const uint64_t *word)
 {
-	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 /* ---- Who we are ------------------------------------------------------------ */
@@ -224,7 +224,7 @@ static int images_open(struct crn_feed **out, struct crn_track_env *env)
  */
 static bool is_attached(struct bpf_feed *f)
 {
-	return !seen(&f->shared->over) &&
+	return !shared_word(&f->shared->over) &&
 		(!f->held || (crn_keeper_check(f->env->keeper) >= 0 &&
 			crn_bpf_are_links(&f->known, f->links, f->env->keeper)));
 }
@@ -270,7 +270,7 @@ static void forget_task(struct bpf_feed *f, uint64_t task)
 static bool is_complete(const struct crn_ring_entry *e, uint64_t i)
 {
 	for (unsigned tries = 0; tries < PATIENCE; tries++) {
-		if (seen(&e->tag) == i + 1)
+		if (shared_word(&e->tag) == i + 1)
 			return true;
 		crn_pause();
 	}
@@ -289,19 +289,19 @@ static const struct crn_ring_entry *entry_at(const struct bpf_feed *f, uint64_t 
 static int drain_ring(struct bpf_feed *f, entry_fn fn, void *arg)
 {
 	struct crn_bpf_shared *s = f->shared;
-	uint64_t head = seen(&s->head), overflow;
+	uint64_t head = shared_word(&s->head), overflow;
 	int result = 0, err;
 
 	if (head == f->tail)
 		return 0;
 	know_self(f); /* whose faults are over */
-	overflow = seen(&s->overflow);
+	overflow = shared_word(&s->overflow);
 	for (; f->tail != head; f->tail++) {
 		const struct crn_ring_entry *e = entry_at(f, f->tail);
 
 		if (overflow != f->overflow) {
 			/* Some entries found no room: those that did are merely useful. */
-			if (seen(&e->tag) != f->tail + 1)
+			if (shared_word(&e->tag) != f->tail + 1)
 				continue;
 		} else if (!is_complete(e, f->tail)) {
 			result = CRN_FEED_DOUBT;
@@ -333,18 +333,16 @@ static bool is_disturbed(const struct bpf_feed *f, uint64_t reads, uint64_t writ
 }
 
 /*
- * Hold the lock alone for a moment: who was counted until now is out, and the scan finds what he
+ * Hold the lock alone for a moment: who had it to read until now is out, and a scan finds what he
  * wrote. That no protection changes makes no difference to the lock.
  */
-static bool hold_alone(struct bpf_feed *f)
+static void let_out(struct bpf_feed *f)
 {
 	uint64_t own = f->shared->own;
-	bool held;
 
 	bpf_own(&f->feed, true);
-	held = crn_memory_protect(f->shared, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE) >= 0;
+	f->inside = crn_memory_protect(f->shared, CRN_PAGE_SIZE, PROT_READ | PROT_WRITE) < 0;
 	bpf_own(&f->feed, own);
-	return held;
 }
 
 /* Before the ring is looked at: may that be believed? 0, doubt, or negative. */
@@ -358,11 +356,11 @@ static int begin_drain(struct bpf_feed *f, struct crn_range_list *open)
 		return -EBADF;
 	if (f->crowded)
 		return -EUSERS; /* it would doubt for ever, and cost every fault all the same */
-	reads = seen(&f->shared->reads);
-	writes = seen(&f->shared->writes);
+	reads = shared_word(&f->shared->reads);
+	writes = shared_word(&f->shared->writes);
 	disturbed = is_disturbed(f, reads, writes);
 	if (f->inside || reads != f->reads)
-		f->inside = !hold_alone(f);
+		let_out(f);
 	f->reads = reads;
 	f->writes = writes;
 	f->doubt_again = f->inside;
@@ -410,14 +408,14 @@ static bool bpf_idle(const struct crn_feed *feed)
 	for (size_t i = 0; i < f->task_count; i++)
 		if (!f->tasks[i].done)
 			return false;
-	return is_attached(f) && !f->crowded && seen(&f->shared->head) == f->tail &&
-		!is_disturbed(f, seen(&f->shared->reads), seen(&f->shared->writes));
+	return is_attached(f) && !f->crowded && shared_word(&f->shared->head) == f->tail &&
+		!is_disturbed(f, shared_word(&f->shared->reads), shared_word(&f->shared->writes));
 }
 
 static bool bpf_maps_quiet(struct crn_feed *feed)
 {
 	struct bpf_feed *f = (struct bpf_feed *)feed;
-	uint64_t writes = seen(&f->shared->writes);
+	uint64_t writes = shared_word(&f->shared->writes);
 	bool quiet = writes == f->asked && is_attached(f);
 
 	f->asked = writes;
@@ -428,7 +426,7 @@ static bool bpf_unsteady(const struct crn_feed *feed)
 {
 	struct bpf_feed *f = (struct bpf_feed *)feed;
 
-	return !is_attached(f) || seen(&f->shared->writes) != f->writes;
+	return !is_attached(f) || shared_word(&f->shared->writes) != f->writes;
 }
 
 static void bpf_suspect(struct crn_feed *feed)
@@ -525,7 +523,7 @@ static bool bpf_late(struct crn_feed *feed,
 	uint64_t at = f->tail, head;
 
 	for (unsigned tries = 0; tries < PATIENCE; tries++) {
-		head = seen(&f->shared->head);
+		head = shared_word(&f->shared->head);
 		for (; at != head; at++) {
 			const struct crn_ring_entry *e = entry_at(f, at);
 
