@@ -95,6 +95,30 @@ int crn_range_list_cut(struct crn_range_list *l, uintptr_t begin, uintptr_t end)
 	return 0;
 }
 
+int crn_range_list_without(struct crn_range_list *to, const struct crn_range_list *from,
+	const struct crn_range_list *out)
+{
+	size_t k = 0;
+
+	crn_range_list_shrink(to, 0);
+	for (size_t i = 0; i < from->count; i++) {
+		uintptr_t at = from->at[i].begin, end = from->at[i].end;
+
+		while (k < out->count && out->at[k].end <= at)
+			k++;
+		for (; k < out->count && out->at[k].begin < end; k++) {
+			if (out->at[k].begin > at)
+				CRN_TRY(crn_range_list_add(to, at, out->at[k].begin));
+			at = out->at[k].end;
+			if (at >= end)
+				break; /* it may reach into the next one */
+		}
+		if (at < end)
+			CRN_TRY(crn_range_list_add(to, at, end));
+	}
+	return 0;
+}
+
 static void sift_down(struct crn_page_run *a, size_t root, size_t count)
 {
 	for (;;) {

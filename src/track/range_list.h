@@ -33,6 +33,9 @@ int crn_range_list_room(struct crn_range_list *l, size_t more);
 int crn_range_list_put(struct crn_range_list *l, uintptr_t begin, uintptr_t end);
 /* Cut [begin, end) out of every entry. 0, or CAIRN_EMEMORY (nothing changed). */
 int crn_range_list_cut(struct crn_range_list *l, uintptr_t begin, uintptr_t end);
+/* `to` becomes `from` without `out`, both of which are normalised. 0 or CAIRN_EMEMORY. */
+int crn_range_list_without(struct crn_range_list *to, const struct crn_range_list *from,
+	const struct crn_range_list *out);
 /* Sort, and make one of entries that touch or overlap. */
 void crn_range_list_normalise(struct crn_range_list *l);
 void crn_range_list_swap(struct crn_range_list *a, struct crn_range_list *b);

@@ -223,6 +223,38 @@ static void ranges_come_in_any_order(void **state)
 	}
 }
 
+/* Of 64 pages each, drawn at random: page by page it is the difference of the two. */
+static void ranges_are_taken_out_of_others(void **state)
+{
+	struct crn_range_list lists[3];
+	uint64_t in[2], seed = 1;
+
+	for (size_t i = 0; i < 3; i++)
+		crn_range_list_open(&lists[i], arena);
+	for (unsigned turn = 0; turn < 2000; turn++) {
+		for (size_t i = 0; i < 2; i++) {
+			seed = seed * 6364136223846793005u + 1442695040888963407u;
+			in[i] = seed >> turn % 3;
+			/* Neighbours often alike: long runs as well. */
+			in[i] = turn % 2 ? in[i] : in[i] & in[i] >> 1 & in[i] >> 2;
+			in[i] |= turn % 4 ? 0 : in[i] << 1 | in[i] << 2 | in[i] << 3;
+			crn_range_list_shrink(&lists[i], 0);
+			for (uintptr_t n = 0; n < 64; n++)
+				if (in[i] >> n & 1)
+					assert_int_equal(crn_range_list_add(&lists[i],
+								 n * CRN_PAGE_SIZE,
+								 (n + 1) * CRN_PAGE_SIZE), 0);
+		}
+		assert_int_equal(crn_range_list_without(&lists[2], &lists[0], &lists[1]), 0);
+		for (uintptr_t n = 0; n < 64; n++)
+			assert_int_equal(crn_range_list_meets(&lists[2], n * CRN_PAGE_SIZE,
+						 (n + 1) * CRN_PAGE_SIZE),
+				(in[0] & ~in[1]) >> n & 1);
+	}
+	for (size_t i = 0; i < 3; i++)
+		crn_range_list_close(&lists[i]);
+}
+
 static void mirror_keeps_pages_apart(void **state)
 {
 	struct crn_track_env env = { .arena = arena };
@@ -265,6 +297,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(threads_never_share_a_frame, setup, teardown),
 		cmocka_unit_test_setup_teardown(ranges_are_cut_and_joined, setup, teardown),
 		cmocka_unit_test_setup_teardown(ranges_come_in_any_order, setup, teardown),
+		cmocka_unit_test_setup_teardown(ranges_are_taken_out_of_others, setup, teardown),
 		cmocka_unit_test_setup_teardown(mirror_keeps_pages_apart, setup, teardown),
 	};
 

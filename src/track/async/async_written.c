@@ -280,12 +280,25 @@ bool crn_async_must_ask(const struct crn_async *t)
 	return is_unsteady(t) && !crn_faults_reach_us(t->faults);
 }
 
+/* All at once: there may be thousands. */
+static int forget_unchanged(struct crn_async *t, struct crn_range_list *same)
+{
+	crn_range_list_normalise(same);
+	crn_range_list_normalise(&t->dirty);
+	CRN_TRY(crn_range_list_without(&t->turn, &t->dirty, same));
+	crn_range_list_swap(&t->turn, &t->dirty);
+	return 0;
+}
+
 /*
  * Pages that were open, or hot: written if they are different from what the mirror holds. A scan
  * does not settle that: it reports one that is not protected yet, changed or not, and no other.
  */
 static int compare_open(struct crn_async *t)
 {
+	struct crn_range_list *same = &t->protect;
+
+	crn_range_list_shrink(same, 0);
 	for (size_t i = 0; i < t->were_open.count; i++) {
 		uintptr_t end = t->were_open.at[i].end;
 
@@ -297,15 +310,14 @@ static int compare_open(struct crn_async *t)
 			if (*slot && !crn_page_closed(t->env, p) && !is_unsteady(t) &&
 				!crn_async_doubtful(t, p, p + CRN_PAGE_SIZE) &&
 				crn_guarded_same(*slot, (const void *)p)) {
-				t->mixed = true;
-				CRN_TRY(crn_range_list_cut(&t->dirty, p, p + CRN_PAGE_SIZE));
+				CRN_TRY(crn_range_list_add(same, p, p + CRN_PAGE_SIZE));
 				continue;
 			}
 			CRN_TRY(crn_range_list_put(&t->dirty, p, p + CRN_PAGE_SIZE));
 			t->mixed = t->owed = true;
 		}
 	}
-	return 0;
+	return same->count && t->dirty.count ? forget_unchanged(t, same) : 0;
 }
 
 /* What the feed has reported until now, cut out of what a scan found. */
