@@ -426,33 +426,61 @@ static void note_hot_write(
 		e->kind = CRN_GAP_STEADY;
 }
 
-/* A hot page that is not as steady as before, or not yet. */
-static void see_hot(
-	struct crn_speculation *s, struct crn_working_set *ws, size_t slot, bool changed)
+/* A hot page was written that is not steady, or not yet. */
+static void see_changed(struct crn_speculation *s, struct crn_working_set *ws, size_t slot)
+{
+	struct crn_ws_entry *e = &ws->entries[s->hot.entry[slot]];
+
+	if (!(e->flags & CRN_WS_HOT)) {
+		see_lodger(s, ws, slot, true);
+		return;
+	}
+	note_hot_write(ws->state, ws, e);
+	if (e->kind == CRN_GAP_STEADY)
+		s->hot.steady[slot / 64] |= 1ull << slot % 64;
+}
+
+static void see_idle(struct crn_speculation *s, struct crn_working_set *ws, size_t slot)
 {
 	struct crn_ws_entry *e = &ws->entries[s->hot.entry[slot]];
 	struct decay_state *d = ws->state;
-	uint64_t *word = &s->hot.steady[slot / 64], bit = 1ull << slot % 64;
 
-	if (*word & bit)
-		e->last = ws->now - 1;
-	*word &= ~bit;
 	if (!(e->flags & CRN_WS_HOT)) {
-		see_lodger(s, ws, slot, changed);
-	} else if (changed) {
-		note_hot_write(d, ws, e);
-		if (e->kind == CRN_GAP_STEADY)
-			*word |= bit;
-	} else {
-		d->news++;
-		if (!is_due(d, ws, e))
-			return;
-		d->due++;
-		if (!bursts(s, ws))
-			return;
-		crn_ws_set_hot(ws, s->hot.entry[slot], false);
-		e->cooled = ws->now;
+		see_lodger(s, ws, slot, false);
+		return;
 	}
+	d->news++;
+	if (!is_due(d, ws, e))
+		return;
+	d->due++;
+	if (!bursts(s, ws))
+		return;
+	crn_ws_set_hot(ws, s->hot.entry[slot], false);
+	e->cooled = ws->now;
+}
+
+/* These have been steady until now: their entries do not know. */
+static void see_unsteady(
+	struct crn_speculation *s, struct crn_working_set *ws, size_t word, uint64_t slots)
+{
+	for (uint64_t bits = slots; bits; bits &= bits - 1)
+		ws->entries[s->hot.entry[word * 64 + (size_t)__builtin_ctzll(bits)]].last =
+			ws->now - 1;
+	s->hot.steady[word] &= ~slots;
+}
+
+/* Written pages and idle ones by loops of their own: which of the two one is, nobody can guess. */
+static void see_hot(struct crn_speculation *s, struct crn_working_set *ws, size_t word)
+{
+	const struct crn_hot_table *h = &s->hot;
+	uint64_t changed = h->used[word] & h->changed[word];
+	uint64_t idle = h->used[word] & ~h->changed[word];
+
+	see_unsteady(s, ws, word, idle & h->steady[word]);
+	for (uint64_t bits = changed & ~h->steady[word]; bits; bits &= bits - 1)
+		see_changed(s, ws, word * 64 + (size_t)__builtin_ctzll(bits));
+	for (uint64_t bits = idle; bits; bits &= bits - 1)
+		see_idle(s, ws, word * 64 + (size_t)__builtin_ctzll(bits));
 }
 
 static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *ws)
@@ -462,15 +490,8 @@ static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *
 	uint32_t steady = 0;
 
 	for (size_t word = 0; word < crn_hot_words(h); word++) {
-		uint64_t changed = h->changed[word];
-		uint64_t again = changed & h->steady[word] & h->used[word];
-
-		steady += crn_popcount(again);
-		for (uint64_t bits = h->used[word] & ~again; bits; bits &= bits - 1) {
-			size_t bit = (size_t)__builtin_ctzll(bits);
-
-			see_hot(s, ws, word * 64 + bit, changed >> bit & 1);
-		}
+		steady += crn_popcount(h->used[word] & h->changed[word] & h->steady[word]);
+		see_hot(s, ws, word);
 	}
 	if (steady)
 		crn_gap_note(&d->gaps, CRN_GAP_STEADY, 1, steady);

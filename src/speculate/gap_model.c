@@ -166,6 +166,8 @@ static bool add_kind(struct crn_gap_lengths *to, const struct crn_gap_model *m, 
 {
 	uint64_t any = m->never[kind];
 
+	if (!m->total[kind] && !m->pages[kind])
+		return false;
 	to->never += any * WEIGHT;
 	for (uint32_t i = 0; i < BUCKETS; i++) {
 		uint64_t ended = m->ended[kind][i], open = m->open[kind][i];

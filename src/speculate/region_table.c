@@ -11,6 +11,11 @@ static uint64_t number_of(uintptr_t page)
 	return (uint64_t)(page >> CRN_REGION_SHIFT) + 1;
 }
 
+static uint64_t bit_of(uint64_t number)
+{
+	return 1ull << number % 64;
+}
+
 static size_t slot_of(uint64_t number, size_t size)
 {
 	return (size_t)((number * 0x9e3779b97f4a7c15ull) >> 32) & (size - 1);
@@ -137,13 +142,18 @@ bool crn_regions_note(const struct crn_port *port, struct crn_regions *r, uintpt
 	region->listed = true;
 	region->next = r->listed;
 	r->listed = (uint32_t)(region - r->table->regions);
+	r->maybe |= bit_of(region->number);
 	return true;
 }
 
 struct crn_region *crn_regions_listed(const struct crn_regions *r, uintptr_t page)
 {
-	struct crn_region *region = r->table ? place_of(r->table, number_of(page)) : NULL;
+	uint64_t number = number_of(page);
+	struct crn_region *region;
 
+	if (!(r->maybe & bit_of(number)))
+		return NULL;
+	region = place_of(r->table, number);
 	return region && region->listed ? region : NULL;
 }
 
@@ -155,6 +165,7 @@ struct crn_region *crn_regions_take(struct crn_regions *r)
 		return NULL;
 	region = &r->table->regions[r->listed];
 	r->listed = region->next;
+	r->maybe = r->listed == CRN_WS_NONE ? 0 : r->maybe;
 	region->listed = false;
 	return region;
 }

@@ -40,6 +40,7 @@ struct crn_region_table {
 struct crn_regions {
 	struct crn_region_table *table;
 	uint32_t listed; /* the first one */
+	uint64_t maybe;	 /* of those listed, a bit each: where it is not set a region is not */
 	uint64_t bytes;
 };
 
