@@ -64,9 +64,13 @@ def _hot(lines: list[dict]) -> list[list[str]]:
         if what == "interval" and cold < 0:
             name = f"mixed workload, {line['row']}, beside memcpy of what was written"
             goal = _ratio(name, one, line["floor"], 6, False)
-            for bound in lines:
-                if bound["table"] == "hot_bound" and bound["row"] == line["row"]:
-                    goal[0][2] += f" (bound: {bound['chances']:.2f}x)"
+            notes = [
+                f"bound: {bound['chances']:.2f}x" for bound in lines
+                if bound["table"] == "hot_bound" and bound["row"] == line["row"]
+            ]
+            if line.get("buffer"):
+                notes.append(f"beside one to a buffer in the cache: {one / line['buffer']:.2f}x")
+            goal[0][2] += f" ({'; '.join(notes)})"
             found += goal
     return found
 

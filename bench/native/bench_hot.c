@@ -2,12 +2,14 @@
 /*
  * What speculation is for: pages that an interval writes again and again. 15 hot pages and n cold
  * ones that come once, in an area of 64 MiB, beside a memcpy of the same pages; then the mixed
- * workload: 12 of 20 hot pages and 3 picks of 4000 by Zipf's law. The floor of that is a memcpy of
- * exactly the pages that were written. An interval is the stores, with their faults, and the
- * checkpoint; a mixed one without what its stores take in memory that nobody tracks, which is to
- * miss the caches. Who keeps K copies of a page cannot write them all to the same place: what that
- * costs alone is measured as well. All figures are medians of the means of blocks: a strategy may
- * put off its work for some intervals, and then do it in one.
+ * workload: 12 of 20 hot pages and 3 picks of 4000 by Zipf's law. The floor is a memcpy of exactly
+ * the pages that were written, of each to where its own copy is: a checkpoint has those of all
+ * other pages as well. (A memcpy of a mixed interval to one buffer that the caches hold is measured
+ * beside it.) An interval is the stores, with their faults, and the checkpoint; a mixed one without
+ * what its stores take in memory that nobody tracks, which is to miss the caches. Who keeps K
+ * copies of a page cannot write them all to the same place: what that costs alone is measured as
+ * well. All figures are medians of the means of blocks: a strategy may put off its work for some
+ * intervals, and then do it in one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +48,7 @@ static const struct kind feeds[] = {
 static const char *const strategies[] = { "decay", "none", "last", "active-rnd", "active-fifo",
 	"active-cks", "gspec", "histase" };
 static const int colds[] = { 0, 1, 2, COLD_MAX };
-static char *area, *untracked, *copies;
+static char *area, *untracked, *copies, *buffer;
 static size_t area_pages;
 static uint32_t scattered[TAIL + MIXED_HOT];
 static double zipf[TAIL];
@@ -79,10 +81,19 @@ static void store(char *base, const struct round *r)
 	}
 }
 
-static void copy(const struct round *r, char *to)
+static void copy_to(const struct round *r, char *to)
 {
 	for (size_t i = 0; i < r->count; i++)
 		memcpy(to + i * PAGE, untracked + r->pages[i] * PAGE, PAGE);
+}
+
+static void copy(const struct round *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		size_t at = r->pages[i] * PAGE;
+
+		memcpy(copies + at, untracked + at, PAGE);
+	}
 }
 
 /* ---- Workloads ------------------------------------------------------------------------ */
@@ -149,7 +160,8 @@ struct row {
 	const char *strategy;
 	uint32_t keep;
 	int cold; /* -1: the mixed workload */
-	struct series floor, checkpoint, interval, plain; /* plain: the stores, untracked */
+	struct series floor, checkpoint, interval;
+	struct series plain, in_buffer; /* the stores, untracked; the floor, to one buffer */
 };
 
 /* The first intervals of a block find the caches as others have left them, and do not count. */
@@ -180,7 +192,7 @@ static void next_round(const struct row *w, struct round *r)
 		hot_and_cold(r, (size_t)w->cold);
 }
 
-static void floor_block(struct row *w, int rounds)
+static void floor_block(struct row *w, struct series *floor, bool apart, int rounds)
 {
 	struct block b = { .rounds = rounds };
 
@@ -192,12 +204,15 @@ static void floor_block(struct row *w, int rounds)
 		begin = tick();
 		store(untracked, &r);
 		middle = tick();
-		copy(&r, copies);
+		if (apart)
+			copy(&r);
+		else
+			copy_to(&r, buffer);
 		end = tick();
 		count(&b, n, begin, middle, end);
 	}
 	add_mean(&w->plain, &b, b.first);
-	add_mean(&w->floor, &b, b.second);
+	add_mean(floor, &b, b.second);
 }
 
 static void in_turn_block(struct series *series, char *buffers, uint32_t keep, int rounds)
@@ -212,7 +227,7 @@ static void in_turn_block(struct series *series, char *buffers, uint32_t keep, i
 		hot_and_cold(&r, 0);
 		store(untracked, &r);
 		begin = tick();
-		copy(&r, buffers + turn++ % keep * HOT * PAGE);
+		copy_to(&r, buffers + turn++ % keep * HOT * PAGE);
 		count(&b, n, begin, begin, tick());
 	}
 	add_mean(series, &b, b.second);
@@ -270,9 +285,11 @@ static void report(struct row *w, const struct cairn_stats *s, struct series *se
 
 	emit("hot", w->kind->name, series, 1,
 		"\"what\":\"%s\",\"strategy\":\"%s\",\"keep\":%u,\"cold\":%d,\"floor\":%llu,"
-		"\"stores\":%llu,\"hot_pages\":%llu,\"overcopied\":%.2f,\"undercopied\":%.2f",
+		"\"buffer\":%llu,\"stores\":%llu,\"hot_pages\":%llu,\"overcopied\":%.2f,"
+		"\"undercopied\":%.2f",
 		what, w->strategy, w->keep, w->cold,
 		(unsigned long long)series_quantile(&w->floor, 0.5),
+		(unsigned long long)series_quantile(&w->in_buffer, 0.5),
 		(unsigned long long)series_quantile(&w->plain, 0.5),
 		(unsigned long long)s->hot_pages, (double)s->overcopied / n,
 		(double)s->undercopied / n);
@@ -297,7 +314,8 @@ static void run(const struct kind *kind, const char *strategy, uint32_t keep, in
 	w.checkpoint = w.interval = (struct series){ NULL, 0, 0 };
 	check(cairn_stats_reset(session), "cairn_stats_reset");
 	for (int i = 0; i < blocks; i++) {
-		floor_block(&w, block);
+		floor_block(&w, &w.floor, true, block);
+		floor_block(&w, &w.in_buffer, false, block);
 		checkpoint_block(&w, session, block);
 	}
 	check(cairn_stats(session, &stats), "cairn_stats");
@@ -307,6 +325,7 @@ static void run(const struct kind *kind, const char *strategy, uint32_t keep, in
 	report(&w, &stats, &w.interval, "interval");
 	check(cairn_close(session), "cairn_close");
 	series_free(&w.floor);
+	series_free(&w.in_buffer);
 	series_free(&w.plain);
 	series_free(&w.checkpoint);
 	series_free(&w.interval);
@@ -319,7 +338,7 @@ static void run_in_turn(uint32_t keep)
 	char *buffers = map_pages((size_t)keep * HOT * PAGE);
 
 	for (int i = 0; i < (toy ? 2 : 60); i++) {
-		floor_block(&w, 32);
+		floor_block(&w, &w.floor, true, 32);
 		in_turn_block(&in_turn, buffers, keep, 32);
 	}
 	emit("hot_in_turn", "memcpy", &in_turn, 1, "\"keep\":%u,\"floor\":%llu", keep,
@@ -359,7 +378,8 @@ int main(int argc, char **argv)
 	area_pages = (toy ? 32 : 64) * MIB / PAGE;
 	area = map_pages(area_pages * PAGE);
 	untracked = map_pages(area_pages * PAGE);
-	copies = map_pages(PAGES_MAX * PAGE);
+	copies = map_pages(area_pages * PAGE);
+	buffer = map_pages(PAGES_MAX * PAGE);
 	pick_pages(scattered, TAIL + MIXED_HOT, area_pages, 1);
 	zipf_begin();
 	run_in_turn(10);
