@@ -257,8 +257,8 @@ static void print_text(const struct crn_stat_page *p)
 	printf("process      %d, for %.1f s\n", p->pid, seconds);
 	printf("tracker      %s, keeps %u\n", s->tracker, p->keep);
 	if (s->feed[0])
-		printf("feed         %s, %" PRIu64 " scans%s%s\n", s->feed, s->scans,
-			s->feed_why[0] ? "; not " : "", s->feed_why);
+		printf("feed         %s, %" PRIu64 " scans%s%s%s\n", s->feed, s->scans,
+			s->feed_why[0] ? "; not " : "", s->feed_why, crn_stat_feed_hint(s));
 	for (uint32_t i = 0; i < p->site_count && i < sizeof(p->sites) / sizeof(p->sites[0]); i++)
 		printf("site         %s\n", p->sites[i]);
 	if (p->site_count > sizeof(p->sites) / sizeof(p->sites[0]))

@@ -56,4 +56,14 @@ struct crn_stat_page {
 
 _Static_assert(sizeof(struct crn_stat_page) <= CRN_STAT_SIZE, "one page");
 
+/* To scan more memory than this takes longer than the faults of another tracker. */
+#define CRN_STAT_SCAN_MUCH (64ull << 20)
+
+/* What to say behind the figures of the feed, which is one of bpf, bpf-images, perf and scan. */
+static inline const char *crn_stat_feed_hint(const struct cairn_stats *s)
+{
+	return s->feed[0] == 's' && s->surface_bytes >= CRN_STAT_SCAN_MUCH
+		? "; --tracker uffd may take less time here, and takes no mirror" : "";
+}
+
 #endif

@@ -176,8 +176,9 @@ static void summary_text(const struct crn_stat_page *p)
 
 	print(text, n, sizeof(text));
 	if (s->feed[0]) {
-		n = crn_format(text, sizeof(text), "cairn:   feed %s: %lu scans%s%s\n",
-			s->feed, s->scans, s->feed_why[0] ? "; not " : "", s->feed_why);
+		n = crn_format(text, sizeof(text), "cairn:   feed %s: %lu scans%s%s%s\n",
+			s->feed, s->scans, s->feed_why[0] ? "; not " : "", s->feed_why,
+			crn_stat_feed_hint(s));
 		print(text, n, sizeof(text));
 	}
 	if (s->strategy[0]) {

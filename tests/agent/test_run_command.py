@@ -344,6 +344,21 @@ def test_children() -> None:
     expect(got == (0, "bare\n", ""), "a program without our environment runs bare", got)
 
 
+def test_a_long_scan_is_told() -> None:
+    """Who scans much memory at each checkpoint learns of a tracker that scans none; nobody else."""
+    for size in (1, 80):
+        inner = (f"import os, select; b = bytearray({size} << 20); "
+                 "[select.select([], [], [], 0) for _ in range(3)]; os._exit(0)")
+        got = run("--at", "wait", "--tracker", "async", "--feed", "scan", "--stats", "--",
+                  sys.executable, "-c", inner)
+        if got[0] == 2:
+            print("skip: tracker async", flush=True)
+            return
+        told = "--tracker uffd" in got[2]
+        right = got[0] == 0 and "feed scan" in got[2] and told == (size > 64)
+        expect(right, f"a scan of {size} MiB", got)
+
+
 def test_functions() -> None:
     """A site in a shared object, named in all the ways there are, is hit at each call."""
     inner = "import ctypes; c = ctypes.CDLL(None); print(sum(c.atoi(b'6') for _ in range(7)))"
@@ -562,6 +577,7 @@ def main() -> None:
         test_guard_pages()
         test_surface_list()
         test_summary()
+        test_a_long_scan_is_told()
         test_functions()
         test_nested()
         test_memory_limit()
