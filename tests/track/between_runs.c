@@ -89,7 +89,8 @@ long __wrap_crn_pagemap_stored(int pagemap, uintptr_t *cursor, uintptr_t end, bo
 static void disturb(void)
 {
 	size_t len = strcmp(after, "flood") ? PAGE : FLOOD * PAGE;
-	volatile uint8_t *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	volatile uint8_t *at =
+		mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(at != MAP_FAILED);
 	for (size_t i = 0; i < len; i += PAGE)

@@ -46,9 +46,9 @@ static bool goes_with_next(struct crn_async *t, const struct crn_range_list *l, 
 
 /*
  * Runs that are close together are protected by one scan, which reports them once more, and what
- * else is written among them just now, into `dirty`. Nothing is protected unseen: if the feed's next
- * drain is in doubt, only a scan finds what was stored meanwhile. (A scan that tells nothing would
- * take half the time; of huge pages in part, kernels before 6.17 do not survive it.)
+ * else is written among them just now, into `dirty`. Nothing is protected unseen: if the feed's
+ * next drain is in doubt, only a scan finds what was stored meanwhile. (Without a list a scan takes
+ * half the time, but kernels before 6.17 do not survive it on a part of a huge page.)
  */
 static int protect_list(struct crn_async *t, const struct crn_range_list *l)
 {
