@@ -233,7 +233,7 @@ def hot(lines: list[dict]) -> Section | None:
     )
     in_turn = " ".join(
         f"A memcpy to the buffers of {x['keep']} in turn takes {times(x['cycles'], x['floor'])} of "
-        "one to the same places." for x in of(lines, "hot_in_turn") if "cycles" in x
+        "one to the same buffer." for x in of(lines, "hot_in_turn") if "cycles" in x
     )
     in_buffer = [x["buffer"] / x["floor"] for x in found if x["cold"] < 0 and "buffer" in x]
     one_place = (
@@ -244,8 +244,8 @@ def hot(lines: list[dict]) -> Section | None:
         "Hot pages",
         "15 pages that every interval writes and n that come once, or the mixed workload (12 of 20 "
         "hot pages, 3 of 4000 by Zipf's law), in 64 MiB. Cycles of the checkpoint alone and of the "
-        "interval (stores, faults, checkpoint) beside a memcpy of the pages written, each to where "
-        "its own copy is; intervals of "
+        "interval (stores, faults, checkpoint) beside a memcpy of the pages written, in the mixed "
+        "workload each to where its own copy is; intervals of "
         "the mixed workload without what the stores take untracked. Medians of the means of blocks "
         "of intervals. Wrong: overcopied and undercopied pages. What an interval would cost by the "
         "prices that this run measured: future, who knows what each interval will write; chances, "

@@ -3,9 +3,9 @@
  * What speculation is for: pages that an interval writes again and again. 15 hot pages and n cold
  * ones that come once, in an area of 64 MiB, beside a memcpy of the same pages; then the mixed
  * workload: 12 of 20 hot pages and 3 picks of 4000 by Zipf's law. The floor is a memcpy of exactly
- * the pages that were written, of each to where its own copy is: a checkpoint has those of all
- * other pages as well. (A memcpy of a mixed interval to one buffer that the caches hold is measured
- * beside it.) An interval is the stores, with their faults, and the checkpoint; a mixed one without
+ * the pages that were written; in the mixed workload of each to where its own copy is, for a
+ * checkpoint has those of all other pages as well. (There a memcpy to one buffer that the caches
+ * hold is measured beside it.) An interval is the stores, with their faults, and the checkpoint; a mixed one without
  * what its stores take in memory that nobody tracks, which is to miss the caches. Who keeps K
  * copies of a page cannot write them all to the same place: what that costs alone is measured as
  * well. All figures are medians of the means of blocks: a strategy may put off its work for some
@@ -161,7 +161,7 @@ struct row {
 	uint32_t keep;
 	int cold; /* -1: the mixed workload */
 	struct series floor, checkpoint, interval;
-	struct series plain, in_buffer; /* the stores, untracked; the floor, to one buffer */
+	struct series plain, in_buffer; /* the stores, untracked; mixed, to one buffer */
 };
 
 /* The first intervals of a block find the caches as others have left them, and do not count. */
@@ -316,8 +316,9 @@ static void run(const struct kind *kind, const char *strategy, uint32_t keep, in
 	w.checkpoint = w.interval = (struct series){ NULL, 0, 0 };
 	check(cairn_stats_reset(session), "cairn_stats_reset");
 	for (int i = 0; i < blocks; i++) {
-		floor_block(&w, &w.floor, true, block);
-		floor_block(&w, &w.in_buffer, false, block);
+		if (cold < 0)
+			floor_block(&w, &w.floor, true, block);
+		floor_block(&w, cold < 0 ? &w.in_buffer : &w.floor, false, block);
 		checkpoint_block(&w, session, block);
 	}
 	check(cairn_stats(session, &stats), "cairn_stats");
@@ -340,12 +341,13 @@ static void run_in_turn(uint32_t keep)
 	char *buffers = map_pages((size_t)keep * HOT * PAGE);
 
 	for (int i = 0; i < (toy ? 2 : 60); i++) {
-		floor_block(&w, &w.floor, true, 32);
+		floor_block(&w, &w.floor, false, 32);
 		in_turn_block(&in_turn, buffers, keep, 32);
 	}
 	emit("hot_in_turn", "memcpy", &in_turn, 1, "\"keep\":%u,\"floor\":%llu", keep,
 		(unsigned long long)series_quantile(&w.floor, 0.5));
 	series_free(&w.floor);
+	series_free(&w.plain);
 	series_free(&in_turn);
 	munmap(buffers, (size_t)keep * HOT * PAGE);
 }
