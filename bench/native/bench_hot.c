@@ -5,11 +5,11 @@
  * workload: 12 of 20 hot pages and 3 picks of 4000 by Zipf's law. The floor is a memcpy of exactly
  * the pages that were written; in the mixed workload of each to where its own copy is, for a
  * checkpoint has those of all other pages as well. (There a memcpy to one buffer that the caches
- * hold is measured beside it.) An interval is the stores, with their faults, and the checkpoint; a mixed one without
- * what its stores take in memory that nobody tracks, which is to miss the caches. Who keeps K
- * copies of a page cannot write them all to the same place: what that costs alone is measured as
- * well. All figures are medians of the means of blocks: a strategy may put off its work for some
- * intervals, and then do it in one.
+ * hold is measured beside it.) An interval is the stores, with their faults, and the checkpoint; a
+ * mixed one without what its stores take in memory that nobody tracks, which is to miss the
+ * caches. Who keeps K copies of a page cannot write them all to the same place: what that costs
+ * alone is measured as well. All figures are medians of the means of blocks: a strategy may put
+ * off its work for some intervals, and then do it in one.
  */
 #include <stdio.h>
 #include <stdlib.h>
