@@ -107,15 +107,21 @@ static void compute_limits(struct crn_speculation *s, struct decay_state *d)
 	d->price = costs.single.copy;
 }
 
+/* The pages of these slots were last written in that interval. */
+static void set_last(const struct crn_speculation *s, struct crn_working_set *ws, size_t word,
+	uint64_t slots, uint32_t last)
+{
+	for (uint64_t bits = slots; bits; bits &= bits - 1)
+		ws->entries[s->hot.entry[word * 64 + (size_t)__builtin_ctzll(bits)]].last = last;
+}
+
 /* Pages are steady as of the interval that ends: let their entries say so. */
 static void note_steady(struct crn_speculation *s, struct crn_working_set *ws)
 {
 	const struct crn_hot_table *h = &s->hot;
 
 	for (size_t word = 0; word < crn_hot_words(h); word++)
-		for (uint64_t bits = h->steady[word] & h->used[word]; bits; bits &= bits - 1)
-			ws->entries[h->entry[word * 64 + (size_t)__builtin_ctzll(bits)]].last =
-				ws->now;
+		set_last(s, ws, word, h->steady[word] & h->used[word], ws->now);
 }
 
 /* Have copies become dearer or cheaper by more than a quarter? */
@@ -459,40 +465,34 @@ static void see_idle(struct crn_speculation *s, struct crn_working_set *ws, size
 	e->cooled = ws->now;
 }
 
-/* These have been steady until now: their entries do not know. */
-static void see_unsteady(
-	struct crn_speculation *s, struct crn_working_set *ws, size_t word, uint64_t slots)
+/*
+ * Written pages and idle ones by loops of their own: which of the two one is, nobody can guess. The
+ * result says how many have stayed steady.
+ */
+static uint32_t see_hot(struct crn_speculation *s, struct crn_working_set *ws, size_t word)
 {
-	for (uint64_t bits = slots; bits; bits &= bits - 1)
-		ws->entries[s->hot.entry[word * 64 + (size_t)__builtin_ctzll(bits)]].last =
-			ws->now - 1;
-	s->hot.steady[word] &= ~slots;
-}
-
-/* Written pages and idle ones by loops of their own: which of the two one is, nobody can guess. */
-static void see_hot(struct crn_speculation *s, struct crn_working_set *ws, size_t word)
-{
-	const struct crn_hot_table *h = &s->hot;
+	struct crn_hot_table *h = &s->hot;
 	uint64_t changed = h->used[word] & h->changed[word];
 	uint64_t idle = h->used[word] & ~h->changed[word];
+	uint64_t again = changed & h->steady[word];
 
-	see_unsteady(s, ws, word, idle & h->steady[word]);
-	for (uint64_t bits = changed & ~h->steady[word]; bits; bits &= bits - 1)
+	/* Steady until now: their entries do not know. */
+	set_last(s, ws, word, idle & h->steady[word], ws->now - 1);
+	h->steady[word] &= ~idle;
+	for (uint64_t bits = changed & ~again; bits; bits &= bits - 1)
 		see_changed(s, ws, word * 64 + (size_t)__builtin_ctzll(bits));
 	for (uint64_t bits = idle; bits; bits &= bits - 1)
 		see_idle(s, ws, word * 64 + (size_t)__builtin_ctzll(bits));
+	return crn_popcount(again);
 }
 
 static void decay_checkpoint(struct crn_speculation *s, struct crn_working_set *ws)
 {
 	struct decay_state *d = ws->state;
-	const struct crn_hot_table *h = &s->hot;
 	uint32_t steady = 0;
 
-	for (size_t word = 0; word < crn_hot_words(h); word++) {
-		steady += crn_popcount(h->used[word] & h->changed[word] & h->steady[word]);
-		see_hot(s, ws, word);
-	}
+	for (size_t word = 0; word < crn_hot_words(&s->hot); word++)
+		steady += see_hot(s, ws, word);
 	if (steady)
 		crn_gap_note(&d->gaps, CRN_GAP_STEADY, 1, steady);
 	pay_rent(s, ws);
