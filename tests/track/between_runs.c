@@ -13,7 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include "../lib/harness.h"
+#include "fed_session.h"
 #include "os/pagemap.h"
 
 #define PAGE   4096ul
@@ -133,11 +133,9 @@ static uint64_t checkpoint(cairn_t *c, uint8_t value)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	uint8_t expected, value = 2;
 	uint64_t id;
 	cairn_t *c;
-	int rc;
 
 	CHECK(argc > 3);
 	what = argv[2];
@@ -149,15 +147,7 @@ int main(int argc, char **argv)
 	CHECK(!madvise(area, LEN, MADV_NOHUGEPAGE));
 	memset(area, 1, LEN);
 	start_changing();
-	o.tracker = "async";
-	o.feed = argv[1];
-	o.strategy = "none";
-	o.keep = 4;
-	o.surface = "none";
-	rc = cairn_open(&c, &o);
-	if (rc == CAIRN_ENOTRACK)
-		test_skip("this feed, or userfaultfd with WP_ASYNC");
-	CHECK_OK(rc);
+	c = open_fed(argv[1], "none");
 	CHECK_OK(cairn_area_add(c, area, LEN));
 	/* A feed that is in doubt just now has all looked at, without that call. */
 	for (armed = true; armed && value < 12; value++)

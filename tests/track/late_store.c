@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "../lib/harness.h"
+#include "fed_session.h"
 #include "os/userfault.h"
 
 #define PAGE  4096ul
@@ -44,22 +44,13 @@ static void store_both(uint8_t value)
 
 int main(int argc, char **argv)
 {
-	struct cairn_options o = CAIRN_OPTIONS_INIT;
 	uint64_t id, newest;
 	cairn_t *c;
 	int rc;
 
 	CHECK(argc > 2);
 	failure = strcmp(argv[2], "memory") ? -ENOENT : CAIRN_EMEMORY;
-	o.tracker = "async";
-	o.feed = argv[1];
-	o.strategy = "last";
-	o.keep = 4;
-	o.surface = "none";
-	rc = cairn_open(&c, &o);
-	if (rc == CAIRN_ENOTRACK)
-		test_skip("this feed, or userfaultfd with WP_ASYNC");
-	CHECK_OK(rc);
+	c = open_fed(argv[1], "last");
 	area = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(area != MAP_FAILED);
 	CHECK(!madvise(area, LEN, MADV_NOHUGEPAGE));
