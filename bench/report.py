@@ -237,7 +237,7 @@ def hot(lines: list[dict]) -> Section | None:
     )
     in_buffer = [x["buffer"] / x["floor"] for x in found if x["cold"] < 0 and "buffer" in x]
     one_place = (
-        f"A memcpy of the mixed workload's pages to one buffer, which the caches hold, takes "
+        "A memcpy of the mixed workload's pages to one buffer, which the caches hold, takes "
         f"{median(in_buffer):.2f}x of one to their own places." if in_buffer else ""
     )
     section = Section(
@@ -245,12 +245,12 @@ def hot(lines: list[dict]) -> Section | None:
         "15 pages that every interval writes and n that come once, or the mixed workload (12 of 20 "
         "hot pages, 3 of 4000 by Zipf's law), in 64 MiB. Cycles of the checkpoint alone and of the "
         "interval (stores, faults, checkpoint) beside a memcpy of the pages written, in the mixed "
-        "workload each to where its own copy is; intervals of "
-        "the mixed workload without what the stores take untracked. Medians of the means of blocks "
-        "of intervals. Wrong: overcopied and undercopied pages. What an interval would cost by the "
-        "prices that this run measured: future, who knows what each interval will write; chances, "
-        "who knows how likely each page is written, but not when, which no strategy can beat "
-        "there. async+FEED: async told by that feed. "
+        "workload each to where its own copy is; intervals of the mixed workload without what the "
+        "stores take untracked. Medians of the means of blocks of intervals. Wrong: overcopied and "
+        "undercopied pages. What an interval would cost by the prices that this run measured: "
+        "future, who knows what each interval will write; chances, who knows how likely each page "
+        "is written, but not when, which no strategy can beat there. async+FEED: async told by "
+        "that feed. "
         f"{one_place} {in_turn} {report_smc.HISTASE} {prices}",
         ["tracker", "strategy", "K", "pages", "memcpy", "checkpoint", "ratio", "interval", "ratio",
          "future", "chances", "wrong"],

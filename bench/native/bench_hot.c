@@ -81,19 +81,12 @@ static void store(char *base, const struct round *r)
 	}
 }
 
-static void copy_to(const struct round *r, char *to)
+/* One behind the other, or apart: each to where its own copy is. */
+static void copy(const struct round *r, char *to, bool apart)
 {
 	for (size_t i = 0; i < r->count; i++)
-		memcpy(to + i * PAGE, untracked + r->pages[i] * PAGE, PAGE);
-}
-
-static void copy(const struct round *r)
-{
-	for (size_t i = 0; i < r->count; i++) {
-		size_t at = r->pages[i] * PAGE;
-
-		memcpy(copies + at, untracked + at, PAGE);
-	}
+		memcpy(to + (apart ? r->pages[i] : i) * PAGE, untracked + r->pages[i] * PAGE,
+			PAGE);
 }
 
 /* ---- Workloads ------------------------------------------------------------------------ */
@@ -205,10 +198,7 @@ static void floor_block(struct row *w, struct series *floor, bool apart, int rou
 		begin = tick();
 		store(untracked, &r);
 		middle = tick();
-		if (apart)
-			copy(&r);
-		else
-			copy_to(&r, buffer);
+		copy(&r, apart ? copies : buffer, apart);
 		end = tick();
 		count(&b, n, begin, middle, end);
 	}
@@ -229,7 +219,7 @@ static void in_turn_block(struct series *series, char *buffers, uint32_t keep, i
 		hot_and_cold(&r, 0);
 		store(untracked, &r);
 		begin = tick();
-		copy_to(&r, buffers + turn++ % keep * HOT * PAGE);
+		copy(&r, buffers + turn++ % keep * HOT * PAGE, false);
 		count(&b, n, begin, begin, tick());
 	}
 	add_mean(series, &b, b.second);
