@@ -34,6 +34,11 @@ struct crn_page_copy {
  * NULL, and take for all others. Where nothing is kept (`keeps` is not set, with K = 1) only a page
  * whose frame stays gains by it.
  *
+ * absorb_pages goes with it: absorb for each of the pages at `from`, sorted by address, with the
+ * frame in `to`, beginning with the last one if `down` is set. The result is how many were noted.
+ * Of the others, `to` is NULL if the sink took the frame over, and `from` is NULL if nothing was
+ * taken.
+ *
  * exchange is set when the sink wants whole pages: of each of the pages at `from`, sorted by
  * address, it takes over the frame with the old content that is in `to`, like take(), and puts a
  * frame for the new content there, which the tracker is to fill. That spares the way through the
@@ -47,6 +52,8 @@ struct crn_sink {
 	int (*take)(struct crn_sink *self, uintptr_t addr, size_t len, void *old, bool owned);
 	/* or NULL */
 	int (*absorb)(struct crn_sink *self, uintptr_t addr, void *frame, const void *live);
+	size_t (*absorb_pages)(
+		struct crn_sink *self, struct crn_page_copy *pages, size_t count, bool down);
 	/* or NULL */
 	size_t (*exchange)(struct crn_sink *self, struct crn_page_copy *pages, size_t count);
 	bool differences; /* by the tracker: it would rather hand over differences */

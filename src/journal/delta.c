@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "journal/delta.h"
 
+#include <errno.h>
 #include "base/bits.h"
+#include "base/status.h"
 #include "os/guarded.h"
 
 #define WORDS_PER_LINE 8
@@ -15,46 +17,15 @@ static unsigned popcount64(uint64_t x)
 	return (unsigned)((x * 0x0101010101010101) >> 56);
 }
 
-/* Which words of two lines differ. */
-static unsigned line_words(const uint64_t *a, const uint64_t *b)
-{
-	unsigned words = 0;
-
-#pragma GCC unroll 8
-	for (unsigned i = 0; i < WORDS_PER_LINE; i++)
-		words |= (unsigned)(a[i] != b[i]) << i;
-	return words;
-}
-
 /* Of `lines` and `words`. */
 static size_t masks_size(size_t line_count)
 {
 	return 8 + ((line_count + 7) & ~(size_t)7);
 }
 
-size_t crn_delta_bound(uint64_t lines)
-{
-	size_t n = popcount64(lines);
-
-	return masks_size(n) + n * WORDS_PER_LINE * 8;
-}
-
-size_t crn_delta_plan(uint64_t lines, const void *frame, const void *now)
-{
-	size_t size = masks_size(popcount64(lines));
-
-	for (uint64_t rest = lines; rest; rest &= rest - 1) {
-		size_t at = (size_t)__builtin_ctzll(rest) * WORDS_PER_LINE;
-
-		size += 8 * popcount64(line_words(
-				    (const uint64_t *)frame + at, (const uint64_t *)now + at));
-	}
-	return size <= CRN_DELTA_MAX ? size : 0;
-}
-
 /*
  * Without a branch: each word's difference is written, and the next one over it if it is none. So
- * no more than crn_delta_bound is ever touched.
+ * no more than all words of the line are ever touched.
  */
 static uint64_t *line_delta(uint64_t *x, uint64_t *frame, const uint64_t *now, uint64_t *words)
 {
@@ -73,7 +44,7 @@ static uint64_t *line_delta(uint64_t *x, uint64_t *frame, const uint64_t *now, u
 	return x;
 }
 
-static size_t make_by_words(void *out, uint64_t lines, void *frame, const void *now)
+static int make_by_words(void *out, uint64_t lines, void *frame, const void *now)
 {
 	uint64_t *masks = out, group = 0, words;
 	uint64_t *x = (uint64_t *)((char *)out + masks_size(popcount64(lines)));
@@ -92,14 +63,57 @@ static size_t make_by_words(void *out, uint64_t lines, void *frame, const void *
 	}
 	if (n % 8)
 		*masks = group; /* padding is 0: equal deltas are equal bytes */
-	return (size_t)((char *)x - (char *)out);
+	return (int)((char *)x - (char *)out);
 }
 
-size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now)
+/* What differs is copied first: the page may be stored to, or vanish, while we look. */
+static int make_narrow(const struct crn_delta_run *r, void *now)
 {
-	bool wide = crn_guarded_registers >= CRN_LINES_WHOLE;
+	void *frame = r->page->to;
+	uint64_t lines;
+	size_t n, bound;
 
-	return (wide ? crn_delta_make_wide : make_by_words)(out, lines, frame, now);
+	CRN_TRY(crn_guarded_lines(frame, r->page->from, &lines));
+	n = popcount64(lines);
+	bound = masks_size(n) + n * WORDS_PER_LINE * 8;
+	if (bound > CRN_MIN(r->room, r->longest))
+		return -ENOSPC;
+	CRN_TRY(crn_guarded_copy_lines(now, r->page->from, lines));
+	return make_by_words(r->out, lines, frame, now);
+}
+
+static int make_all_narrow(struct crn_delta_run *r, void *now)
+{
+	for (; r->left; crn_delta_next(r)) {
+		int size = make_narrow(r, now);
+
+		CRN_TRY(size);
+		r->page->to = r->out;
+		r->out = (char *)r->out + size;
+		r->room -= (size_t)size;
+	}
+	return 0;
+}
+
+/* In delta_wide.S. */
+_Static_assert(sizeof(void *) != 8 ||
+		(offsetof(struct crn_delta_run, longest) == 16 &&
+			offsetof(struct crn_delta_run, page) == 24 &&
+			offsetof(struct crn_delta_run, left) == 40 &&
+			offsetof(struct crn_page_copy, from) == 8),
+	"crn_delta_run");
+
+int crn_delta_make(struct crn_delta_run *r, void *scratch)
+{
+	int err;
+
+	if (crn_guarded_registers < CRN_LINES_WHOLE)
+		return make_all_narrow(r, scratch);
+	err = crn_delta_make_wide(r);
+	if (crn_likely(err != -EINTR))
+		return err;
+	crn_delta_apply(r->page->to, r->out);
+	return -EFAULT;
 }
 
 size_t crn_delta_size(const void *delta)

@@ -18,26 +18,42 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "base/sink.h"
 
 /* A longer delta is not worth it: two of these fill a frame (CRN_FIFO_CAPACITY). */
 #define CRN_DELTA_MAX 2040u
 
-/*
- * `lines`: those that may differ (crn_guarded_lines); the others are not looked at. The size of the
- * delta that leads from `frame` (old) to `now` (new): at most, and exactly, or 0 if it is longer
- * than CRN_DELTA_MAX.
- */
-size_t crn_delta_bound(uint64_t lines);
-size_t crn_delta_plan(uint64_t lines, const void *frame, const void *now);
+/* The longest delta of a page that there is. */
+#define CRN_DELTA_LONGEST (8u + 64u + 4096u)
+
+/* Pages of which deltas are to be made, and where to. */
+struct crn_delta_run {
+	void *out;      /* the next one; 8-aligned */
+	size_t room;    /* bytes there, for all of them */
+	size_t longest; /* bytes, for each of them */
+	struct crn_page_copy *page; /* the next one: `to` is the frame, `from` the page */
+	ptrdiff_t step; /* to the one after it, in bytes */
+	size_t left;    /* > 0 */
+};
+
+static inline void crn_delta_next(struct crn_delta_run *r)
+{
+	r->page = (struct crn_page_copy *)((char *)r->page + r->step);
+	r->left--;
+}
 
 /*
- * Write the delta to `out` (8-aligned) and make frame equal to `now` in these lines. Its size. No
- * more is written than crn_delta_bound, and no more than a line beyond the delta.
+ * Write the delta that leads from the frame (old) to the page (new), make them equal, and put the
+ * delta's address in `to`; and so on for the pages that are left. They may be the program's: what
+ * others store to one meanwhile is in both, frame and delta, or in neither.
+ *
+ * 0, or why the one at r->page has no delta, and the frame is as it was. -ENOSPC: one of all words
+ * of each line that differs would be longer than it may be. -EFAULT: the page has vanished. No more
+ * is written than there is room, and no more than a line beyond the last delta. scratch is a page.
  */
-size_t crn_delta_make(void *out, uint64_t lines, void *frame, const void *now);
-/* A part of it: by whole lines, where there are such registers (delta_wide.S). */
-size_t crn_delta_make_wide(void *out, uint64_t lines, void *frame, const void *now)
-	__attribute__((visibility("hidden")));
+int crn_delta_make(struct crn_delta_run *r, void *scratch);
+/* Its greater part, by whole lines, where there are such registers (delta_wide.S). */
+int crn_delta_make_wide(struct crn_delta_run *r) __attribute__((visibility("hidden")));
 
 size_t crn_delta_size(const void *delta);
 

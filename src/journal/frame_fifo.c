@@ -25,20 +25,25 @@ static int add_frame(struct crn_fifo *f)
 	return 0;
 }
 
-void *crn_fifo_rest(struct crn_fifo *f, size_t size)
+void *crn_fifo_rest(struct crn_fifo *f, size_t *room)
 {
-	if (!f->tail || f->used + size > CRN_FIFO_CAPACITY)
+	*room = 0;
+	if (!f->tail)
 		return NULL;
 	crn_frame_open(f->arena, f->tail);
+	*room = CRN_FIFO_CAPACITY - f->used;
 	return f->tail->bytes + f->used;
 }
 
 void *crn_fifo_room(struct crn_fifo *f, size_t size)
 {
-	void *rest = crn_fifo_rest(f, size);
+	size_t room;
+	void *rest = crn_fifo_rest(f, &room);
 
 	CRN_ASSERT(size <= CRN_FIFO_CAPACITY);
-	return rest || add_frame(f) < 0 ? rest : f->tail->bytes;
+	if (size <= room)
+		return rest;
+	return add_frame(f) < 0 ? NULL : f->tail->bytes;
 }
 
 void crn_fifo_push(struct crn_fifo *f, size_t size)

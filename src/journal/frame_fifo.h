@@ -50,8 +50,8 @@ struct crn_fifo_mark {
  * rounded up to 8).
  */
 void *crn_fifo_room(struct crn_fifo *f, size_t size);
-/* The same in the tail frame, or NULL: it has no room for that many. */
-void *crn_fifo_rest(struct crn_fifo *f, size_t size);
+/* The same in the tail frame, which has room for that many bytes, or none. */
+void *crn_fifo_rest(struct crn_fifo *f, size_t *room);
 void crn_fifo_push(struct crn_fifo *f, size_t size);
 
 struct crn_fifo_mark crn_fifo_tail(const struct crn_fifo *f);

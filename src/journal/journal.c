@@ -11,65 +11,32 @@
 
 #define SPARES_KEPT 64u /* frames that may lie idle between checkpoints; 256 KiB */
 
-static struct crn_journal *of_sink(struct crn_sink *sink)
-{
-	return (struct crn_journal *)sink;
-}
-
 /* ---- Memory ------------------------------------------------------------------------ */
-
-/* Under pressure the oldest record goes first; a record that is only looked at may not cost one. */
-static bool make_room(struct crn_journal *j)
-{
-	return j->open_kind == CRN_RECORD_KEPT && crn_journal_evict(j);
-}
 
 /* As crn_table_grow, at the price of old records if need be. */
 static int table_reserve(struct crn_journal *j, void **table, size_t *capacity, size_t count,
 	size_t need, size_t item_size)
 {
 	while (crn_table_grow(j->arena, table, capacity, count, need, item_size) < 0) {
-		if (!make_room(j))
+		if (!crn_journal_make_room(j))
 			return CAIRN_EMEMORY;
 	}
 	return 0;
 }
 
-__attribute__((noinline)) static int staging_grow(struct crn_journal *j, size_t more)
+int crn_staging_grow(struct crn_journal *j, size_t more)
 {
 	return table_reserve(j, (void **)&j->staging, &j->staging_capacity, j->staging_count,
 		j->staging_count + more, sizeof(*j->staging));
 }
 
-static inline int staging_reserve(struct crn_journal *j, size_t more)
-{
-	if (crn_likely(j->staging_count + more <= j->staging_capacity))
-		return 0;
-	return staging_grow(j, more);
-}
-
 static int frames_reserve(struct crn_journal *j, size_t count)
 {
 	while (crn_frame_reserve(j->arena, count) < 0) {
-		if (!make_room(j))
+		if (!crn_journal_make_room(j))
 			return CAIRN_EMEMORY;
 	}
 	return 0;
-}
-
-static inline void stage(
-	struct crn_journal *j, uintptr_t page, enum crn_form form, const void *ref)
-{
-	struct crn_entry *e = &j->staging[j->staging_count++];
-
-	CRN_DASSERT(j->staging_count <= j->staging_capacity);
-	e->key = page | form;
-	e->ref = (uint64_t)(uintptr_t)ref;
-	j->whole_count += form == CRN_FORM_WHOLE;
-	j->open.whole += form == CRN_FORM_WHOLE;
-	/* Trackers hand over by address, but for a few. (No `&=`: each would wait for the last.) */
-	if (crn_unlikely(j->staging_count > 1 && crn_entry_page(e - 1) >= page))
-		j->staging_sorted = false;
 }
 
 /* Let go of what an entry owns; `spare`: kept for exchange while there is room. */
@@ -212,9 +179,6 @@ static int spares_prepare(struct crn_journal *j, size_t count)
 	return 0;
 }
 
-static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live);
-static int sink_absorb_last(
-	struct crn_sink *sink, uintptr_t addr, void *frame, const void *live);
 static size_t sink_exchange(
 	struct crn_sink *sink, struct crn_page_copy *pages, size_t count);
 static size_t sink_exchange_last(
@@ -235,10 +199,13 @@ static void choose_form(struct crn_journal *j, size_t count)
 
 	j->sink.exchange = NULL;
 	j->sink.absorb = NULL;
-	if (whole)
+	j->sink.absorb_pages = NULL;
+	if (whole) {
 		j->sink.exchange = j->discards ? sink_exchange_last : sink_exchange;
-	else
-		j->sink.absorb = j->discards ? sink_absorb_last : sink_absorb;
+		return;
+	}
+	j->sink.absorb = j->discards ? crn_sink_absorb_last : crn_sink_absorb;
+	j->sink.absorb_pages = j->discards ? crn_sink_absorb_pages_last : crn_sink_absorb_pages;
 }
 
 /*
@@ -248,26 +215,17 @@ static void choose_form(struct crn_journal *j, size_t count)
  */
 static int sink_prepare(struct crn_sink *sink, size_t count, size_t bare)
 {
-	struct crn_journal *j = of_sink(sink);
+	struct crn_journal *j = crn_journal_of(sink);
 	size_t entry_frames = count / CRN_ENTRIES_PER_FRAME + 2;
 
 	choose_form(j, count);
 	if (j->discards)
 		return frames_reserve(j, bare);
-	CRN_TRY(staging_reserve(j, count));
+	CRN_TRY(crn_staging_reserve(j, count));
 	if (!sink->exchange)
 		return frames_reserve(j, count + entry_frames);
 	CRN_TRY(spares_prepare(j, count - bare));
 	return frames_reserve(j, bare + entry_frames);
-}
-
-/* They are to be written to. */
-static void open_frames(struct crn_journal *j, const struct crn_page_copy *pages, size_t count)
-{
-	if (crn_likely(!crn_frames_sealed(j->arena)))
-		return;
-	for (size_t i = 0; i < count; i++)
-		crn_frame_open(j->arena, pages[i].to);
 }
 
 /*
@@ -303,14 +261,14 @@ static void exchange_frames(struct crn_journal *j, struct crn_page_copy *pages, 
 static size_t sink_exchange(
 	struct crn_sink *sink, struct crn_page_copy *pages, size_t count)
 {
-	struct crn_journal *j = of_sink(sink);
+	struct crn_journal *j = crn_journal_of(sink);
 
-	if (staging_reserve(j, count) < 0)
+	if (crn_staging_reserve(j, count) < 0)
 		return 0;
 	/* More may come than was prepared for, when handlers save pages meanwhile. */
 	count = CRN_MIN(count, j->spare_count + j->yielding);
 	exchange_frames(j, pages, count);
-	open_frames(j, pages, count);
+	crn_frames_open(j, pages, count);
 	j->pages += count;
 	return count;
 }
@@ -320,24 +278,24 @@ static int take_copy(struct crn_journal *j, uintptr_t page, const void *old)
 	void *frame;
 
 	while (!(frame = crn_frame_alloc(j->arena))) {
-		if (!make_room(j))
+		if (!crn_journal_make_room(j))
 			return CAIRN_EMEMORY;
 	}
 	crn_copy_page(frame, old);
-	stage(j, page, CRN_FORM_WHOLE, frame);
+	crn_stage(j, page, CRN_FORM_WHOLE, frame);
 	return 0;
 }
 
 static int take_page(struct crn_journal *j, uintptr_t page, void *old, bool owned)
 {
-	CRN_TRY(staging_reserve(j, 1));
+	CRN_TRY(crn_staging_reserve(j, 1));
 	if (!old) {
-		stage(j, page, CRN_FORM_ZERO, NULL);
+		crn_stage(j, page, CRN_FORM_ZERO, NULL);
 	} else if (j->open_kind == CRN_RECORD_STAGED) {
 		CRN_ASSERT(!owned);
-		stage(j, page, CRN_FORM_BORROWED, old);
+		crn_stage(j, page, CRN_FORM_BORROWED, old);
 	} else if (owned) {
-		stage(j, page, CRN_FORM_WHOLE, old);
+		crn_stage(j, page, CRN_FORM_WHOLE, old);
 	} else {
 		return take_copy(j, page, old);
 	}
@@ -346,7 +304,7 @@ static int take_page(struct crn_journal *j, uintptr_t page, void *old, bool owne
 
 static int sink_take(struct crn_sink *sink, uintptr_t addr, size_t len, void *old, bool owned)
 {
-	struct crn_journal *j = of_sink(sink);
+	struct crn_journal *j = crn_journal_of(sink);
 
 	CRN_ASSERT(j->open_kind != CRN_RECORD_NONE);
 	CRN_ASSERT(!(addr & (CRN_PAGE_SIZE - 1)) && !(len & (CRN_PAGE_SIZE - 1)));
@@ -368,75 +326,11 @@ static int sink_take(struct crn_sink *sink, uintptr_t addr, size_t len, void *ol
 static size_t sink_exchange_last(
 	struct crn_sink *sink, struct crn_page_copy *pages, size_t count)
 {
-	struct crn_journal *j = of_sink(sink);
+	struct crn_journal *j = crn_journal_of(sink);
 
-	open_frames(j, pages, count);
+	crn_frames_open(j, pages, count);
 	j->pages += count;
 	return count;
-}
-
-/* A frame that cannot be finished is dropped: the page is taken then. */
-static int sink_absorb_last(
-	struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
-{
-	struct crn_journal *j = of_sink(sink);
-	uint64_t lines;
-
-	CRN_TRY(crn_guarded_lines(frame, live, &lines));
-	crn_frame_open(j->arena, frame);
-	CRN_TRY(crn_guarded_copy_lines(frame, live, lines));
-	j->pages++;
-	return 1;
-}
-
-_Static_assert(CRN_DELTA_MAX + 64 <= CRN_PAGE_SIZE, "make_tight: a delta and a line in a page");
-
-/* In no more room than it takes. */
-static int make_tight(
-	struct crn_journal *j, size_t size, uint64_t lines, void *frame, void **delta)
-{
-	while (!(*delta = crn_fifo_room(&j->deltas, size))) {
-		if (!make_room(j))
-			return CAIRN_EMEMORY;
-	}
-	crn_frame_open(j->arena, frame);
-	crn_delta_make(j->scratch[1], lines, frame, j->scratch[0]);
-	crn_copy(*delta, j->scratch[1], size);
-	return 0;
-}
-
-/*
- * What differs is copied first: live may be stored to, or vanish, while we look. No walk is on its
- * way, so that its page is free.
- */
-static int sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live)
-{
-	struct crn_journal *j = of_sink(sink);
-	void *delta, *now = j->scratch[0];
-	uint64_t lines;
-	size_t size;
-
-	CRN_ASSERT(j->open_kind == CRN_RECORD_KEPT && !(addr & (CRN_PAGE_SIZE - 1)));
-	CRN_TRY(staging_reserve(j, 1));
-	CRN_TRY(crn_guarded_lines(frame, live, &lines));
-	CRN_TRY(crn_guarded_copy_lines(now, live, lines));
-	size = crn_delta_bound(lines);
-	if (crn_likely(size <= CRN_DELTA_MAX && (delta = crn_fifo_rest(&j->deltas, size)))) {
-		crn_frame_open(j->arena, frame);
-		size = crn_delta_make(delta, lines, frame, now);
-	} else {
-		size = crn_delta_plan(lines, frame, now);
-		if (!size) {
-			stage(j, addr, CRN_FORM_WHOLE, frame);
-			j->pages++;
-			return 0;
-		}
-		CRN_TRY(make_tight(j, size, lines, frame, &delta));
-	}
-	crn_fifo_push(&j->deltas, size);
-	stage(j, addr, CRN_FORM_DELTA, delta);
-	j->pages++;
-	return 1;
 }
 
 /* ---- Records ---------------------------------------------------------------------------- */
@@ -473,6 +367,7 @@ struct crn_sink *crn_journal_stage(struct crn_journal *j, uint64_t id)
 	open_record(j, id, CRN_RECORD_STAGED);
 	j->sink.prepare = NULL;
 	j->sink.absorb = NULL;
+	j->sink.absorb_pages = NULL;
 	j->sink.exchange = NULL;
 	return &j->sink;
 }
@@ -488,7 +383,7 @@ static int seal_entries(struct crn_journal *j)
 		size_t n;
 
 		if (!to) {
-			if (make_room(j))
+			if (crn_journal_make_room(j))
 				continue;
 			crn_fifo_truncate(&j->entries, j->open.entries);
 			return CAIRN_EMEMORY;

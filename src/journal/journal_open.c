@@ -2,6 +2,7 @@
 /* Opening and closing a journal, and what it holds. */
 #include "base/arena.h"
 #include "base/status.h"
+#include "journal/delta.h"
 #include "journal/journal.h"
 #include "journal/record.h"
 
@@ -36,7 +37,7 @@ int crn_journal_open(struct crn_journal **out, struct crn_arena *arena, uint32_t
 	j->heap = crn_block_alloc(arena, heap);
 	j->staging = crn_block_alloc(arena, STAGING_FIRST * sizeof(struct crn_entry));
 	j->scratch[0] = crn_block_alloc(arena, CRN_PAGE_SIZE);
-	j->scratch[1] = crn_block_alloc(arena, CRN_PAGE_SIZE);
+	j->scratch[1] = crn_block_alloc(arena, CRN_DELTA_LONGEST);
 	j->spares = crn_block_alloc(arena, SPARES_FIRST * sizeof(void *));
 	if (!j->ring || !j->cursors || !j->spares || !j->heap || !j->staging || !j->scratch[0] ||
 		!j->scratch[1]) {
@@ -71,8 +72,8 @@ void crn_journal_close(struct crn_journal *j)
 		crn_frame_free(j->arena, j->spares[--j->spare_count]);
 	block_drop(j, j->spares, j->spare_capacity * sizeof(void *));
 	block_drop(j, j->staging, j->staging_capacity * sizeof(struct crn_entry));
-	for (int i = 0; i < 2; i++)
-		block_drop(j, j->scratch[i], CRN_PAGE_SIZE);
+	block_drop(j, j->scratch[0], CRN_PAGE_SIZE);
+	block_drop(j, j->scratch[1], CRN_DELTA_LONGEST);
 	crn_block_free(j->arena, j, sizeof(*j));
 }
 

@@ -84,7 +84,7 @@ struct crn_journal {
 	/* One cursor and one heap slot for each record and the staged one. */
 	struct crn_cursor *cursors;
 	uint32_t *heap;
-	void *scratch[2]; /* pages made by a walk: at_from, at_to */
+	void *scratch[2]; /* pages made by a walk: at_from, at_to; the second holds any delta */
 
 	uint64_t whole_count; /* frames owned through entries, the open record's included */
 	uint64_t pages;       /* handed over since open */
@@ -111,7 +111,64 @@ static inline void crn_cursor_step(struct crn_cursor *c)
 	}
 }
 
+/* ---- The open record ---- */
+
+static inline struct crn_journal *crn_journal_of(struct crn_sink *sink)
+{
+	return (struct crn_journal *)sink;
+}
+
+/* Under pressure the oldest record goes first; a record that is only looked at may not cost one. */
+static inline bool crn_journal_make_room(struct crn_journal *j)
+{
+	return j->open_kind == CRN_RECORD_KEPT && crn_journal_evict(j);
+}
+
+int crn_staging_grow(struct crn_journal *j, size_t more);
+static inline int crn_staging_reserve(struct crn_journal *j, size_t more)
+{
+	if (crn_likely(j->staging_count + more <= j->staging_capacity))
+		return 0;
+	return crn_staging_grow(j, more);
+}
+
+/* There is room. */
+static inline void crn_stage(
+	struct crn_journal *j, uintptr_t page, enum crn_form form, const void *ref)
+{
+	struct crn_entry *e = &j->staging[j->staging_count++];
+
+	CRN_DASSERT(j->staging_count <= j->staging_capacity);
+	e->key = page | form;
+	e->ref = (uint64_t)(uintptr_t)ref;
+	j->whole_count += form == CRN_FORM_WHOLE;
+	j->open.whole += form == CRN_FORM_WHOLE;
+	/* Trackers hand over by address, but for a few. (No `&=`: each would wait for the last.) */
+	if (crn_unlikely(j->staging_count > 1 && crn_entry_page(e - 1) >= page))
+		j->staging_sorted = false;
+}
+
+/* The pages' frames are to be written to. */
+static inline void crn_frames_open(
+	struct crn_journal *j, const struct crn_page_copy *pages, size_t count)
+{
+	if (crn_likely(!crn_frames_sealed(j->arena)))
+		return;
+	for (size_t i = 0; i < count; i++)
+		crn_frame_open(j->arena, pages[i].to);
+}
+
 /* Sort the open record once. */
 void crn_staging_sort(struct crn_journal *j);
+
+/* ---- The sink where it wants differences (base/sink.h); _last: where nothing is kept ---- */
+
+int crn_sink_absorb(struct crn_sink *sink, uintptr_t addr, void *frame, const void *live);
+int crn_sink_absorb_last(
+	struct crn_sink *sink, uintptr_t addr, void *frame, const void *live);
+size_t crn_sink_absorb_pages(
+	struct crn_sink *sink, struct crn_page_copy *pages, size_t count, bool down);
+size_t crn_sink_absorb_pages_last(
+	struct crn_sink *sink, struct crn_page_copy *pages, size_t count, bool down);
 
 #endif

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions of guarded.h. In each, the instructions that touch the program's memory lie between
- * NAME_begin and NAME_end; guarded.c resumes a fault there at NAME_failed. Legacy (not VEX) SSE2
- * leaves the upper halves of ymm and zmm alone, so that saving the xmm registers that are used is
- * enough: the engine may not disturb the vector state of the program.
+ * The functions of guarded.h. Legacy (not VEX) SSE2 leaves the upper halves of ymm and zmm alone,
+ * so that saving the xmm registers that are used is enough: the engine may not disturb the vector
+ * state of the program.
  *
  * Where crn_guarded_registers says so pages are compared by whole lines, in zmm16 and above, which
  * no legacy instruction reaches: the upper halves of the lower ones stay as clean as they were. Or
  * they are compared and copied by halves of lines, in ymm: BORROW_HALVES to RETURN_HALVES.
  */
-.macro GUARDED name
-	.globl \name, \name\()_begin, \name\()_end, \name\()_failed
-	.hidden \name, \name\()_begin, \name\()_end, \name\()_failed
-	.type \name, @function
-	.balign 16
-\name:
-.endm
+#include "os/guarded_asm.h"
 
 #define HALVES 1 /* enum crn_registers */
 
@@ -248,33 +241,28 @@ crn_guarded_lines_halves_failed:
 	jmp 2b
 	.size crn_guarded_lines_halves, . - crn_guarded_lines_halves
 
-	/* Of each line a byte says which of its words differ. */
 	GUARDED crn_guarded_lines_wide
-	subq $136, %rsp
-	vmovdqu64 %zmm16, 64(%rsp)
+	BORROW_LINES 1
 	kmovq %k1, %r9
 	xorl %ecx, %ecx
 	.balign 16
 crn_guarded_lines_wide_begin:
 1:
 .irp line, 0, 1, 2, 3, 4, 5, 6, 7
-	vmovdqa64 \line * 64(%rdi), %zmm16
-	vpcmpneqq \line * 64(%rsi), %zmm16, %k1
-	kmovb %k1, \line(%rsp,%rcx)
+	vmovdqa64 \line * 64(%rsi,%rcx), %zmm16
+	vpcmpneqq \line * 64(%rdi,%rcx), %zmm16, %k1
+	kmovb %k1, %eax
+	addl $-1, %eax /* carry: the line differs */
+	rcrq $1, %r8
 .endr
-	addq $512, %rdi
-	addq $512, %rsi
-	addl $8, %ecx
-	cmpl $64, %ecx
+	addl $512, %ecx
+	cmpl $4096, %ecx
 	jne 1b
 crn_guarded_lines_wide_end:
-	vmovdqu64 (%rsp), %zmm16
-	vptestmb %zmm16, %zmm16, %k1
-	kmovq %k1, (%rdx)
+	movq %r8, (%rdx)
 	xorl %eax, %eax
 2:	kmovq %r9, %k1
-	vmovdqu64 64(%rsp), %zmm16
-	addq $136, %rsp
+	RETURN_LINES 1
 	ret
 crn_guarded_lines_wide_failed:
 	movl $-14, %eax

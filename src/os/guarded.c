@@ -2,23 +2,14 @@
 #include "os/guarded.h"
 #include "base/bits.h"
 
-#define DECLARE(name) extern const char name##_begin[], name##_end[], name##_failed[]
-#define ENTRY(name)   { name##_begin, name##_end, name##_failed }
-
-DECLARE(crn_guarded_copy);
-DECLARE(crn_guarded_copy_pages);
-DECLARE(crn_guarded_copy_pages_halves);
-DECLARE(crn_guarded_store);
-DECLARE(crn_guarded_lines);
-DECLARE(crn_guarded_copy_lines);
-DECLARE(crn_guarded_line_differs);
-DECLARE(crn_guarded_line);
-DECLARE(crn_guarded_lines_halves);
-DECLARE(crn_guarded_line_halves);
-DECLARE(crn_guarded_lines_wide);
-DECLARE(crn_guarded_copy_lines_wide);
-DECLARE(crn_guarded_line_wide);
-DECLARE(crn_guarded_hash);
+/* Of guarded_asm.h: distances from where they stand. */
+struct guarded {
+	int32_t begin, end, failed;
+};
+extern const struct guarded __start_crn_guarded[], __stop_crn_guarded[]
+	__attribute__((visibility("hidden")));
+extern const char crn_guarded_store_begin[], crn_guarded_store_end[]
+	__attribute__((visibility("hidden")));
 
 /* In guarded.S. */
 _Static_assert(CRN_QUARTERS < CRN_HALVES && CRN_HALVES == 1 && CRN_HALVES < CRN_LINES_WHOLE &&
@@ -50,24 +41,17 @@ enum crn_registers crn_registers_for(unsigned features, unsigned more, unsigned 
 	return CRN_QUARTERS;
 }
 
+static uintptr_t place(const int32_t *distance)
+{
+	return (uintptr_t)distance + (uintptr_t)(intptr_t)*distance;
+}
+
 /* SAFETY: in a signal handler; addresses are compared. */
 uintptr_t crn_guarded_resume(uintptr_t pc)
 {
-	static const struct {
-		const char *begin, *end, *failed;
-	} guarded[] = {
-		ENTRY(crn_guarded_copy), ENTRY(crn_guarded_copy_pages),
-		ENTRY(crn_guarded_copy_pages_halves), ENTRY(crn_guarded_store),
-		ENTRY(crn_guarded_lines), ENTRY(crn_guarded_copy_lines),
-		ENTRY(crn_guarded_line_differs), ENTRY(crn_guarded_line),
-		ENTRY(crn_guarded_lines_halves), ENTRY(crn_guarded_line_halves),
-		ENTRY(crn_guarded_lines_wide), ENTRY(crn_guarded_line_wide),
-		ENTRY(crn_guarded_copy_lines_wide), ENTRY(crn_guarded_hash),
-	};
-
-	for (size_t i = 0; i < CRN_ARRAY_SIZE(guarded); i++) {
-		if (pc >= (uintptr_t)guarded[i].begin && pc < (uintptr_t)guarded[i].end)
-			return (uintptr_t)guarded[i].failed;
+	for (const struct guarded *g = __start_crn_guarded; g < __stop_crn_guarded; g++) {
+		if (pc >= place(&g->begin) && pc < place(&g->end))
+			return place(&g->failed);
 	}
 	return 0;
 }

@@ -83,6 +83,25 @@ static int trace_absorb(struct crn_sink *self, uintptr_t addr, void *frame, cons
 	return got;
 }
 
+static size_t trace_absorb_pages(
+	struct crn_sink *self, struct crn_page_copy *pages, size_t count, bool down)
+{
+	size_t done = 0;
+
+	(void)down;
+	for (size_t i = 0; i < count; i++) {
+		int got = trace_absorb(
+			self, (uintptr_t)pages[i].from, pages[i].to, pages[i].from);
+
+		done += got > 0;
+		if (!got)
+			pages[i].to = NULL;
+		if (got < 0)
+			pages[i].from = NULL;
+	}
+	return done;
+}
+
 static size_t trace_exchange(struct crn_sink *self, struct crn_page_copy *pages, size_t count)
 {
 	struct crn_tracing *t = (struct crn_tracing *)self;
@@ -102,6 +121,7 @@ static size_t trace_exchange(struct crn_sink *self, struct crn_page_copy *pages,
 static void follow_inner(struct crn_tracing *t)
 {
 	t->sink.absorb = t->inner->absorb ? trace_absorb : NULL;
+	t->sink.absorb_pages = t->inner->absorb ? trace_absorb_pages : NULL;
 	t->sink.exchange = t->inner->exchange ? trace_exchange : NULL;
 }
 

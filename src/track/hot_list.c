@@ -205,11 +205,11 @@ bool crn_hot_compare(
 	return e->changed;
 }
 
-/* Has the page's frame to be handed over, and can the page be copied as it is? */
+/* Has the page's frame to be handed over, and can the page be copied as it is? Not at address 0. */
 static inline bool is_plain(const struct crn_hot_list *l, const struct crn_hot_entry *e)
 {
 	CRN_DASSERT(!e->changed || !e->hashed);
-	return e->changed && crn_likely(e->old) && !crn_page_closed(l->env, e->page);
+	return e->changed && crn_likely(e->old && e->page) && !crn_page_closed(l->env, e->page);
 }
 
 /* The entries of these pages, from e on, have what `copies` says. */
@@ -229,18 +229,37 @@ static void note_exchanged(struct crn_hot_list *l, struct crn_hot_entry *e,
 	}
 }
 
+/*
+ * Pages and frames that are more than a cache holds would all have left it again if each
+ * checkpoint began with the first. So one begins where the one before it ended.
+ */
+static inline bool downwards(const struct crn_hot_list *l)
+{
+	return l->turns & 1;
+}
+
+/* Those that can be handed over as they are, in `copies`. *changed: all that have changed. */
+static size_t list_plain(const struct crn_hot_list *l, struct crn_hot_entry *begin,
+	struct crn_hot_entry *end, struct crn_page_copy *copies, size_t *changed)
+{
+	size_t count = 0;
+
+	*changed = 0;
+	for (struct crn_hot_entry *e = begin; e < end; e++) {
+		*changed += e->changed;
+		if (is_plain(l, e))
+			copies[count++] = (struct crn_page_copy){ e->old, (void *)e->page };
+	}
+	return count;
+}
+
 size_t crn_hot_exchange(struct crn_hot_list *l, struct crn_hot_entry *begin,
 	struct crn_hot_entry *end, struct crn_sink *sink, bool *left)
 {
 	struct crn_page_copy *copies = l->copies + l->copy_count;
-	size_t count = 0, changed = 0, done;
+	size_t changed, done, count = list_plain(l, begin, end, copies, &changed);
 	void *first;
 
-	for (struct crn_hot_entry *e = begin; e < end; e++) {
-		changed += e->changed;
-		if (is_plain(l, e))
-			copies[count++] = (struct crn_page_copy){ e->old, (void *)e->page };
-	}
 	*left = changed;
 	if (!count)
 		return 0;
@@ -254,11 +273,23 @@ size_t crn_hot_exchange(struct crn_hot_list *l, struct crn_hot_entry *begin,
 	return done;
 }
 
+static void turn_round(struct crn_page_copy *copies, size_t count)
+{
+	for (size_t i = 0; i + 1 < count; i++) {
+		struct crn_page_copy first = copies[i];
+
+		copies[i] = copies[--count];
+		copies[count] = first;
+	}
+}
+
 void crn_hot_copy_now(struct crn_hot_list *l)
 {
 	size_t done = 0, count = l->copy_count;
 
 	l->copy_count = 0;
+	if (downwards(l))
+		turn_round(l->copies, count);
 	for (; done < count; done++) {
 		done += crn_guarded_copy_pages(l->copies + done, count - done);
 		if (crn_likely(done == count))
@@ -268,20 +299,35 @@ void crn_hot_copy_now(struct crn_hot_list *l)
 	}
 }
 
+/* What the sink has said of a page that it was asked to absorb, as absorb would. */
+static int said_of(const struct crn_page_copy *page)
+{
+	if (!page->from)
+		return -EFAULT;
+	return page->to != NULL;
+}
+
 int crn_hot_turn(struct crn_hot_list *l, struct crn_hot_entry *begin, struct crn_hot_entry *end,
 	struct crn_sink *sink, uint64_t *count)
 {
-	int err = 0, got;
+	const struct crn_page_copy *asked = l->copies + l->copy_count;
+	size_t changed, plain = 0, done = 0;
+	int err = 0;
 
+	if (crn_likely(sink->absorb)) {
+		plain = list_plain(l, begin, end, l->copies + l->copy_count, &changed);
+		done = sink->absorb_pages(
+			sink, l->copies + l->copy_count, plain, downwards(l));
+		*count += done;
+		if (crn_likely(done == changed))
+			return 0;
+	}
 	for (struct crn_hot_entry *e = begin; e < end; e++) {
-		if (crn_unlikely(!e->changed))
+		int got = plain && is_plain(l, e) ? said_of(asked++) : -EFAULT;
+
+		if (!e->changed || got > 0)
 			continue;
 		(*count)++;
-		got = -EFAULT;
-		if (crn_likely(sink->absorb) && is_plain(l, e))
-			got = sink->absorb(sink, e->page, e->old, (const void *)e->page);
-		if (crn_likely(got > 0))
-			continue;
 		got = l->owner->turn(l->tracker, e, got, sink);
 		err = err < 0 ? err : got;
 	}

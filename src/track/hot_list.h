@@ -81,7 +81,7 @@ struct crn_hot_list {
 	bool stale;
 	bool touched; /* some entry is */
 	bool exact;   /* pages are compared at each checkpoint, whatever they did before */
-	uint32_t turns;  /* checkpoints; the price of hot pages is measured at some */
+	uint32_t turns;  /* checkpoints; the price is measured at some, odd ones begin at the end */
 	uint64_t cycles; /* spent on them so far at this checkpoint; 0: not measured */
 	struct crn_hot_form form;
 };

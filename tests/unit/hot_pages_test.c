@@ -165,7 +165,7 @@ static struct rig *rig_with_chooser(const struct crn_tracker_ops *ops, uint32_t 
 	r->env.predictor = &chooser.predictor;
 	r->env.keep = keep;
 	if (keep > 16)
-		r->sink.absorb = sink_absorb;
+		sink_absorbs(&r->sink);
 	else
 		r->sink.exchange = keep > 1 ? sink_exchange : sink_exchange_last;
 	memcpy(r->before, r->begin, BYTES);

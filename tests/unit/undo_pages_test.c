@@ -52,7 +52,7 @@ static void model(const struct crn_tracker_ops *ops, uint32_t flags, uint32_t ke
 
 	r->env.keep = keep;
 	if (keep > 16)
-		r->sink.absorb = sink_absorb;
+		sink_absorbs(&r->sink);
 	else
 		r->sink.exchange = keep > 1 ? sink_exchange : sink_exchange_last;
 	memcpy(r->before, r->begin, BYTES);

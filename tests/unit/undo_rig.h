@@ -115,6 +115,34 @@ static int sink_absorb(struct crn_sink *s, uintptr_t addr, void *frame, const vo
 	return 1;
 }
 
+/* Every seventh page vanishes for a moment. */
+static size_t sink_absorb_pages(
+	struct crn_sink *s, struct crn_page_copy *pages, size_t count, bool down)
+{
+	size_t done = 0;
+
+	for (size_t n = 0; n < count; n++) {
+		struct crn_page_copy *p = &pages[down ? count - 1 - n : n];
+		int got = -EFAULT;
+
+		assert_true(p == pages || p[-1].from < p->from);
+		if ((uintptr_t)p->from / CRN_PAGE_SIZE % 7)
+			got = sink_absorb(s, (uintptr_t)p->from, p->to, p->from);
+		done += got > 0;
+		if (!got)
+			p->to = NULL;
+		if (got < 0)
+			p->from = NULL;
+	}
+	return done;
+}
+
+static inline void sink_absorbs(struct crn_sink *s)
+{
+	s->absorb = sink_absorb;
+	s->absorb_pages = sink_absorb_pages;
+}
+
 /* Three at most, the others are left to take(); all, for who relies on what prepare() promises. */
 static size_t sink_exchange(struct crn_sink *s, struct crn_page_copy *pages, size_t count)
 {
