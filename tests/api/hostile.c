@@ -412,6 +412,14 @@ static void page_zero(void)
 	CHECK(zero[1] == 3 && zero[PAGE] == 3);
 	CHECK_OK(cairn_rewind(c, first));
 	CHECK(zero[1] == 2 && zero[PAGE] == 2);
+	for (int i = 0; i < 100; i++) { /* the page above becomes hot */
+		zero[1] = zero[PAGE] = (uint8_t)i;
+		CHECK(cairn_checkpoint(c, i == 90 ? &first : &second) == CAIRN_TAKEN);
+	}
+	CHECK_OK(cairn_peek(c, first, (void *)(zero + 1), &seen, 1));
+	CHECK_U64(seen, 90);
+	CHECK_OK(cairn_rewind(c, first));
+	CHECK(zero[1] == 90 && zero[PAGE] == 90);
 	CHECK_OK(cairn_close(c));
 }
 
