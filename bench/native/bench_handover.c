@@ -104,28 +104,18 @@ static void floor_round(struct bench *b, bool count)
 		series_add(&b->floor, begin, tick());
 }
 
-static void hand_over(struct bench *b, struct crn_sink *sink, unsigned i)
-{
-	void *fresh;
-
-	if (sink->absorb &&
-		sink->absorb(sink, (uintptr_t)page_of(b, i), b->mirror[i], page_of(b, i)) == 1)
-		return;
-	fresh = crn_frame_alloc(b->arena);
-	crn_copy_page(fresh, page_of(b, i));
-	if (!sink->absorb &&
-		sink->take(sink, (uintptr_t)page_of(b, i), CRN_PAGE_SIZE, b->mirror[i], true) < 0)
-		fail("take", "refused");
-	b->mirror[i] = fresh;
-}
-
 /* All at once, as trackers do. */
-static void exchange(struct bench *b, struct crn_sink *sink)
+static void hand_over(struct bench *b, struct crn_sink *sink)
 {
 	struct crn_page_copy pages[PAGES_MAX];
 
 	for (unsigned i = 0; i < b->pages; i++)
 		pages[i] = (struct crn_page_copy){ .to = b->mirror[i], .from = page_of(b, i) };
+	if (!sink->exchange) {
+		if (sink->absorb_pages(sink, pages, b->pages, b->id & 1) != b->pages)
+			fail("absorb_pages", "not all");
+		return;
+	}
 	if (sink->exchange(sink, pages, b->pages) != b->pages)
 		fail("exchange", "no frame");
 	for (unsigned i = 0; i < b->pages; i++) {
@@ -144,10 +134,7 @@ static void journal_round(struct bench *b, bool count)
 	sink = crn_journal_begin(b->journal, b->id, false);
 	if (sink->prepare(sink, b->pages, 0) < 0)
 		fail("prepare", "refused");
-	if (sink->exchange)
-		exchange(b, sink);
-	for (unsigned i = 0; !sink->exchange && i < b->pages; i++)
-		hand_over(b, sink, i);
+	hand_over(b, sink);
 	if (crn_journal_commit(b->journal) < 0)
 		fail("crn_journal_commit", "refused");
 	if (count)
