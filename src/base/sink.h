@@ -37,7 +37,7 @@ struct crn_page_copy {
  * absorb_pages goes with it: absorb for each of the pages at `from`, sorted by address, with the
  * frame in `to`, beginning with the last one if `down` is set. The result is how many were noted.
  * Of the others, `to` is NULL if the sink took the frame over, and `from` is NULL if nothing was
- * taken.
+ * taken. All else that `pages` held is undefined then.
  *
  * exchange is set when the sink wants whole pages: of each of the pages at `from`, sorted by
  * address, it takes over the frame with the old content that is in `to`, like take(), and puts a

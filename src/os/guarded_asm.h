@@ -7,7 +7,8 @@
 .macro GUARDED_PLACE name
 	.globl \name\()_begin, \name\()_end
 	.hidden \name\()_begin, \name\()_end
-	.pushsection crn_guarded, "a", @progbits
+	/* R: some linkers drop a section of which only the begin and end are named. */
+	.pushsection crn_guarded, "aR", @progbits
 	.balign 4
 	.long \name\()_begin - ., \name\()_end - ., \name\()_failed - .
 	.popsection

@@ -310,14 +310,16 @@ static int said_of(const struct crn_page_copy *page)
 int crn_hot_turn(struct crn_hot_list *l, struct crn_hot_entry *begin, struct crn_hot_entry *end,
 	struct crn_sink *sink, uint64_t *count)
 {
-	const struct crn_page_copy *asked = l->copies + l->copy_count;
-	size_t changed, plain = 0, done = 0;
+	struct crn_page_copy *asked;
+	size_t changed, plain = 0, done;
 	int err = 0;
 
+	if (begin == end)
+		return 0;
+	asked = l->copies + l->copy_count;
 	if (crn_likely(sink->absorb)) {
-		plain = list_plain(l, begin, end, l->copies + l->copy_count, &changed);
-		done = sink->absorb_pages(
-			sink, l->copies + l->copy_count, plain, downwards(l));
+		plain = list_plain(l, begin, end, asked, &changed);
+		done = plain ? sink->absorb_pages(sink, asked, plain, downwards(l)) : 0;
 		*count += done;
 		if (crn_likely(done == changed))
 			return 0;

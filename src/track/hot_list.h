@@ -52,9 +52,8 @@ struct crn_hot_owner {
 	/* The page cannot be read: it is closed, or gone. What its frame holds is undefined. */
 	void (*unreadable)(void *tracker, struct crn_hot_entry *e);
 	/*
-	 * Hand the page over singly. `absorbed` is what the sink's absorb has said of it: 0, the
-	 * frame is the sink's; -EFAULT, nothing has happened, or it was not asked; else it failed,
-	 * and has not taken the frame.
+	 * Hand the page over singly. `absorbed` is what the sink has said of it, as its absorb
+	 * would: 0, the frame is the sink's; -EFAULT, nothing has happened, or it was not asked.
 	 */
 	int (*turn)(void *tracker, struct crn_hot_entry *e, int absorbed, struct crn_sink *sink);
 };

@@ -18,7 +18,7 @@
  *	lying_look	a hot page that has changed counts as unchanged
  *	open_evicted	an evicted page, or one that was written, is not protected again
  *	stale_hot	a page that stays open is not copied
- *	lost_line	a line that differs is not copied
+ *	lost_line	a line that differs is not copied, or not in the delta
  *	left_written	what was written to a closed file's page stays there
  */
 #include <errno.h>
@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 #include "oracle.h"
 #include "base/bits.h"
+#include "journal/delta.h"
 #include "os/keeper.h"
 #include "track/feeds/feed.h"
 #include "track/hot_list.h"
@@ -303,6 +304,20 @@ int __wrap_crn_guarded_copy_lines(void *to, const void *live, uint64_t lines)
 	if (plant == LOST_LINE && W->step && ++P->copies % 20 == 0)
 		lines &= lines - 1;
 	return __real_crn_guarded_copy_lines(to, live, lines);
+}
+
+int __real_crn_delta_make(struct crn_delta_run *r, void *scratch);
+int __wrap_crn_delta_make(struct crn_delta_run *r, void *scratch);
+
+int __wrap_crn_delta_make(struct crn_delta_run *r, void *scratch)
+{
+	const struct crn_page_copy *first = r->page;
+	int err = __real_crn_delta_make(r, scratch);
+	uint64_t *delta = first->to;
+
+	if (plant == LOST_LINE && r->page != first && *delta && W->step && ++P->copies % 20 == 0)
+		delta[1 + (__builtin_popcountll(*delta) + 7) / 8] = 0; /* its first word */
+	return err;
 }
 
 extern const struct crn_feed_ops __real_crn_feed_bpf, __real_crn_feed_bpf_images,
