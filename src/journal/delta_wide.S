@@ -44,21 +44,7 @@
 	movq RUN_LEFT(%rdi), %r15
 0:	movq (%r13), %rdx /* the frame */
 	movq 8(%r13), %rcx /* the page */
-	xorl %r10d, %r10d
-	.balign 16
-crn_delta_make_wide_begin:
-1:
-.irp line, 0, 1, 2, 3, 4, 5, 6, 7
-	vmovdqa64 \line * 64(%rcx,%r10), %zmm16
-	vpcmpneqq \line * 64(%rdx,%r10), %zmm16, %k1
-	kmovb %k1, %eax
-	addl $-1, %eax /* carry: the line differs */
-	rcrq $1, %rsi
-.endr
-	addl $512, %r10d
-	cmpl $4096, %r10d
-	jne 1b
-crn_delta_make_wide_end:
+	COMPARE_LINES crn_delta_make_wide, %rdx, %rcx, %r10, %r10d, %rsi
 	popcntq %rsi, %r8
 	leal 7(%r8), %r9d
 	andl $-8, %r9d /* the words' bytes, padded with zeros */

@@ -244,21 +244,7 @@ crn_guarded_lines_halves_failed:
 	GUARDED crn_guarded_lines_wide
 	BORROW_LINES 1
 	kmovq %k1, %r9
-	xorl %ecx, %ecx
-	.balign 16
-crn_guarded_lines_wide_begin:
-1:
-.irp line, 0, 1, 2, 3, 4, 5, 6, 7
-	vmovdqa64 \line * 64(%rsi,%rcx), %zmm16
-	vpcmpneqq \line * 64(%rdi,%rcx), %zmm16, %k1
-	kmovb %k1, %eax
-	addl $-1, %eax /* carry: the line differs */
-	rcrq $1, %r8
-.endr
-	addl $512, %ecx
-	cmpl $4096, %ecx
-	jne 1b
-crn_guarded_lines_wide_end:
+	COMPARE_LINES crn_guarded_lines_wide, %rdi, %rsi, %rcx, %ecx, %r8
 	movq %r8, (%rdx)
 	xorl %eax, %eax
 2:	kmovq %r9, %k1

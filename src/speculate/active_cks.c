@@ -2,6 +2,8 @@
 /*
  * Active-CKS (SMC 5.1): a page becomes hot at its first access, and cold when its checksum has
  * stayed the same for N checkpoints. entry.note is the checksum, entry.count how often it stayed.
+ * Trackers compare their hot pages anyway, or hash them where they are many (track/hot_form.h):
+ * then there is no checksum in the port, and what the tracker says is taken.
  */
 #include "speculate/strategy.h"
 
