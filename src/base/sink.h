@@ -60,4 +60,24 @@ struct crn_sink {
 	bool keeps;
 };
 
+/* absorb_pages of a sink that has nothing better than to absorb one after the other. */
+static inline size_t crn_absorb_each(struct crn_sink *sink,
+	int (*absorb)(struct crn_sink *self, uintptr_t addr, void *frame, const void *live),
+	struct crn_page_copy *pages, size_t count, bool down)
+{
+	size_t done = 0;
+
+	for (size_t n = 0; n < count; n++) {
+		struct crn_page_copy *p = &pages[down ? count - 1 - n : n];
+		int got = absorb(sink, (uintptr_t)p->from, p->to, p->from);
+
+		done += got > 0;
+		if (!got)
+			p->to = NULL;
+		if (got < 0)
+			p->from = NULL;
+	}
+	return done;
+}
+
 #endif

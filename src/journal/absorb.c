@@ -26,17 +26,7 @@ int crn_sink_absorb_last(
 size_t crn_sink_absorb_pages_last(
 	struct crn_sink *sink, struct crn_page_copy *pages, size_t count, bool down)
 {
-	size_t done = 0;
-
-	for (size_t n = 0; n < count; n++) {
-		struct crn_page_copy *p = &pages[down ? count - 1 - n : n];
-
-		if (crn_likely(crn_sink_absorb_last(sink, 0, p->to, p->from) > 0))
-			done++;
-		else
-			p->from = NULL;
-	}
-	return done;
+	return crn_absorb_each(sink, crn_sink_absorb_last, pages, count, down);
 }
 
 /* The page whose delta may be longer than there is room for gets what it takes. As note(). */

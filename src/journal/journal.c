@@ -5,9 +5,7 @@
 #include "base/arena.h"
 #include "base/copy.h"
 #include "base/status.h"
-#include "journal/delta.h"
 #include "journal/record.h"
-#include "os/guarded.h"
 
 #define SPARES_KEPT 64u /* frames that may lie idle between checkpoints; 256 KiB */
 

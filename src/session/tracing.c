@@ -83,23 +83,12 @@ static int trace_absorb(struct crn_sink *self, uintptr_t addr, void *frame, cons
 	return got;
 }
 
+/* Never down: the order of a trace is the same at every checkpoint. */
 static size_t trace_absorb_pages(
 	struct crn_sink *self, struct crn_page_copy *pages, size_t count, bool down)
 {
-	size_t done = 0;
-
 	(void)down;
-	for (size_t i = 0; i < count; i++) {
-		int got = trace_absorb(
-			self, (uintptr_t)pages[i].from, pages[i].to, pages[i].from);
-
-		done += got > 0;
-		if (!got)
-			pages[i].to = NULL;
-		if (got < 0)
-			pages[i].from = NULL;
-	}
-	return done;
+	return crn_absorb_each(self, trace_absorb, pages, count, false);
 }
 
 static size_t trace_exchange(struct crn_sink *self, struct crn_page_copy *pages, size_t count)

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "fake_arena.h"
 #include "guarded_rig.h"
+#include "journal/delta.h"
 #include "journal/journal.h"
 
 #define PAGES     300u
@@ -180,6 +181,22 @@ static void exchange_all(struct world *w, struct crn_sink *sink)
 	exchange(w, sink, pages, with_frame(w, pages));
 }
 
+/* Does the page differ from its frame in more than a delta may hold? */
+static bool differs_too_much(const struct crn_page_copy *page)
+{
+	const uint64_t *old = page->to, *now = page->from;
+	size_t lines = 0, words = 0;
+
+	for (unsigned line = 0; line < 512; line += 8) {
+		size_t before = words;
+
+		for (unsigned k = line; k < line + 8; k++)
+			words += old[k] != now[k];
+		lines += words > before;
+	}
+	return 8 + ((lines + 7) & ~(size_t)7) + 8 * words > CRN_DELTA_MAX;
+}
+
 /* How many were absorbed, taken over, and could not be read. */
 static unsigned absorbed[3];
 
@@ -188,7 +205,10 @@ static void absorb_all(struct world *w, struct crn_sink *sink)
 {
 	struct crn_page_copy pages[PAGES], were[PAGES];
 	size_t count = with_frame(w, pages), done, hidden = below(2 * count + 1), noted = 0;
+	bool whole[PAGES];
 
+	for (size_t n = 0; n < count; n++)
+		whole[n] = w->keep > 1 && differs_too_much(&pages[n]);
 	memcpy(were, pages, sizeof(pages));
 	if (hidden < count)
 		mprotect((void *)pages[hidden].from, CRN_PAGE_SIZE, PROT_NONE);
@@ -202,6 +222,7 @@ static void absorb_all(struct world *w, struct crn_sink *sink)
 		absorbed[!pages[n].from ? 2 : !pages[n].to]++;
 		if (!pages[n].from)
 			continue; /* it comes again */
+		EXPECT(!pages[n].to == whole[n]);
 		w->dirty[i] = false;
 		noted += pages[n].to != NULL;
 		if (!pages[n].to) {
@@ -514,7 +535,6 @@ static void play(uint32_t keep, unsigned steps)
 	static struct world w;
 
 	choose_registers();
-
 	memset(&w, 0, sizeof(w));
 	w.arena.frames_max = w.arena.blocks_max = UNLIMITED;
 	w.keep = keep;

@@ -116,25 +116,17 @@ static int sink_absorb(struct crn_sink *s, uintptr_t addr, void *frame, const vo
 }
 
 /* Every seventh page vanishes for a moment. */
+static int sink_absorb_most(struct crn_sink *s, uintptr_t addr, void *frame, const void *live)
+{
+	return addr / CRN_PAGE_SIZE % 7 ? sink_absorb(s, addr, frame, live) : -EFAULT;
+}
+
 static size_t sink_absorb_pages(
 	struct crn_sink *s, struct crn_page_copy *pages, size_t count, bool down)
 {
-	size_t done = 0;
-
-	for (size_t n = 0; n < count; n++) {
-		struct crn_page_copy *p = &pages[down ? count - 1 - n : n];
-		int got = -EFAULT;
-
-		assert_true(p == pages || p[-1].from < p->from);
-		if ((uintptr_t)p->from / CRN_PAGE_SIZE % 7)
-			got = sink_absorb(s, (uintptr_t)p->from, p->to, p->from);
-		done += got > 0;
-		if (!got)
-			p->to = NULL;
-		if (got < 0)
-			p->from = NULL;
-	}
-	return done;
+	for (size_t i = 1; i < count; i++)
+		assert_true(pages[i - 1].from < pages[i].from);
+	return crn_absorb_each(s, sink_absorb_most, pages, count, down);
 }
 
 static inline void sink_absorbs(struct crn_sink *s)
